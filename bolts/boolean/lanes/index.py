@@ -91,7 +91,7 @@ class LanesIndex(BooleanIndex):
             sizes = state[kernels.PARTITION + 1 :: 2] >> 32
             self._reserve(table=int(state[kernels.TABLE_END]) + (4 << int(sizes.max())))
         elif need == changes.NEED_CODES:
-            self._reserve(codes=min(int(state[kernels.CODES_END]) + 4096, kernels.CODES_MOST + 1))
+            self._reserve(codes=min(int(state[kernels.CODES_END]) + 4096 + self._largest_program, kernels.CODES_MOST + 1))
         elif need == changes.NEED_PROGRAMS:
             self._reserve(programs=int(state[kernels.PROGRAMS_END]) + self._largest_program)
         else:
@@ -183,7 +183,8 @@ class LanesIndex(BooleanIndex):
             batch = matching.Messages(box, ends, row, _frozen(messages.terms))
         else:
             batch, n = _halves(messages, areas)
-        progress = np.array([0, 0, 0, n])
+        progress = np.zeros(4, np.int64)
+        progress[3] = n
         while need := matching.match(self._stores, batch, self._found, progress):
             self._more_scratch(need, batch, progress)
         end, found = int(progress[2]), self._found

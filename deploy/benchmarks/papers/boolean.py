@@ -165,7 +165,7 @@ class Bench:
         """Do everything once with few subscriptions; points and areas, and words and expressions, have kernels of their own."""
         kind = (setting.index, repr(setting.options), setting.world.areas, setting.world.expressions)
         if kind not in self._warm:
-            few = replace(setting.world, subscriptions=2_000 / self.scale.subscriptions)
+            few = replace(setting.world, subscriptions=min(1.0, 2_000 / self.scale.subscriptions))
             warm_up(setting.index, self._workload(few), dict(setting.options))
             self._warm.add(kind)
 
