@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dskype.bolts.boolean.lanes.vector_kernels import lent
+
 LANES = 16
 GROUP_LANES = 256
 FAN_OUT = 16
@@ -113,12 +115,13 @@ class Index(NamedTuple):
 
 @njit(cache=True)
 def opened(stores):
-    """Return the arrays of an index with all their types."""
-    records, blocks, groups, nodes, programs = stores.records, stores.blocks, stores.groups, stores.nodes, stores.programs
+    """Return the arrays of an index with all their types. Whoever calls the kernel holds them."""
+    records, blocks, groups = lent(stores.records), lent(stores.blocks), lent(stores.groups)
+    nodes, programs, state = lent(stores.nodes), lent(stores.programs), lent(stores.state)
     return Index(
-        stores.boxes,
-        stores.places,
-        Terms(stores.table, stores.codes, stores.state),
+        lent(stores.boxes),
+        lent(stores.places),
+        Terms(lent(stores.table), lent(stores.codes), state),
         records,
         records.view(np.uint16),
         records.view(np.int32),
@@ -133,7 +136,7 @@ def opened(stores):
         programs,
         programs.view(np.int32),
         programs.view(np.uint16),
-        stores.state,
+        state,
     )
 
 

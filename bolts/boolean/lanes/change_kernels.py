@@ -58,10 +58,10 @@ from dskype.bolts.boolean.lanes._kernels import (
     program_units,
     settle,
 )
-from dskype.bolts.boolean.lanes.group_kernels import clear_lane, fit_frame, gather, lay, new_work, read_boxes
+from dskype.bolts.boolean.lanes.group_kernels import clear_lane, fit_frame, gather, lay, lent_work, read_boxes
 from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
-from dskype.bolts.boolean.lanes.vector_kernels import fetch
+from dskype.bolts.boolean.lanes.vector_kernels import fetch, lent
 
 NEED_TABLE, NEED_CODES, NEED_PROGRAMS, NEED_POOLS = 1, 2, 3, 4
 """What is lacking for the next step."""
@@ -152,7 +152,7 @@ def _demote(index, work, row, g):
 
 
 @njit(cache=True)
-def _enter(index, work, costs, row, posting, codes, mark):
+def _enter(index, work, row, posting, codes, mark):
     """Put a posting into the list of a row; return its place."""
     kind, n, size_class, where = list_is(index.terms, row)
     if kind == NONE:
@@ -161,7 +161,7 @@ def _enter(index, work, costs, row, posting, codes, mark):
         if n == SHORT:
             g = _promote(index, work, row, where, n)
             free_records(index, where, size_class)
-            return put(index, work, costs, row, np.int64(GROUP), g, posting, codes, mark)
+            return put(index, work, row, np.int64(GROUP), g, posting, codes, mark)
         if n == np.int64(1) << size_class:
             larger = new_records(index, size_class + 1)
             for i in range(n):
@@ -171,7 +171,7 @@ def _enter(index, work, costs, row, posting, codes, mark):
         _write_record(index, where + n, posting, codes, mark, hashed(index.terms.table[row, 0]))
         set_list(index.terms, row, RECORDS, n + 1, size_class, where)
         return RECORD_PLACE + where + n
-    return put(index, work, costs, row, kind, where, posting, codes, mark)
+    return put(index, work, row, kind, where, posting, codes, mark)
 
 
 @njit(cache=True)
@@ -344,12 +344,15 @@ def clear(stores):
 
 
 @njit(cache=True)
-def insert(stores, batch, progress):
+def insert(stores, work, batch, progress):
     """Put subscriptions in from where ``progress`` is; return what is lacking before it can go on, or 0.
 
+    :param work: scratch, see :class:`~dskype.bolts.boolean.lanes.group_kernels.Work`.
     :param progress: int64[2]: how many are in, and how many postings of the next one, -1 if it has not begun.
     """
-    index, work, costs, codes = opened(stores), new_work(), np.empty(LANES, np.float32), np.zeros(4, np.uint16)
+    index, work, progress = opened(stores), lent_work(work), lent(progress)
+    batch = Batch(lent(batch.slots), lent(batch.boxes), lent(batch.kinds), lent(batch.offsets), lent(batch.programs))
+    codes = work.codes[work.codes.shape[0] - 1]  # the last row is not needed otherwise
     for i in range(progress[0], batch.slots.shape[0]):
         _fetch_ahead(index, batch, i)
         slot, box = batch.slots[i], batch.boxes[i]
@@ -381,7 +384,7 @@ def insert(stores, batch, progress):
             west = -FAR_DEG if halves == 2 and k & 1 else box[0]
             east = FAR_DEG if halves == 2 and not k & 1 else box[2]
             row = find(index.terms, batch.programs[first + k // halves])
-            place = _enter(index, work, costs, row, (west, box[1], east, box[3]), codes, slot if plain else slot + FLAG)
+            place = _enter(index, work, row, (west, box[1], east, box[3]), codes, slot if plain else slot + FLAG)
             if plain:
                 index.places[slot] = place
             else:
@@ -391,12 +394,13 @@ def insert(stores, batch, progress):
 
 
 @njit(cache=True)
-def remove(stores, slots, progress):
+def remove(stores, work, slots, progress):
     """Take subscriptions out from where ``progress`` is; return what is lacking before it can go on, or 0.
 
+    :param work: scratch, as for :func:`insert`.
     :param progress: int64[1]: how many are out.
     """
-    index, work = opened(stores), new_work()
+    index, work, slots, progress = opened(stores), lent_work(work), lent(slots), lent(progress)
     for i in range(progress[0], slots.shape[0]):
         if _is_tight(index):
             return NEED_POOLS

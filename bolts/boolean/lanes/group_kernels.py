@@ -40,6 +40,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     new_group,
     settle,
 )
+from dskype.bolts.boolean.lanes.vector_kernels import lent
 from dskype.bolts.selection_kernels import select
 
 _TOP = 65535
@@ -59,7 +60,7 @@ class Work(NamedTuple):
     :ivar marks: int32[n], slots with their flags.
     :ivar places: int64[n], where they are now.
     :ivar order: int64[n], rows of the others in the order wanted.
-    :ivar keys: int64[n], scratch.
+    :ivar keys: int64[n], :ivar stack: int64[16, 2], :ivar costs: float32[16], scratch.
     """
 
     edges: np.ndarray
@@ -69,9 +70,10 @@ class Work(NamedTuple):
     places: np.ndarray
     order: np.ndarray
     keys: np.ndarray
+    stack: np.ndarray
+    costs: np.ndarray
 
 
-@njit(cache=True)
 def new_work():
     """Return room for the postings of two groups."""
     n = _ROOM
@@ -83,6 +85,24 @@ def new_work():
         np.empty(n, np.int64),
         np.empty(n, np.int64),
         np.empty(n, np.int64),
+        np.empty((16, 2), np.int64),
+        np.empty(LANES, np.float32),
+    )
+
+
+@njit(cache=True)
+def lent_work(work):
+    """Return the same arrays, of which nobody counts who holds them."""
+    return Work(
+        lent(work.edges),
+        lent(work.boxes),
+        lent(work.codes),
+        lent(work.marks),
+        lent(work.places),
+        lent(work.order),
+        lent(work.keys),
+        lent(work.stack),
+        lent(work.costs),
     )
 
 
@@ -195,7 +215,7 @@ def halve(work, low, high, at, scale_x, scale_y):
 @njit(cache=True)
 def put_in_order(work, low, high, scale_x, scale_y):
     """Put postings in an order in which each 16 lie close together."""
-    stack = np.empty((8, 2), np.int64)
+    stack = work.stack
     stack[0, 0], stack[0, 1] = low, high
     depth = 1
     while depth:

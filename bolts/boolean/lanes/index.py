@@ -10,6 +10,7 @@ import numpy as np
 from dskype.bolts.boolean.base import BooleanIndex, box_of
 from dskype.bolts.boolean.lanes import _kernels as kernels
 from dskype.bolts.boolean.lanes import change_kernels as changes
+from dskype.bolts.boolean.lanes import group_kernels as groups
 from dskype.bolts.boolean.lanes import match_kernels as matching
 from dskype.bolts.boolean.lanes.checks import check
 from dskype.bolts.boolean.lanes.memory import Rows
@@ -20,7 +21,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["LanesIndex"]
 
 _FORMAT = 1  # that of the plain index: either can take over a state of the other
-_KEPT = 1 << 18  # slots of results that are kept for the next call
+_KEPT = 1 << 18  # matches from which on a result is handed over instead of copied
 _MARGIN = {"blocks": 128, "groups": 16, "nodes": 64, "records": 128}
 
 
@@ -62,8 +63,9 @@ class LanesIndex(BooleanIndex):
             self._rows[name].reserve(rows)
         self._reserve(boxes=1, places=1, programs=1, codes=1, table=8 * kernels.PARTITIONS)
         changes.clear(self._stores)
-        self._scratch(1 << 13, 1 << 14)
+        self._scratch(1 << 12, 1 << 12)
         self._messages = _messages(64)
+        self._work = groups.new_work()
 
     def __len__(self) -> int:
         return self._size
@@ -89,7 +91,7 @@ class LanesIndex(BooleanIndex):
             sizes = state[kernels.PARTITION + 1 :: 2] >> 32
             self._reserve(table=int(state[kernels.TABLE_END]) + (4 << int(sizes.max())))
         elif need == changes.NEED_CODES:
-            self._reserve(codes=min(int(state[kernels.CODES_END]) + 4096, kernels.CODES_MOST + 1))
+            self._reserve(codes=min(int(state[kernels.CODES_END]) + 4096 + self._largest_program, kernels.CODES_MOST + 1))
         elif need == changes.NEED_PROGRAMS:
             self._reserve(programs=int(state[kernels.PROGRAMS_END]) + self._largest_program)
         else:
@@ -105,6 +107,7 @@ class LanesIndex(BooleanIndex):
             np.zeros((2, items), np.int64),
             np.zeros(2048, np.int32),
             np.zeros((40, 4), np.int64),
+            np.zeros((3, matching.MESSAGES + 1), np.int64),
         )
 
     # -- changes --------------------------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ class LanesIndex(BooleanIndex):
         self._largest_program = 4 * int(np.diff(offsets).max()) + 64
         batch = changes.Batch(*map(_frozen, (slots, boxes, kinds, offsets, programs)))
         progress = np.array([0, -1], np.int64)
-        while need := changes.insert(self._stores, batch, progress):
+        while need := changes.insert(self._stores, self._work, batch, progress):
             self._grow(need)
         self._size += n
 
@@ -161,7 +164,7 @@ class LanesIndex(BooleanIndex):
             raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=missing or array.tolist()))
         del places
         progress = np.zeros(1, np.int64)
-        while need := changes.remove(self._stores, _frozen(array), progress):
+        while need := changes.remove(self._stores, self._work, _frozen(array), progress):
             self._grow(need)
         self._size -= len(array)
 
@@ -177,14 +180,18 @@ class LanesIndex(BooleanIndex):
             box[:n, 0] = box[:n, 2] = messages.lon
             box[:n, 1] = box[:n, 3] = messages.lat
             ends[:n, 0], ends[:n, 1] = messages.offsets[:-1], messages.offsets[1:]
-            batch = self._messages._replace(terms=_frozen(messages.terms))
+            batch = matching.Messages(box, ends, row, _frozen(messages.terms))
         else:
             batch, n = _halves(messages, areas)
-        progress = np.array([0, 0, 0, n])
+        progress = np.zeros(4, np.int64)
+        progress[3] = n
         while need := matching.match(self._stores, batch, self._found, progress):
             self._more_scratch(need, batch, progress)
-        end = int(progress[2])
-        return self._found.rows[:end].copy(), self._found.slots[:end].copy()
+        end, found = int(progress[2]), self._found
+        if end < _KEPT:
+            return found.rows[:end].copy(), found.slots[:end].copy()
+        self._found = found._replace(slots=np.empty_like(found.slots), rows=np.empty_like(found.rows))
+        return found.rows[:end], found.slots[:end]
 
     def _more_scratch(self, need: int, batch: matching.Messages, progress: np.ndarray) -> None:
         """Make room for what is found, and keep what was."""

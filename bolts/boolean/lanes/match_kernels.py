@@ -39,7 +39,7 @@ from dskype.bolts.boolean.lanes._kernels import (
 from dskype.bolts.boolean.lanes.group_kernels import step_of
 from dskype.bolts.boolean.lanes.sort_kernels import sort_slots
 from dskype.bolts.boolean.lanes.table_kernels import EMPTY, hashed, home
-from dskype.bolts.boolean.lanes.vector_kernels import bits, covered, covered_floats, equal, fetch, fill, flagged, lowest, pack, pack_places, wanted_bits
+from dskype.bolts.boolean.lanes.vector_kernels import bits, covered, covered_floats, equal, fetch, fill, flagged, lent, lowest, pack, pack_places, wanted_bits
 
 MESSAGES = 64
 """Most messages of a chunk."""
@@ -71,6 +71,7 @@ class Found(NamedTuple):
     :ivar wide: int64[2, m]: rows of the term table, then the edges of a message in each group; the codes of all messages of a chunk.
     :ivar bitmap: int32[2048], of the codes of one message; all 0 between messages.
     :ivar stack: int64[40, 4], for sorting.
+    :ivar ends: int64[3, 65], see :class:`Ends`.
     """
 
     slots: np.ndarray
@@ -79,6 +80,7 @@ class Found(NamedTuple):
     wide: np.ndarray
     bitmap: np.ndarray
     stack: np.ndarray
+    ends: np.ndarray
 
 
 class Ends(NamedTuple):
@@ -460,8 +462,11 @@ def match(stores, messages, found, progress):
 
     :param progress: int64[4]: how many are done, where the slots of the last of them begin, where they end, how many there are.
     """
-    index = opened(stores)
-    ends = Ends(np.zeros(MESSAGES + 1, np.int64), np.zeros(MESSAGES + 1, np.int64), np.zeros(MESSAGES + 1, np.int64))
+    index, progress = opened(stores), lent(progress)
+    messages = Messages(lent(messages.box), lent(messages.ends), lent(messages.row), lent(messages.terms))
+    found = Found(lent(found.slots), lent(found.rows), lent(found.items), lent(found.wide), lent(found.bitmap), lent(found.stack), lent(found.ends))
+    ends = Ends(found.ends[0], found.ends[1], found.ends[2])
+    ends.codes[0] = ends.records[0] = ends.blocks[0] = 0
     low, n, size = progress[0], progress[3], np.int64(MESSAGES)
     while low < n:
         high = min(low + size, n)

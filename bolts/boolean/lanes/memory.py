@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["Rows"]
 
-_STEP_BYTES = 1 << 16
+_STEP_BYTES = 1 << 14
 _PART = 64
 
 

@@ -190,7 +190,7 @@ def add_child(index, row, node, child):
 
 
 @njit(cache=True)
-def put(index, work, costs, row, kind, where, posting, codes, mark):
+def put(index, work, row, kind, where, posting, codes, mark):
     """Put a posting into a list of one group, or with a tree; return its place.
 
     :param where: the group or the root.
@@ -198,7 +198,7 @@ def put(index, work, costs, row, kind, where, posting, codes, mark):
     if kind == GROUP:
         g = where
     else:
-        g = descend(index, where, posting, costs)
+        g = descend(index, where, posting, work.costs)
     full = index.group_i4[g, USED] == index.group_i4[g, BLOCKS] * LANES
     if full:
         other = make_room(index, work, g)
@@ -207,12 +207,12 @@ def put(index, work, costs, row, kind, where, posting, codes, mark):
             set_list(index.terms, row, TREE, 0, 0, root)
             add_child(index, row, root, g)
             add_child(index, row, root, other)
-            g = descend(index, root, posting, costs)
+            g = descend(index, root, posting, work.costs)
         elif other >= 0:
             tighten(index, g)
             add_child(index, row, parent_of(index, g), other)
             # One of the two has room; which one is closer is asked among all, that is what bounds say now.
-            g = descend(index, index.terms.table[row, 1] >> 32, posting, costs)
+            g = descend(index, index.terms.table[row, 1] >> 32, posting, work.costs)
             if index.group_i4[g, USED] == index.group_i4[g, BLOCKS] * LANES:
                 g = other
                 _contain(index, g, posting)

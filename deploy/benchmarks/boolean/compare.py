@@ -57,6 +57,9 @@ COLUMNS = {
 }
 """Measure -> heading, digits."""
 
+_COMPILING = 10
+"""Kernels may take so many times as long to compile as an index may take to be built."""
+
 _FIRST_TABLE = 7
 """Columns of the first of two tables: a terminal has room for no more."""
 
@@ -76,7 +79,7 @@ def compare(
     """Measure indexes on a workload; see the module's text.
 
     :param budget_s: CPU seconds that an index may take to match all messages once.
-    :param limit_s: seconds that compiling and building may take; an index that takes longer is left out.
+    :param limit_s: seconds that building may take; an index that takes longer is left out.
     :param samples: messages, at most those of the first batch, whose matches are compared with :func:`truth.matches`.
     :param tell: called with lines about how far it is.
     :returns: ``workload``, ``subscriptions``, ``messages``, ``words`` (per message), ``keywords`` (per subscription), ``compile_us`` (an expression: part of an
@@ -103,8 +106,9 @@ def compare(
         for name in group:
             own = dict((options or {}).get(name, {}))
             try:
-                with within(limit_s):
+                with within(_COMPILING * limit_s):
                     warm_up(name, workload, own)
+                with within(limit_s):
                     standing.append(Measured(name, workload, own, _teller(f"{workload.name}: {name}")))
             except TooSlowError:
                 found["left_out"].append(name)

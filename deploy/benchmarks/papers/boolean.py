@@ -39,6 +39,9 @@ _MESSAGES = 8
 _GROWTH = 1.6
 """What an index takes while it grows, as a multiple of what it takes."""
 
+_COMPILING = 10
+"""Kernels may take so many times as long to compile as an index may take to be filled."""
+
 _COLUMNS_BYTES = 64
 """What the columns of a subscription take, beside the index."""
 
@@ -48,7 +51,7 @@ class Scale:
     """How large everything is.
 
     :ivar messages: that are matched, or as many of them as ``budget_s`` of CPU time lasts for, at least a batch of 256.
-    :ivar limit_s: seconds that compiling and filling an index may take; one that takes longer is left out.
+    :ivar limit_s: seconds that filling an index may take; one that takes longer is left out.
     """
 
     subscriptions: int = 100_000
@@ -105,7 +108,7 @@ class Bench:
         self._filled: OrderedDict[str, Measured] = OrderedDict()
         self._subscriptions: tuple[str, BooleanSubscriptions] | None = None
         self._messages: OrderedDict[tuple[Any, ...], MessageBatch] = OrderedDict()
-        self._warm: set[str] = set()
+        self._warm: set[tuple[Any, ...]] = set()
         self._bytes: dict[str, float] = {}
 
     def missing(self, setting: Setting) -> str | None:
@@ -129,6 +132,8 @@ class Bench:
         if setting.key not in self._found:
             began = time.perf_counter()
             try:
+                with within(_COMPILING * self.scale.limit_s):
+                    self._compile(setting)
                 with within(self.scale.limit_s):
                     index = self._fill(setting)
             except TooSlowError:
@@ -156,12 +161,16 @@ class Bench:
 
     # -- filling --------------------------------------------------------------------------------------------------------
 
+    def _compile(self, setting: Setting) -> None:
+        """Do everything once with few subscriptions; points and areas, and words and expressions, have kernels of their own."""
+        kind = (setting.index, repr(setting.options), setting.world.areas, setting.world.expressions)
+        if kind not in self._warm:
+            few = replace(setting.world, subscriptions=min(1.0, 2_000 / self.scale.subscriptions))
+            warm_up(setting.index, self._workload(few), dict(setting.options))
+            self._warm.add(kind)
+
     def _fill(self, setting: Setting) -> Measured:
         """Return an index with the subscriptions of a setting, and its messages."""
-        if setting.index + repr(setting.options) not in self._warm:
-            self._warm.add(setting.index + repr(setting.options))
-            few = replace(setting.world, subscriptions=2_000 / self.scale.subscriptions)
-            warm_up(setting.index, self._workload(few), dict(setting.options))
         changed = bool(setting.removed or setting.updates)
         own = repr((setting.index, setting.options, _registered(setting.world)))
         workload = self._workload(setting.world)

@@ -272,6 +272,20 @@ def test_equal_and_nested_children_change_nothing(index):
     assert pairs(filled(index, subscriptions).match(messages_of(rows))) == expected(subscriptions, rows)
 
 
+def test_conjunctions_may_be_given_as_columns(index):
+    terms = np.array([3, 5, 1, 2, 3, 4, 5, 6, 7, 9, 8, 8, 9])  # the last ones neither rise nor are there once
+    index.insert_conjunctions([0, 4, 9, 10], np.tile(np.array(WORLD), (4, 1)), np.array([0, 2, 3, 9, 13]), terms)
+    index._check()
+    rows = [(0.0, 0.0, [2, 3, 4, 5, 6, 7]), (0.0, 0.0, [1, 8, 9]), (0.0, 0.0, [3, 4])]
+    assert pairs(index.match(messages_of(rows))) == [(0, 0), (0, 9), (1, 4), (1, 10)]
+    with pytest.raises(IllegalArgumentException, match="cannot be indexed"):
+        index.insert_conjunctions([5, 6], np.tile(np.array(WORLD), (2, 1)), np.array([0, 0, 2]), np.array([1, 2]))
+    with pytest.raises(IllegalArgumentException, match="A slot must be free"):
+        index.insert_conjunctions([4], np.array([WORLD]), np.array([0, 1]), np.array([1]))
+    index.insert_conjunctions([], np.zeros((0, 4)), np.array([0]), np.zeros(0, np.int64))
+    assert len(index) == 4
+
+
 def test_what_is_given_may_be_read_only_or_of_numpy(index):
     boxes = np.array([WORLD])
     boxes.flags.writeable = False

@@ -56,12 +56,8 @@ def test_every_experiment_is_measured_with_the_indexes_that_are_there(found):
         assert e["claims"][-1]["text"] == "All indexes find the same" and (e["claims"][-1]["held"] or not there), e
         for row in e["rows"]:
             assert row["message_us"] > 0 and row["p99_us"] >= row["p50_us"] > 0 and row["bytes"] > 0 and row["longest_ms"] > 0
-            assert (
-                row["subscriptions"]
-                == round((1 - row["setting"]["removed"]) * max(1, round(150 * row["setting"]["world"]["subscriptions"])))
-                - (13 if row["setting"]["updates"] else 0)
-                or row["setting"]["updates"]
-            )
+            setting, registered = row["setting"], max(1, round(150 * row["setting"]["world"]["subscriptions"]))
+            assert setting["updates"] or row["subscriptions"] == registered - round(setting["removed"] * registered)
     json.dumps(found["experiments"])
 
 

@@ -18,13 +18,6 @@ from tests.bolts.boolean.oracle import any_place_message, any_subscription, expe
 WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 
-def arrays_of(subscriptions):
-    """Return slots, boxes and terms of conjunctions (slot -> (box, terms)) as columns."""
-    terms = [np.unique(terms) for _, terms in subscriptions.values()]
-    offsets = np.cumsum([0, *map(len, terms)]).astype(np.int64)
-    return np.array(list(subscriptions), np.int64), np.array([box for box, _ in subscriptions.values()]), offsets, np.concatenate(terms).astype(np.int64)
-
-
 def slow_matches(boxes, offsets, terms, messages):
     """Return the pairs of a batch of points and conjunctions by numpy, for what is too much for the oracle."""
     found = []
@@ -165,14 +158,14 @@ def test_either_index_takes_over_a_state_of_the_other():
             assert np.array_equal(value, index.snapshot()[key])
 
 
-def test_conjunctions_may_be_given_as_columns():
-    one, other = make_index("lanes"), make_index("plain")
-    slots, boxes, offsets, terms = arrays_of({0: (WORLD, [3, 5]), 4: (WORLD, [1]), 9: (WORLD, [2, 3, 4, 5, 6, 7])})
-    for index in (one, other):
-        index.insert_conjunctions(slots, boxes, offsets, terms)
-        index.insert_conjunctions([10], boxes[:1], np.array([0, 4]), np.array([9, 8, 8, 9]))  # neither rising nor once
-        assert pairs(index.match(messages_of([(0.0, 0.0, [2, 3, 4, 5, 6, 7]), (0.0, 0.0, [1, 8, 9])]))) == [(0, 0), (0, 9), (1, 4), (1, 10)]
-    assert all(np.array_equal(value, other.snapshot()[key]) for key, value in one.snapshot().items())
+def test_a_large_result_is_the_callers():
+    index = make_index("lanes")
+    index.insert_conjunctions(np.arange(1000), np.tile(np.array(WORLD), (1000, 1)), np.arange(1001), np.ones(1000, np.int64))
+    batch = messages_of([(1.0, 2.0, [1])] * 300)
+    message, slot = index.match(batch)
+    index.remove_many(np.arange(500))
+    assert len(index.match(batch)[0]) == 150_000
+    assert (message == np.repeat(np.arange(300), 1000)).all() and (slot == np.tile(np.arange(1000), 300)).all()
 
 
 def test_rows_keep_what_they_hold_when_they_grow():
