@@ -433,26 +433,28 @@ def _match_chunk(index, messages, low, high, found, ends, begin):
         return np.int64(-1)
     if n + LANES * (n_blocks + 1) + n_records > found.slots.shape[0]:
         return np.int64(-2)
-    codes, spare, stack = found.wide[1], found.items[4], found.stack
+    codes, spare, stack, slots, rows = found.wide[1], found.items[4], found.stack, found.slots, found.rows
     for k in range(high - low):
         m = low + k
-        if m == 0 or messages.row[m] != messages.row[m - 1]:
+        row = messages.row[m]
+        halved = m > 0 and row == messages.row[m - 1]
+        if not halved:
             begin[0] = n
         first, last = ends.codes[k], ends.codes[k + 1]
         _set_bits(codes, found.bitmap, first, last, True)
         n, doubtful = _scan_blocks(index.block, index.block_i4, found, ends.blocks[k], ends.blocks[k + 1], first, last, n)
         n, doubtful = _scan_records(index.record, found, ends.records[k], ends.records[k + 1], messages.box[m], n, doubtful)
-        doubles = m > 0 and messages.row[m] == messages.row[m - 1]
+        doubles = halved
         if doubtful:
             n, several = _decide(index, messages, m, found, doubtful, n)
             doubles |= several
         _set_bits(codes, found.bitmap, first, last, False)
         if n - begin[0] > 1:
-            sort_slots(found.slots, begin[0], n, largest, spare, stack)
+            sort_slots(slots, begin[0], n, largest, spare, stack)
             if doubles:
-                n = _unique(found.slots, begin[0], n)
+                n = _unique(slots, begin[0], n)
         for i in range(begin[0], n, LANES):
-            fill(found.rows, i, messages.row[m])
+            fill(rows, i, row)
     return n
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from numba import njit
 
-from dskype.bolts.boolean.lanes.vector_kernels import below, bits, order, pack
+from dskype.bolts.boolean.lanes.vector_kernels import below, bits, order, order_many, pack, pack_only
 
 _LANES = 16
+_NETWORK = 64  # values that are sorted at once
 
 
 @njit(cache=True, inline="always")
 def _divide(values, low, high, limit, spare):
     """Put those of ``values[low:high]`` that are below a limit before the others; return where these begin.
 
-    Writes up to 16 places behind what it packs; so the last of ``values`` that it overwrites are among those it has read already.
+    Whole vectors write up to 16 places behind what they pack, which in ``values`` are among those that have been read already. Nothing
+    behind ``high`` is written to, and there is no branch on a value.
     """
     left, right, full = low, 0, low + (high - low) // _LANES * _LANES
     for i in range(low, full, _LANES):
@@ -23,16 +25,16 @@ def _divide(values, low, high, limit, spare):
         pack(values, i, mask, values, left)
         left += n
         right += _LANES - n
-    for i in range(full, high):
-        value = values[i]
-        if value < limit:
-            values[left] = value
-            left += 1
-        else:
-            spare[right] = value
-            right += 1
-    for i in range(right):
-        values[left + i] = spare[i]
+    if full < high:
+        rest = (1 << (high - full)) - 1
+        mask = below(values, full, limit) & rest
+        pack(values, full, mask ^ rest, spare, right)
+        right += bits(mask ^ rest)
+        pack_only(values, full, mask, values, left)
+        left += bits(mask)
+    for i in range(0, right, _LANES):
+        n = min(right - i, _LANES)
+        pack_only(spare, i, (1 << n) - 1, values, left + i)
     return left
 
 
@@ -52,11 +54,13 @@ def sort_slots(values, low, high, largest, spare, stack):
     while depth:
         depth -= 1
         low, high, least, most = stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3]
-        while high - low > _LANES and least < most:
+        while high - low > _NETWORK and least < most:
             middle = (least + most + 1) >> 1
             at = _divide(values, low, high, middle, spare)
             stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = at, high, middle, most
             depth += 1
             high, most = at, middle - 1
-        if least < most and high - low > 1:
+        if high - low > _LANES:
+            order_many(values, low, high - low)
+        elif high - low > 1:
             order(values, low, high - low)

@@ -30,7 +30,9 @@ __all__ = [
     "lent",
     "lowest",
     "order",
+    "order_many",
     "pack",
+    "pack_only",
     "pack_places",
     "wanted_bits",
 ]
@@ -98,6 +100,38 @@ def _call(builder, name, result, *arguments):
 
 def _compress(builder, values, mask):
     return _call(builder, "llvm.x86.avx512.mask.compress.v16i32", values.type, values, ir.Constant(values.type, [0] * 16), _flags(builder, mask))
+
+
+def _sort(builder, address, n, count):
+    """Sort the first ``n`` int32 at an address, of ``count`` vectors, by a bitonic network; nothing behind them is written to."""
+    kind, places = ir.VectorType(_I32, 16), 16 * count
+    limit, rows, inside = _splat(builder, builder.trunc(n, _I32)), [], []
+    for v in range(count):
+        inside.append(builder.icmp_signed("<", _indices(range(16 * v, 16 * v + 16)), limit))
+        pointer = builder.inttoptr(builder.add(address, _I64(64 * v)), kind.as_pointer())
+        rows.append(_call(builder, "llvm.masked.load.v16i32.p0", kind, pointer, _I32(4), inside[v], ir.Constant(kind, [2**31 - 1] * 16)))
+    size = 2
+    while size <= places:
+        step = size // 2
+        while step:
+            rows = [_exchanged(builder, rows, v, size, step) for v in range(count)]
+            step //= 2
+        size *= 2
+    for v in range(count):
+        pointer = builder.inttoptr(builder.add(address, _I64(64 * v)), kind.as_pointer())
+        _call(builder, "llvm.masked.store.v16i32.p0", ir.VoidType(), rows[v], pointer, _I32(4), inside[v])
+
+
+def _exchanged(builder, rows, v, size, step):
+    """Return a vector of a bitonic network after one step."""
+    value, rises = rows[v], [not (16 * v + j) & size for j in range(16)]
+    if step >= 16:
+        other, first = rows[v ^ (step // 16)], not 16 * v & step
+        return builder.select(builder.icmp_signed("<" if first == rises[0] else ">", value, other), value, other)
+    other = builder.shuffle_vector(value, value, _indices([j ^ step for j in range(16)]))
+    less = builder.icmp_signed("<", value, other)
+    low, high = builder.select(less, value, other), builder.select(less, other, value)
+    return builder.shuffle_vector(low, high, _indices([j if (not j & step) == rises[j] else j + 16 for j in range(16)]))
 
 
 if config.DISABLE_JIT:
@@ -231,6 +265,20 @@ if WIDE:
         return types.void(values, types.int64, types.int64, out, types.int64), _emit
 
     @intrinsic
+    def pack_only(typingctx, values, at, mask, out, n):
+        """Write those of 16 int32 whose bit is set to ``out``, from ``n`` on, and nothing behind them."""
+
+        def _emit(context, builder, signature, args):
+            value = _compress(builder, _load(builder, _address(context, builder, signature.args[0], args[0], args[1]), _I32), args[2])
+            size = builder.trunc(builder.ctpop(args[2]), _I32)
+            wanted = builder.icmp_signed("<", _indices(range(16)), _splat(builder, size))
+            pointer = builder.inttoptr(_address(context, builder, signature.args[3], args[3], args[4]), value.type.as_pointer())
+            _call(builder, "llvm.masked.store.v16i32.p0", ir.VoidType(), value, pointer, _I32(4), wanted)
+            return context.get_dummy_value()
+
+        return types.void(values, types.int64, types.int64, out, types.int64), _emit
+
+    @intrinsic
     def pack_places(typingctx, first, mask, out, n):
         """Write ``first`` plus the place of each set bit to ``out``, from ``n`` on."""
 
@@ -282,25 +330,20 @@ if WIDE:
 
     @intrinsic
     def order(typingctx, values, at, n):
-        """Sort up to 16 int32 in place (a bitonic network)."""
+        """Sort up to 16 int32 in place."""
 
         def _emit(context, builder, signature, args):
-            address = _address(context, builder, signature.args[0], args[0], args[1])
-            value = _load(builder, address, _I32)
-            inside = builder.icmp_signed("<", _indices(range(16)), _splat(builder, builder.trunc(args[2], _I32)))
-            value = builder.select(inside, value, ir.Constant(value.type, [2**31 - 1] * 16))
-            size = 2
-            while size <= 16:
-                step = size // 2
-                while step:
-                    other = builder.shuffle_vector(value, value, _indices([i ^ step for i in range(16)]))
-                    less = builder.icmp_signed("<", value, other)
-                    low, high = builder.select(less, value, other), builder.select(less, other, value)
-                    value = builder.shuffle_vector(low, high, _indices([i if (not i & step) == (not i & size) else i + 16 for i in range(16)]))
-                    step //= 2
-                size *= 2
-            pointer = builder.inttoptr(address, value.type.as_pointer())
-            _call(builder, "llvm.masked.store.v16i32.p0", ir.VoidType(), value, pointer, _I32(4), inside)
+            _sort(builder, _address(context, builder, signature.args[0], args[0], args[1]), args[2], 1)
+            return context.get_dummy_value()
+
+        return types.void(values, types.int64, types.int64), _emit
+
+    @intrinsic
+    def order_many(typingctx, values, at, n):
+        """Sort up to 64 int32 in place."""
+
+        def _emit(context, builder, signature, args):
+            _sort(builder, _address(context, builder, signature.args[0], args[0], args[1]), args[2], 4)
             return context.get_dummy_value()
 
         return types.void(values, types.int64, types.int64), _emit
@@ -373,6 +416,14 @@ else:
                 n += 1
 
     @njit(cache=True)
+    def pack_only(values, at, mask, out, n):
+        """Write those of 16 int32 whose bit is set to ``out``, from ``n`` on, and nothing behind them."""
+        for j in range(16):
+            if mask >> j & 1:
+                out[n] = values[at + j]
+                n += 1
+
+    @njit(cache=True)
     def pack_places(first, mask, out, n):
         """Write ``first`` plus the place of each set bit to ``out``, from ``n`` on."""
         for j in range(16):
@@ -417,3 +468,8 @@ else:
                 values[j + 1] = values[j]
                 j -= 1
             values[j + 1] = value
+
+    @njit(cache=True)
+    def order_many(values, at, n):
+        """Sort up to 64 int32 in place."""
+        order(values, at, n)
