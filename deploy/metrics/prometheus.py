@@ -124,7 +124,7 @@ METRICS = tuple(
             "dskype_records_expired_total",
             "counter",
             (_T, "topic"),
-            "Records that Kafka has dropped from a topic that the topology writes, by age or size (results, registrations, sequence, dead letters).",
+            "Records that Kafka has dropped from a topic that the topology writes, by age or size (results, matches, registrations, sequence, dead letters).",
         ),
         ("dskype_consumer_lag_records", "gauge", (_T, "topic"), "Records of an input topic that no spout has emitted yet."),
         (

@@ -296,7 +296,7 @@ def test_a_plan_for_hashing_is_reported_and_changes_nothing():
     simulation.subscription("s", TOPK)
     simulation.message(message("lake"))
     simulation.drain(4)
-    assert check(simulation)["final"] == 1 and any("has none" in e["error"] for e in simulation.sim.stats.errors)
+    assert check(simulation)["final"] == 1 and any("has no plans" in e["error"] for e in simulation.sim.stats.errors)
 
 
 def test_a_distributor_that_replicates_needs_the_streams_that_lead_back():

@@ -378,7 +378,7 @@ def test_a_resumed_start_keeps_everything_and_says_so(tmp_path):
     opened(tmp_path, messages=1000, rate=10.0)
     leave_something(tmp_path)
     _, plan, resumed, [told] = opened(tmp_path, resume=True, messages=2000)
-    assert "going on" in told and resumed and plan == Plan(messages=2000, rate=10.0, window=500)
+    assert "continuing" in told and resumed and plan == Plan(messages=2000, rate=10.0, window=500)
     assert (tmp_path / "broker" / "data").is_dir() and (tmp_path / "vocabulary.tsv").is_file()
 
 
