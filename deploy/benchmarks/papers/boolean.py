@@ -259,7 +259,6 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
         result = run_experiment(whole, bench.run, bench.missing, tell)
         for row in result["rows"]:
             del row["digests"], row["world"]
-            row["setting"]["world"] = dict(vars(row["setting"]["world"]))
         results.append(result)
     return results
 

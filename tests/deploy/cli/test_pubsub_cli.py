@@ -724,11 +724,11 @@ def test_ids_are_looked_up_in_the_topics(run: Any, name: str, kafka: KafkaSettin
     found = json.loads(run("explain", "0-0", "coffee", "-o", "json")[1])
     assert found["message"] == "0-0" and [time["held"] for time in found["times"]] == [False] and not found["matches"]
     write_topk = {"subscription": "park", "watermark": 4, "topk": [{"message": "a", "score": 0.5}]}
-    write(kafka, Topics.for_topology(name).topk, [("park", write_topk)])
+    write(kafka, Topics.for_topology(name).topk, [("park", write_topk, [("version", "1 0-0 4")])])
     code, out, _ = run("explain", "a", "park")
     assert code == 0 and "list    at watermark 4 it has rank 1" in out
     write(kafka, Topics.for_topology(name).sequence, [("0", {"partition": 0, "offset": 0, "first": 0, "n": 3})])
-    write(kafka, Topics.for_topology(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []})])
+    write(kafka, Topics.for_topology(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []}, [("version", "2 0-0 1")])])
     assert json.loads(run("explain", "a", "park", "--json")[1])["list"]["reason"] == "came later"
     registration = f"0-{len(subscriptions(kafka, name)) - 1}"
     write(kafka, Topics.for_topology(name).registrations, [event("coffee", registration, "active", 2)])
