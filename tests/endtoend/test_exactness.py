@@ -6,6 +6,7 @@ with ``DSKYPE_SEED=<seed>``; ``DSKYPE_SEEDS`` sets how many are drawn.
 """
 
 import json
+import math
 import os
 import random
 from collections import Counter, defaultdict
@@ -63,16 +64,23 @@ def published(simulation):
         else:
             del current[registration][message]
         folded[registration, delta["watermark"]] = dict(current[registration])
-    active = {event["registration"]: event["watermark"] for _, event, _ in simulation.json(TOPICS.registrations) if event["event"] == "active"}
+    lives = {}
+    for _, event, _ in simulation.json(TOPICS.registrations):
+        lives.setdefault(event["registration"], {})[event["event"]] = event["watermark"]
     ended = {event["registration"] for _, event, _ in simulation.json(TOPICS.registrations) if event["event"] == "removed"}
-    return states, {key: value for key, value in folded.items() if key[0] not in ended}, last, (matches, active)
+    return states, {key: value for key, value in folded.items() if key[0] not in ended}, last, (matches, lives)
 
 
 def same_matches(one, other):
-    """Tell whether both have the same matches of the messages behind which a subscription was active in both."""
-    (matches, active), (other_matches, other_active) = one, other
-    assert active.keys() == other_active.keys()
-    return all({(w, m) for w, m in matches[r] if w > other_active[r]} == {(w, m) for w, m in other_matches[r] if w > active[r]} for r in active)
+    """Tell whether both have the same matches of the messages at which a subscription was active in both."""
+    (matches, lives), (other_matches, other_lives) = one, other
+    assert lives.keys() == other_lives.keys()
+    for registration, life in lives.items():
+        both = life, other_lives[registration]
+        begin, end = max(x.get("active", math.inf) for x in both), min(x.get("removed", math.inf) for x in both)
+        if len({frozenset((w, m) for w, m in found[registration] if begin < w <= end) for found in (matches, other_matches)}) > 1:
+            return False
+    return True
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 5])
