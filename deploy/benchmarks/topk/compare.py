@@ -137,7 +137,7 @@ def show_engine(index: str, found: Mapping[str, Any]) -> None:
         "changes of lists per message": "changes",
         "re-evaluations per 1,000 messages": "evaluations_per_1000",
         "engine MiB": "engine_mib",
-        "index of messages MiB": "window_mib",
+        "message window MiB": "window_mib",
     }
     for title, name in ends.items():
         print(f"  {title}: {', '.join(f'{part[name]:,.1f}' for part in parts)}")

@@ -1,4 +1,4 @@
-"""What the whole top-k engine costs, step by step: matching, buffers, expiry, thresholds, re-evaluations, the index of messages."""
+"""What the whole top-k engine costs, step by step: matching, buffers, expiry, thresholds, re-evaluations, the message window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = {
     "expiry_us": "expiry",
     "thresholds_us": "thresholds",
     "evaluations_us": "re-evaluations",
-    "window_us": "index of messages",
+    "window_us": "message window",
     "all_us": "all",
 }
 """Measure -> title."""
