@@ -24,6 +24,8 @@ _PARTNER_AFTER_S = 0.5
 _NEWS_S = 15
 _SETTLE_S = 1.0
 _LOOK_EVERY_S = 1.0
+_STRIKE_S = 60
+"""How long a strike is planned to take, with the pause before it and the recovery."""
 _SLOW = 4
 """A slow machine may take this many times the patience, as long as there is some output."""
 _MORE_MIB = 1_536
@@ -75,7 +77,8 @@ def run(
                 folder=Path(made),
                 progress=progress,
             )
-    load = WORKLOADS[workload](rate, minutes * 60, seed)
+    planned_s = minutes * 60 if strikes is None else min(minutes * 60, strikes * _STRIKE_S)
+    load = WORKLOADS[workload](rate, planned_s, seed)
     steps_clock = faults is None or any(name.startswith("clock") for name in faults)
     disk_mib = disk_mib if faults is None or "disk-full" in faults else 0
     with load.opened(folder), System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock) as system:
