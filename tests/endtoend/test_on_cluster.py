@@ -95,7 +95,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
             more(500)
             spark_cluster.add_worker()
             wait_for(lambda: (more(100), workers[2].components())[1], 60, "work on the new host")
-            workers[1].signal(signal.SIGSTOP)  # one stands still until Spark has given it up, and then goes on as if nothing had been
+            workers[1].signal(signal.SIGSTOP)  # one stands still until Spark has given it up, and then continues as if nothing had happened
             time.sleep(15)
             more(300)
             workers[1].signal(signal.SIGCONT)

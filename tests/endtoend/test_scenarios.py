@@ -1,4 +1,4 @@
-"""What users meet: registering, replacing, unregistering, bad input, time to live, time windows. On the simulated log."""
+"""What users encounter, on the simulated log: registering, replacing, unregistering, bad input, time to live, time windows."""
 
 import json
 import re

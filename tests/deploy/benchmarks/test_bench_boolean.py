@@ -1,4 +1,4 @@
-"""The benchmark of boolean indexes, on tiny sizes: every experiment runs, all indexes are compared, what it claims is computed."""
+"""The benchmark of boolean indexes, at tiny sizes: every experiment runs, all indexes are compared, and claims follow from the figures."""
 
 from __future__ import annotations
 

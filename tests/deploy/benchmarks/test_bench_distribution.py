@@ -1,4 +1,4 @@
-"""The benchmark of distribution mechanisms, on tiny sizes: what it runs is exact, what it counts and claims is computed."""
+"""The benchmark of distribution mechanisms, at tiny sizes: its simulations are exact, and its counts and claims follow from them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_long_messages_are_texts_joined(data):
     short, long = data[PLACES], data[LONG]
     assert sorted(" ".join(long.texts).split()) == sorted(" ".join(short.texts).split())
     counts = [len(set(text.split())) for text in long.texts[:-1]]
-    assert 15 < np.mean(counts) < 37  # words of this small vocabulary come again
+    assert 15 < np.mean(counts) < 37  # words of this small vocabulary repeat within a message
     assert set(zip(long.corpus.lat, long.corpus.lon)) <= set(zip(short.corpus.lat, short.corpus.lon))
     assert len(long.corpus.vocabulary) == len(short.corpus.vocabulary) and long.corpus.vocabulary.documents == len(long.texts)
 
@@ -303,7 +303,7 @@ def test_a_distributor_that_is_not_there_is_left_out_with_a_note(data):
     rows = [replace(e.rows[0], setting=Setting("hashing", tasks=2)), replace(e.rows[1], setting=Setting("to come"))]
     (one,) = run_experiments([replace(e, rows=rows)], Bench({PLACES: data[PLACES]}, TINY, check=1), lambda line: None)
     assert one["notes"] == ["location is left out: distributor 'to come' is not available"] and len(one["rows"]) == 1
-    assert {claim["held"] for claim in one["claims"]} == {None, True}  # what is there is exact, the rest cannot be told
+    assert {claim["held"] for claim in one["claims"]} == {None, True}  # what was measured is exact; the other claims are left open
 
 
 def test_claims_follow_the_figures():
@@ -408,7 +408,7 @@ def test_plans_for_spark_are_learned_by_the_vocabulary_of_the_topology(data, tmp
     asked.sample = 400
     vocabulary = throughput.build_vocabulary(asked, tmp_path)
     workload = distribution_spark._workload(asked, vocabulary)
-    assert workload.data.corpus.vocabulary.documents == 400 and (workload.messages.terms < 0).any()  # words that the sample lacked
+    assert workload.data.corpus.vocabulary.documents == 400 and (workload.messages.terms < 0).any()  # words that are missing in the sample
     plan = DISTRIBUTORS["prefix"].learn(2, workload.view(20).sample)
     assert make_distributor("prefix", 2, {}, json.loads(json.dumps(plan))).message_tasks(workload.messages).tasks.max() == 1
 

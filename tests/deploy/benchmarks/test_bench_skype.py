@@ -1,4 +1,4 @@
-"""The benchmark of the Skype paper's experiments, on tiny sizes: what it runs is exact, what it claims is computed."""
+"""The benchmark of the Skype paper's experiments, at tiny sizes: its runs are exact, and its claims follow from the figures."""
 
 from __future__ import annotations
 
