@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from dskype.deploy.benchmarks.papers import skype, skype_report
-from dskype.deploy.benchmarks.papers.skype import Bench, Known, Scale, prepare, run_experiments
+from dskype.deploy.benchmarks.papers.skype import Bench, run_experiments
+from dskype.deploy.benchmarks.papers.skype_engine import Known, Scale, prepare
 from dskype.deploy.benchmarks.papers.skype_experiments import EXPERIMENTS, Claim, Experiment, Row, Setting
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, draw_subscriptions, read_file
 from dskype.deploy.cli import main as cli
