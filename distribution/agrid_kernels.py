@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["GridArrays", "assign", "cells_of", "count_cells", "locate", "route_areas", "route_points", "search", "touching"]
+__all__ = ["GridArrays", "Posted", "assign", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search", "touching"]
 
 
 class GridArrays(NamedTuple):
@@ -35,6 +35,21 @@ class GridArrays(NamedTuple):
     tiles: np.ndarray
     blocks: np.ndarray
     bounds: np.ndarray
+
+
+class Posted(NamedTuple):
+    """Subscriptions by their terms, which are numbered.
+
+    :ivar anywhere: float64[terms], how many subscriptions without a rectangle have a term.
+    :ivar start: int64[terms + 1]; those with a rectangle that have term *t* are ``rows[start[t]:start[t + 1]]``.
+    :ivar rows: int64[], into ``boxes``, rising within a term.
+    :ivar boxes: float64[subscriptions, 4], west, south, east, north; west > east crosses the antimeridian.
+    """
+
+    anywhere: np.ndarray
+    start: np.ndarray
+    rows: np.ndarray
+    boxes: np.ndarray
 
 
 @njit(cache=True, inline="always")
@@ -279,3 +294,33 @@ def count_cells(grid):
                     cells[p] += 1
                     inside[p] += bounds[p, 0] <= x < bounds[p, 2] and bounds[p, 1] <= y < bounds[p, 3]
     return cells, inside
+
+
+@njit(cache=True)
+def match_costs(offsets, terms, lat, lon, posted):
+    """Return the cost of each message, float64[n]: 1 + the subscriptions without a rectangle by its terms + those with one of its terms and its place in their rectangle.
+
+    :param offsets: int64[n + 1]; the terms of message *i* are ``terms[offsets[i]:offsets[i + 1]]``.
+    :param terms: int64[], numbers of terms in ``posted``; -1: no subscription has it.
+    :param lat: float64[n], degrees; ``lon``: likewise.
+    :param posted: :class:`Posted`.
+    """
+    anywhere, start, rows, boxes = posted.anywhere, posted.start, posted.rows, posted.boxes
+    costs = np.empty(len(lat))
+    last = np.full(len(boxes), -1, np.int64)
+    for i in range(len(lat)):
+        x, y, cost = lon[i], lat[i], 1.0
+        for p in range(offsets[i], offsets[i + 1]):
+            term = terms[p]
+            if term < 0:
+                continue
+            cost += anywhere[term]
+            for q in range(start[term], start[term + 1]):
+                row = rows[q]
+                west, east = boxes[row, 0], boxes[row, 2]
+                between = west <= x <= east if west <= east else (x >= west or x <= east)
+                if between and boxes[row, 1] <= y <= boxes[row, 3] and last[row] != i:
+                    last[row] = i
+                    cost += 1.0
+        costs[i] = cost
+    return costs
