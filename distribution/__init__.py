@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dskype.distribution.agrid_distributor import AGridDistributor
-from dskype.distribution.base import Distributor, Placed, Sample
+from dskype.distribution.base import Distributor, HasPartitions, Placed, Sample
 from dskype.distribution.baselines.replicate_all import ReplicateAllDistributor
 from dskype.distribution.baselines.text_routing import TextRoutingDistributor
 from dskype.distribution.baselines.uniform_space import UniformSpaceDistributor
@@ -28,6 +28,7 @@ __all__ = [
     "DISTRIBUTORS",
     "AGridDistributor",
     "Distributor",
+    "HasPartitions",
     "HashingDistributor",
     "KeywordDistributor",
     "KeywordFirstDistributor",

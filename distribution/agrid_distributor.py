@@ -10,8 +10,9 @@ import numpy as np
 from dskype.distribution import agrid_kernels as kernels
 from dskype.distribution.agrid import WORLD, AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, cell_costs, equal_partitions, initial_partitions, message_costs
-from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
+from dskype.distribution.base import PLAN_FORMAT, HasPartitions, Placed, Sample, check_plan, refuse_options
 from dskype.distribution.keyword import loose_limit
+from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -31,7 +32,7 @@ _SLACK = 0.1
 _GRANULARITY = 1000
 
 
-class AGridDistributor(Distributor):
+class AGridDistributor(HasPartitions):
     """Places a boolean subscription on every task whose partitions its rectangle touches. A point goes to the one task of its place, an area to those that it touches.
 
     Communication is 1 for points. Replication grows with the rectangles: a subscription lives on few tasks unless it crosses many borders.
@@ -177,13 +178,20 @@ class AGridDistributor(Distributor):
 
     # -- changes of the plan ----------------------------------------------------------------------
 
-    def partitions(self) -> list[dict[str, Any]]:
-        """Return number, tasks, load and extent (``cells``, and ``box`` in degrees; None: no border on that side) of each partition."""
+    def leaves(self) -> list[Leaf]:
+        """Return all partitions and what they cover."""
         found = []
-        for number, (cells, reach) in enumerate(zip(self.grid.partitions().values(), self._reach.tolist())):
-            box = [border if np.isfinite(border) else None for border in reach]
-            found.append({"number": number, "tasks": [int(self.task_of[number])], "load": float(self._loads[number]), "box": box, "cells": list(cells)})
+        for task, load, reach in zip(self.task_of.tolist(), self._loads.tolist(), self._reach.tolist()):
+            west, south, east, north = (border if np.isfinite(border) else None for border in reach)
+            found.append(Leaf(leaf([task], load), (west, south, east, north), (0, None), False))
         return found
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return number, tasks, load and extent (``box`` in degrees, None: no border on that side; and ``cells``) of each partition."""
+        return [
+            {"number": number, "tasks": part.node["tasks"], "load": part.node["load"], "box": list(part.box), "cells": list(self.grid.cells(number))}
+            for number, part in enumerate(self.leaves())
+        ]
 
     def split(self, partition: int, task: int, sample: Sample | None = None) -> dict[str, Any]:
         """Return a plan in which another task has half of a partition.

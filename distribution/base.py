@@ -10,12 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dskype.distribution.plans import Leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["PLAN_FORMAT", "Distributor", "Placed", "Sample", "check_plan", "default_hashes", "refuse_options"]
+__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "check_plan", "default_hashes", "refuse_options"]
 
 PLAN_FORMAT = 1
 """The value of ``v`` in a plan."""
@@ -166,6 +167,35 @@ class Distributor(ABC):
     @abstractmethod
     def plan(self) -> dict[str, Any]:
         """Return the plan: plain data for JSON, with the keys ``v``, ``distributor``, ``tasks``. Do not change it."""
+
+
+class HasPartitions(Distributor):
+    """A distributor whose plan has partitions that can be split and merged by hand."""
+
+    @abstractmethod
+    def leaves(self) -> list[Leaf]:
+        """Return all partitions and what they cover, in the order of their numbers."""
+
+    @abstractmethod
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return number, tasks, load and extent of each partition, for :meth:`split` and :meth:`merge`."""
+
+    @abstractmethod
+    def split(self, partition: int, task: int, sample: Sample | None = None) -> dict[str, Any]:
+        """Return a plan in which another task has half of a partition's cost.
+
+        :param partition: its number.
+        :param task: the index of the other task.
+        :param sample: says where to cut; default: the plan says.
+        :raises IllegalArgumentException: there is no such partition or task, or the task has the partition already.
+        """
+
+    @abstractmethod
+    def merge(self, one: int, other: int) -> dict[str, Any]:
+        """Return a plan in which the tasks of partition ``one`` also have partition ``other``; neighbours become one partition.
+
+        :raises IllegalArgumentException: there is no such partition, or both have the same tasks.
+        """
 
 
 def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> None:

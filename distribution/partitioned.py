@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dskype.distribution import _kernels as kernels
-from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, default_hashes, refuse_options
+from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_plan, default_hashes, refuse_options
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
@@ -50,7 +50,7 @@ def _triggers(expression: Any) -> set[int]:
     return min(triggers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
 
 
-class Partitioned(Distributor):
+class Partitioned(HasPartitions):
     """A distributor whose plan assigns partitions of the world or of the vocabulary to tasks (see :mod:`dskype.distribution.plans`).
 
     Unknown terms (negative ids) are in no partition: term *t* belongs to task ``(-1 - t) % tasks``.
@@ -161,6 +161,10 @@ class Partitioned(Distributor):
         return RowTasks(*kernels.route(messages.offsets, messages.terms, self.tasks, self._flat.routes))
 
     # -- changes of the plan ----------------------------------------------------------------------
+
+    def leaves(self) -> list[Leaf]:
+        """Return all partitions and what they cover."""
+        return list(leaves(self._root))
 
     def partitions(self) -> list[dict[str, Any]]:
         """Return number, tasks, load and extent (``box``, ``terms``) of each partition, for :meth:`split` and :meth:`merge`."""
