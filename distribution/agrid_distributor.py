@@ -151,7 +151,7 @@ class AGridDistributor(HasPartitions):
     def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return the tasks of all partitions that a rectangle touches; of a top-k subscription, all tasks that have a partition not too far away."""
         if isinstance(subscription, BooleanSubscription):
-            return Placed(sorted(kernels.touching(np.array(subscription.bbox, np.float64), self.grid.arrays, self.task_of, self.tasks).tolist()))
+            return Placed(sorted(kernels.touching(np.array([subscription.bbox], np.float64), self.grid.arrays, self.task_of, self.tasks).tolist()))
         return self.place_topk(subscription, threshold)
 
     def place_topk(self, subscription: TopkSubscription, threshold: float | None) -> Placed:

@@ -21,7 +21,7 @@ class GridArrays(NamedTuple):
     :ivar columns: number of columns; ``rows``: number of rows.
     :ivar shift: binary logarithm of the cells in a side of a tile.
     :ivar tiles: int32[tile rows, tile columns], a partition if >= 0, else ``~block``.
-    :ivar blocks: int32[blocks, side * side], the partition of each cell of a tile, row by row.
+    :ivar blocks: int32[blocks * side * side], the partition of each cell of a tile, row by row, one tile after another; at least one.
     :ivar bounds: int32[partitions, 4]: first column, first row, end of the columns, end of the rows; all 0 for a number that no partition has.
     """
 
@@ -63,12 +63,11 @@ def cell(degrees, edge, per_degree, cells):
 
 @njit(cache=True, inline="always")
 def _partition_of(x, y, shift, tiles, blocks):
-    """Return the partition of a cell."""
-    found = tiles[y >> shift, x >> shift]
-    if found >= 0:
-        return found
-    mask = (1 << shift) - 1
-    return blocks[~found, ((y & mask) << shift) + (x & mask)]
+    """Return the partition of a cell. Without a branch, which would be mispredicted for places near borders."""
+    tile, mask = int(tiles[y >> shift, x >> shift]), (1 << shift) - 1
+    mixed = tile >> 63  # all bits if the tile has a block, else none
+    inside = int(blocks[((~tile << 2 * shift) + ((y & mask) << shift) + (x & mask)) & mixed])
+    return (inside & mixed) | (tile & ~mixed)
 
 
 @njit(cache=True)
@@ -120,9 +119,9 @@ def route_points(offsets, lat, lon, grid, task_of):
     return to_rows[:found], to_tasks[:found]
 
 
-@njit(cache=True)
-def _search(x0, y0, x1, y1, grid, visited, stamp, found):
-    """Write the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included, to ``found``; return how many there are.
+@njit(cache=True, inline="always")
+def _search(x0, y0, x1, y1, grid, visited, stamp, found, begin):
+    """Write the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included, to ``found`` from ``begin`` on; return the end.
 
     Neighbour-based search (Tornado, section 3.1, Algorithm 1): the first partition is that of the corner with the least coordinates (the paper begins
     at the top left). From the dominant cell of each partition, which is the least of its cells inside, pointers lead to the cell behind the partition in the same row, and
@@ -134,8 +133,8 @@ def _search(x0, y0, x1, y1, grid, visited, stamp, found):
     shift, tiles, blocks, bounds = grid.shift, grid.tiles, grid.blocks, grid.bounds
     first = _partition_of(x0, y0, shift, tiles, blocks)
     visited[first] = stamp
-    found[0] = first
-    count, at = 1, 0
+    found[begin] = first
+    count, at = begin + 1, begin
     while at < count:
         here = found[at]
         at += 1
@@ -159,30 +158,29 @@ def _search(x0, y0, x1, y1, grid, visited, stamp, found):
 def search(x0, y0, x1, y1, grid):
     """Return the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included; int64[], in the order of the search."""
     found = np.empty(len(grid.bounds), np.int64)
-    return found[: _search(x0, y0, x1, y1, grid, np.zeros(len(grid.bounds), np.int64), 1, found)]
+    return found[: _search(x0, y0, x1, y1, grid, np.zeros(len(grid.bounds), np.int64), 1, found, 0)]
 
 
-@njit(cache=True)
-def _touched(area, grid, visited, stamp, found, task_of, last):
-    """Write the tasks of the partitions that an area touches to ``found``, each once; return how many there are.
+@njit(cache=True, inline="always")
+def _touched(areas, row, grid, visited, found, task_of, last):
+    """Write the tasks of the partitions that one of many areas touches to ``found``, each once; return how many there are.
 
     An area across the antimeridian has two parts, which may lie in the same partition.
 
-    :param visited: int64[partitions], below ``stamp``; this function uses ``stamp`` and ``stamp + 1``.
+    :param areas: float64[n, 4]; ``row``: which one, higher than in all calls before.
+    :param visited: int64[partitions], 0 at first; ``last``: int64[tasks], likewise.
     :param found: int64[tasks + partitions], with the tasks at the beginning; the rest is working memory.
-    :param last: int64[tasks], below ``stamp``.
     """
-    west, south, east, north = area[0], area[1], area[2], area[3]
+    west, south, east, north = areas[row, 0], areas[row, 1], areas[row, 2], areas[row, 3]
     y0, y1 = cell(south, grid.south, grid.per_lat, grid.rows), cell(north, grid.south, grid.per_lat, grid.rows)
     x0, x1 = cell(west, grid.west, grid.per_lon, grid.columns), cell(east, grid.west, grid.per_lon, grid.columns)
     parts = 1 if west <= east else 2
-    count = 0
+    count, queue, stamp = 0, len(last), 2 * row + 1
     for part in range(parts):
         begin = x0 if part == 0 else 0
         end = x1 if part == parts - 1 else grid.columns - 1
-        queue = found[len(last) :]
-        for p in range(_search(begin, y0, end, y1, grid, visited, stamp + part, queue)):
-            task = task_of[queue[p]]
+        for p in range(queue, _search(begin, y0, end, y1, grid, visited, stamp + part, found, queue)):
+            task = task_of[found[p]]
             if last[task] != stamp:
                 last[task] = stamp
                 found[count] = task
@@ -211,23 +209,23 @@ def route_areas(offsets, areas, grid, task_of, tasks):
             more_rows, more_to = np.empty(2 * len(rows) + tasks, np.int64), np.empty(2 * len(rows) + tasks, np.int32)
             more_rows[:total], more_to[:total] = rows[:total], to[:total]
             rows, to = more_rows, more_to
-        for p in range(_touched(areas[i], grid, visited, 2 * i + 1, found, task_of, last)):
+        for p in range(_touched(areas, i, grid, visited, found, task_of, last)):
             rows[total], to[total] = i, found[p]
             total += 1
     return rows[:total], to[:total]
 
 
 @njit(cache=True)
-def touching(area, grid, task_of, tasks):
+def touching(areas, grid, task_of, tasks):
     """Return the tasks of all partitions that one area touches; int64[], each once.
 
-    :param area: float64[4], west, south, east, north.
+    :param areas: float64[1, 4], west, south, east, north.
     :param grid: :class:`GridArrays`.
     :param task_of: int32[partitions].
     :param tasks: number of tasks.
     """
     found = np.empty(tasks + len(grid.bounds), np.int64)
-    return found[: _touched(area, grid, np.zeros(len(grid.bounds), np.int64), 1, found, task_of, np.zeros(tasks, np.int64))]
+    return found[: _touched(areas, 0, grid, np.zeros(len(grid.bounds), np.int64), found, task_of, np.zeros(tasks, np.int64))]
 
 
 @njit(cache=True)
@@ -239,7 +237,6 @@ def assign(x0, y0, x1, y1, partition, grid, free):
     :param free: int64[blocks + 1]: how many blocks are free, and then their numbers; enough for all tiles on the border of the cells. Changed here.
     """
     shift, tiles, blocks = grid.shift, grid.tiles, grid.blocks
-    side = 1 << shift
     for ty in range(y0 >> shift, ((y1 - 1) >> shift) + 1):
         bottom, top = ty << shift, min((ty + 1) << shift, grid.rows)
         low, high = max(y0, bottom), min(y1, top)
@@ -255,17 +252,17 @@ def assign(x0, y0, x1, y1, partition, grid, free):
                     number = free[free[0]]
                     free[0] -= 1
                     tiles[ty, tx] = ~number
-                    for p in range(side * side):
-                        blocks[number, p] = old
+                    for p in range(number << 2 * shift, (number + 1) << 2 * shift):
+                        blocks[p] = old
                 else:
                     number = ~old
                 for y in range(low - bottom, high - bottom):
                     for x in range(begin - left, end - left):
-                        blocks[number, (y << shift) + x] = partition
+                        blocks[(number << 2 * shift) + (y << shift) + x] = partition
                 whole = True
                 for y in range(top - bottom):
                     for x in range(right - left):
-                        whole = whole and blocks[number, (y << shift) + x] == partition
+                        whole = whole and blocks[(number << 2 * shift) + (y << shift) + x] == partition
                 old = ~number
             if whole:
                 if old < 0:
@@ -290,7 +287,7 @@ def count_cells(grid):
                 continue
             for y in range(bottom, top):
                 for x in range(left, right):
-                    p = blocks[~tiles[ty, tx], ((y - bottom) << shift) + x - left]
+                    p = _partition_of(x, y, shift, tiles, blocks)
                     cells[p] += 1
                     inside[p] += bounds[p, 0] <= x < bounds[p, 2] and bounds[p, 1] <= y < bounds[p, 3]
     return cells, inside
