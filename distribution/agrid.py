@@ -143,8 +143,7 @@ class AGrid:
 
         :param area: west, south, east, north in degrees; west > east crosses the antimeridian.
         """
-        numbers = np.arange(len(self.arrays.bounds), dtype=np.int32)
-        return sorted(kernels.touching(np.array([area], np.float64), self.arrays, numbers, len(numbers)).tolist())
+        return sorted(self.overlaps(np.array([area], np.float64))[1].tolist())
 
     def overlaps(self, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows int64[m], partitions int32[m]): the partitions that each area touches. O(partitions found).

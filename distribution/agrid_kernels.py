@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search", "touching"]
+__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search"]
 
 
 class GridArrays(NamedTuple):
@@ -120,17 +120,20 @@ def route_points(offsets, lat, lon, grid, task_of):
 
 
 @njit(cache=True, inline="always")
-def _search(x0, y0, x1, y1, grid, visited, stamp, found, begin):
-    """Write the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included, to ``found`` from ``begin`` on; return the end.
+def _search(corners, shift, tiles, blocks, bounds, visited, stamp, found, begin):
+    """Write the partitions that have one of some cells to ``found`` from ``begin`` on; return the end.
 
     Neighbour-based search (Tornado, section 3.1, Algorithm 1): the first partition is that of the corner with the least coordinates (the paper begins
     at the top left). From the dominant cell of each partition, which is the least of its cells inside, pointers lead to the cell behind the partition in the same row, and
     to the one in the same column. Any other partition inside has the cell before its dominant cell, in the row or in the column, in common with one that is found.
     O(partitions found): each is looked at once, and has two pointers. ``found`` is the queue.
 
+    The arrays are arguments of their own, because each use of one in a tuple would be counted.
+
+    :param corners: first column, first row, last column and last row.
     :param visited: int64[partitions], holds ``stamp`` for no partition on entry.
     """
-    shift, tiles, blocks, bounds = grid.shift, grid.tiles, grid.blocks, grid.bounds
+    x0, y0, x1, y1 = corners
     first = _partition_of(x0, y0, shift, tiles, blocks)
     visited[first] = stamp
     found[begin] = first
@@ -138,15 +141,15 @@ def _search(x0, y0, x1, y1, grid, visited, stamp, found, begin):
     while at < count:
         here = found[at]
         at += 1
-        right, above = bounds[here, 2], bounds[here, 3]
+        right, above = int(bounds[here, 2]), int(bounds[here, 3])
         if right <= x1:
-            other = _partition_of(right, max(y0, bounds[here, 1]), shift, tiles, blocks)
+            other = _partition_of(right, max(y0, int(bounds[here, 1])), shift, tiles, blocks)
             if visited[other] != stamp:
                 visited[other] = stamp
                 found[count] = other
                 count += 1
         if above <= y1:
-            other = _partition_of(max(x0, bounds[here, 0]), above, shift, tiles, blocks)
+            other = _partition_of(max(x0, int(bounds[here, 0])), above, shift, tiles, blocks)
             if visited[other] != stamp:
                 visited[other] = stamp
                 found[count] = other
@@ -157,40 +160,15 @@ def _search(x0, y0, x1, y1, grid, visited, stamp, found, begin):
 @njit(cache=True)
 def search(x0, y0, x1, y1, grid):
     """Return the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included; int64[], in the order of the search."""
-    found = np.empty(len(grid.bounds), np.int64)
-    return found[: _search(x0, y0, x1, y1, grid, np.zeros(len(grid.bounds), np.int64), 1, found, 0)]
-
-
-@njit(cache=True, inline="always")
-def _touched(areas, row, grid, visited, found, task_of, last):
-    """Write the tasks of the partitions that one of many areas touches to ``found``, each once; return how many there are.
-
-    An area across the antimeridian has two parts, which may lie in the same partition.
-
-    :param areas: float64[n, 4]; ``row``: which one, higher than in all calls before.
-    :param visited: int64[partitions], 0 at first; ``last``: int64[tasks], likewise.
-    :param found: int64[tasks + partitions], with the tasks at the beginning; the rest is working memory.
-    """
-    west, south, east, north = areas[row, 0], areas[row, 1], areas[row, 2], areas[row, 3]
-    y0, y1 = cell(south, grid.south, grid.per_lat, grid.rows), cell(north, grid.south, grid.per_lat, grid.rows)
-    x0, x1 = cell(west, grid.west, grid.per_lon, grid.columns), cell(east, grid.west, grid.per_lon, grid.columns)
-    parts = 1 if west <= east else 2
-    count, queue, stamp = 0, len(last), 2 * row + 1
-    for part in range(parts):
-        begin = x0 if part == 0 else 0
-        end = x1 if part == parts - 1 else grid.columns - 1
-        for p in range(queue, _search(begin, y0, end, y1, grid, visited, stamp + part, found, queue)):
-            task = task_of[found[p]]
-            if last[task] != stamp:
-                last[task] = stamp
-                found[count] = task
-                count += 1
-    return count
+    found, visited = np.empty(len(grid.bounds), np.int64), np.zeros(len(grid.bounds), np.int64)
+    return found[: _search((x0, y0, x1, y1), grid.shift, grid.tiles, grid.blocks, grid.bounds, visited, 1, found, 0)]
 
 
 @njit(cache=True)
 def route_areas(offsets, areas, grid, task_of, tasks):
-    """Return (rows int64[m], tasks int32[m]): the messages that have keywords, each with the tasks of all partitions that its area touches.
+    """Return (rows int64[m], tasks int32[m]): the messages that have keywords, each with the tasks of all partitions that its area touches, each once.
+
+    An area across the antimeridian has two parts, which may lie in the same partition.
 
     :param offsets: int64[n + 1]; message *i* has keywords if ``offsets[i] < offsets[i + 1]``.
     :param areas: float64[n, 4], west, south, east, north; a point has west = east and south = north.
@@ -198,10 +176,11 @@ def route_areas(offsets, areas, grid, task_of, tasks):
     :param task_of: int32[partitions].
     :param tasks: number of tasks.
     """
-    visited, last = np.zeros(len(grid.bounds), np.int64), np.zeros(tasks, np.int64)
-    found = np.empty(tasks + len(grid.bounds), np.int64)
+    west, south, per_lon, per_lat, columns, height = grid.west, grid.south, grid.per_lon, grid.per_lat, grid.columns, grid.rows
+    shift, tiles, blocks, bounds = grid.shift, grid.tiles, grid.blocks, grid.bounds
+    visited, last, found = np.zeros(len(bounds), np.int64), np.zeros(tasks, np.int64), np.empty(len(bounds), np.int64)
     rows, to = np.empty(2 * len(areas) + tasks, np.int64), np.empty(2 * len(areas) + tasks, np.int32)
-    total = 0
+    total = stamp = 0
     for i in range(len(areas)):
         if offsets[i] == offsets[i + 1]:
             continue
@@ -209,23 +188,19 @@ def route_areas(offsets, areas, grid, task_of, tasks):
             more_rows, more_to = np.empty(2 * len(rows) + tasks, np.int64), np.empty(2 * len(rows) + tasks, np.int32)
             more_rows[:total], more_to[:total] = rows[:total], to[:total]
             rows, to = more_rows, more_to
-        for p in range(_touched(areas, i, grid, visited, found, task_of, last)):
-            rows[total], to[total] = i, found[p]
-            total += 1
+        x0, x1 = cell(areas[i, 0], west, per_lon, columns), cell(areas[i, 2], west, per_lon, columns)
+        y0, y1 = cell(areas[i, 1], south, per_lat, height), cell(areas[i, 3], south, per_lat, height)
+        crosses = areas[i, 0] > areas[i, 2]
+        for part in range(2 if crosses else 1):
+            stamp += 1
+            begin, end = 0 if part == 1 else x0, columns - 1 if crosses and part == 0 else x1
+            for p in range(_search((begin, y0, end, y1), shift, tiles, blocks, bounds, visited, stamp, found, 0)):
+                task = task_of[found[p]]
+                if last[task] != i + 1:
+                    last[task] = i + 1
+                    rows[total], to[total] = i, task
+                    total += 1
     return rows[:total], to[:total]
-
-
-@njit(cache=True)
-def touching(areas, grid, task_of, tasks):
-    """Return the tasks of all partitions that one area touches; int64[], each once.
-
-    :param areas: float64[1, 4], west, south, east, north.
-    :param grid: :class:`GridArrays`.
-    :param task_of: int32[partitions].
-    :param tasks: number of tasks.
-    """
-    found = np.empty(tasks + len(grid.bounds), np.int64)
-    return found[: _touched(areas, 0, grid, np.zeros(len(grid.bounds), np.int64), found, task_of, np.zeros(tasks, np.int64))]
 
 
 @njit(cache=True)
