@@ -222,6 +222,7 @@ class AGrid:
 
         :raises IllegalArgumentException: together they are no rectangle.
         """
+        self.cells(keeper)  # it is not free
         self.move(self.cells(giver), giver, keeper)
 
     def shift(self, giver: int, taker: int, at: int | None = None) -> CellBox:
