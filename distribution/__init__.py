@@ -38,6 +38,7 @@ __all__ = [
     "make_distributor",
     "read_plan",
     "start_distributor",
+    "summarizes",
 ]
 
 DISTRIBUTORS: dict[str, type[Distributor]] = {
@@ -67,6 +68,11 @@ def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = 
     :raises IllegalArgumentException: the name is not known, or the options or the plan are not usable.
     """
     return distributor_class(name)(tasks, options, plan)
+
+
+def summarizes(settings: Settings) -> bool:
+    """Tell whether the distributor in a topology's settings routes by interest (:meth:`Distributor.summarizes`)."""
+    return distributor_class(settings.distributor).summarizes(settings.distributor_options)
 
 
 def check_distributor(settings: Settings, *, must_exist: bool = True) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -85,6 +85,41 @@ class Distributor(ABC):
 
     replicates: ClassVar[bool] = True
     """Whether a subscription may live on several tasks at once, if only while it moves. The result bolt then merges their results."""
+
+    # -- the optional part: summaries -------------------------------------------------------------
+
+    @classmethod
+    def summarizes(cls, options: Mapping[str, Any] | None) -> bool:
+        """Tell whether distribution tasks keep the *interest* of subscriptions, and route by it; False (the default): they do not.
+
+        Interest is a counted multiset of (region, routing term). A subscription counts in the regions of :meth:`regions_of`, once with each
+        of its routing terms (:func:`dskype.distribution.triggers.routing_terms`). A message goes to a task only if the region in which
+        it would go there (:meth:`message_regions`) has one of its terms. The interest is state of the distribution tasks, and changes with
+        subscriptions; plans and distributors know nothing of it. Only a distributor with :attr:`replicates` can have it.
+
+        A region is a number from 0 to :meth:`regions` - 1. It means the same under every plan of a topology, and its default is a task.
+
+        Exactness requires one more thing: if a message goes to a task in region *r* because of a subscription there, the subscription counts in
+        region *r*.
+        """
+        return False
+
+    def regions(self) -> int:
+        """Return the number of regions. Default: the number of tasks."""
+        return self.tasks
+
+    def regions_of(self, subscription: Subscription) -> Sequence[int] | None:
+        """Return the regions in which a subscription counts, each once; None (the default): in the tasks that it lives on."""
+        return None
+
+    def message_regions(self, messages: MessageBatch, routes: RowTasks) -> np.ndarray:
+        """Return the region in which each message goes to its task, int32[m]. Default: the task.
+
+        :param routes: from :meth:`message_tasks`, of this plan or an earlier one.
+        """
+        return routes.tasks
+
+    # ---------------------------------------------------------------------------------------------
 
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         self.tasks = tasks

@@ -14,12 +14,13 @@ from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, c
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "default_hashes", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "default_hashes", "measure", "postings", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
 COSTS = ("product", "work")
@@ -35,26 +36,6 @@ def default_hashes(n: int) -> np.ndarray:
     return np.array([zlib.crc32(b"%d" % i) for i in range(n)], np.int64)
 
 
-def trigger_terms(expression: Any) -> list[int]:
-    """Return a trigger of an expression, rising: few and rare terms such that every message that satisfies it has one of them.
-
-    >>> trigger_terms(["and", ["or", 3, 9], 40, ["or", 1, 2, 5]])
-    [40]
-    >>> trigger_terms(["or", 7, ["and", 4, -6]])
-    [-6, 7]
-    """
-    return sorted(_triggers(expression))
-
-
-def _triggers(expression: Any) -> set[int]:
-    if not isinstance(expression, (list, tuple)):
-        return {int(expression)}
-    triggers = [_triggers(part) for part in expression[1:]]
-    if expression[0] == "or":
-        return set().union(*triggers)
-    return min(triggers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
-
-
 class Partitioned(Distributor):
     """A distributor whose plan assigns partitions of the world or of the vocabulary to tasks (see :mod:`dskype.distribution.plans`).
 
@@ -66,6 +47,9 @@ class Partitioned(Distributor):
     legal_options: ClassVar[tuple[str, ...]] = ("method",)
     methods: ClassVar[tuple[str, ...]] = METHODS
     """Legal values of ``method``, the default first."""
+
+    summaries: ClassVar[bool] = False
+    """Default of the option ``summaries``, where it is legal."""
 
     cuts: ClassVar[str] = "terms"
     """Along what :meth:`split` cuts: ``terms`` or ``places``."""
@@ -88,14 +72,22 @@ class Partitioned(Distributor):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        legal = {"method": cls.methods, **({"cost": COSTS} if "cost" in cls.legal_options else {})}
+        legal: dict[str, tuple[Any, ...]] = {"method": cls.methods}
+        legal |= {option: values for option, values in (("cost", COSTS), ("summaries", (cls.summaries, not cls.summaries))) if option in cls.legal_options}
         found = {**{option: values[0] for option, values in legal.items()}, **refuse_options(cls.name, options, cls.legal_options)}
         for option, values in legal.items():
             if found[option] not in values:
                 raise IllegalArgumentException(
-                    explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values))
+                    explain(
+                        f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(map(str, values)).lower()
+                    )
                 )
         return found
+
+    @classmethod
+    def summarizes(cls, options: Mapping[str, Any] | None) -> bool:
+        """Tell whether the option ``summaries`` is legal, and on."""
+        return "summaries" in cls.legal_options and bool((options or {}).get("summaries", cls.summaries))
 
     @classmethod
     def planned(cls, tasks: int, root: Node, loads: Sequence[float]) -> dict[str, Any]:

@@ -300,7 +300,7 @@ def test_a_damaged_plan_is_refused(root):
 
 
 def test_terms_of_expressions_cover_them():
-    from dskype.distribution.partitioned import trigger_terms
+    from dskype.distribution.triggers import trigger_terms
 
     rng = np.random.default_rng(5)
     for _ in range(200):
