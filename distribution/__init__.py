@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dskype.distribution.base import Distributor, Placed, Sample
+from dskype.distribution.agrid_distributor import AGridDistributor
+from dskype.distribution.base import Distributor, HasPartitions, Placed, Sample
+from dskype.distribution.baselines.replicate_all import ReplicateAllDistributor
+from dskype.distribution.baselines.text_routing import TextRoutingDistributor
+from dskype.distribution.baselines.uniform_space import UniformSpaceDistributor
 from dskype.distribution.hashing import HashingDistributor
 from dskype.distribution.hybrids import KeywordFirstDistributor, SpatialFirstDistributor
 from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
@@ -22,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISTRIBUTORS",
+    "AGridDistributor",
     "Distributor",
+    "HasPartitions",
     "HashingDistributor",
     "KeywordDistributor",
     "KeywordFirstDistributor",
@@ -43,7 +49,18 @@ __all__ = [
 
 DISTRIBUTORS: dict[str, type[Distributor]] = {
     kind.name: kind
-    for kind in (HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor, SpatialFirstDistributor, KeywordFirstDistributor)
+    for kind in (
+        HashingDistributor,
+        LocationDistributor,
+        KeywordDistributor,
+        PrefixDistributor,
+        SpatialFirstDistributor,
+        KeywordFirstDistributor,
+        AGridDistributor,
+        UniformSpaceDistributor,
+        TextRoutingDistributor,
+        ReplicateAllDistributor,
+    )
 }
 """Distributors by their names in ``dskype.distributor``."""
 

@@ -34,6 +34,7 @@ class LocationDistributor(Partitioned):
     name = "location"
     legal_options = ("method", "cost", "summaries")
     cuts = "places"
+    summaries = False
 
     @classmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
