@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["GridArrays", "Posted", "assign", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search", "touching"]
+__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search", "touching"]
 
 
 class GridArrays(NamedTuple):
@@ -53,7 +53,7 @@ class Posted(NamedTuple):
 
 
 @njit(cache=True, inline="always")
-def _cell(degrees, edge, per_degree, cells):
+def cell(degrees, edge, per_degree, cells):
     """Return the column of a longitude, or the row of a latitude. Rising with ``degrees``: what lies outside of the grid is in its first or last cell."""
     at = (degrees - edge) * per_degree
     if not at > 0.0:
@@ -80,8 +80,8 @@ def cells_of(lat, lon, grid):
     """
     x, y = np.empty(len(lat), np.int64), np.empty(len(lat), np.int64)
     for i in range(len(lat)):
-        x[i] = _cell(lon[i], grid.west, grid.per_lon, grid.columns)
-        y[i] = _cell(lat[i], grid.south, grid.per_lat, grid.rows)
+        x[i] = cell(lon[i], grid.west, grid.per_lon, grid.columns)
+        y[i] = cell(lat[i], grid.south, grid.per_lat, grid.rows)
     return x, y
 
 
@@ -96,7 +96,7 @@ def locate(lat, lon, grid):
     shift, tiles, blocks = grid.shift, grid.tiles, grid.blocks
     found = np.empty(len(lat), np.int32)
     for i in range(len(lat)):
-        found[i] = _partition_of(_cell(lon[i], west, per_lon, columns), _cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
+        found[i] = _partition_of(cell(lon[i], west, per_lon, columns), cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
     return found
 
 
@@ -114,7 +114,7 @@ def route_points(offsets, lat, lon, grid, task_of):
     to_rows, to_tasks = np.empty(len(lat), np.int64), np.empty(len(lat), np.int32)
     found = 0
     for i in range(len(lat)):
-        partition = _partition_of(_cell(lon[i], west, per_lon, columns), _cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
+        partition = _partition_of(cell(lon[i], west, per_lon, columns), cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
         to_rows[found], to_tasks[found] = i, task_of[partition]
         found += offsets[i] < offsets[i + 1]
     return to_rows[:found], to_tasks[:found]
@@ -173,8 +173,8 @@ def _touched(area, grid, visited, stamp, found, task_of, last):
     :param last: int64[tasks], below ``stamp``.
     """
     west, south, east, north = area[0], area[1], area[2], area[3]
-    y0, y1 = _cell(south, grid.south, grid.per_lat, grid.rows), _cell(north, grid.south, grid.per_lat, grid.rows)
-    x0, x1 = _cell(west, grid.west, grid.per_lon, grid.columns), _cell(east, grid.west, grid.per_lon, grid.columns)
+    y0, y1 = cell(south, grid.south, grid.per_lat, grid.rows), cell(north, grid.south, grid.per_lat, grid.rows)
+    x0, x1 = cell(west, grid.west, grid.per_lon, grid.columns), cell(east, grid.west, grid.per_lon, grid.columns)
     parts = 1 if west <= east else 2
     count = 0
     for part in range(parts):
