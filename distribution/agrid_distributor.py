@@ -10,7 +10,7 @@ import numpy as np
 from dskype.distribution import agrid_kernels as kernels
 from dskype.distribution.agrid import WORLD, AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, cell_costs, equal_partitions, initial_partitions, message_costs
-from dskype.distribution.base import PLAN_FORMAT, HasPartitions, Placed, Sample, check_plan, refuse_options
+from dskype.distribution.base import PLAN_FORMAT, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
 from dskype.distribution.keyword import loose_limit
 from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
@@ -89,10 +89,7 @@ class AGridDistributor(HasPartitions):
                     f"The option box of the {cls.name} distributor is not usable.", given=box, legal="[west, south, east, north], west < east, south < north"
                 )
             )
-        if type(found["summaries"]) is not bool:
-            raise IllegalArgumentException(
-                explain(f"The option summaries of the {cls.name} distributor is not usable.", given=found["summaries"], legal="true | false")
-            )
+        check_flag(cls.name, found, "summaries")
         return found
 
     @classmethod

@@ -16,7 +16,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "check_plan", "default_hashes", "refuse_options"]
+__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "check_flag", "check_plan", "default_hashes", "refuse_options"]
 
 PLAN_FORMAT = 1
 """The value of ``v`` in a plan."""
@@ -233,6 +233,12 @@ class HasPartitions(Distributor):
 
         :raises IllegalArgumentException: there is no such partition, or both have the same tasks.
         """
+
+
+def check_flag(name: str, options: Mapping[str, Any], option: str) -> None:
+    """Refuse an option of a distributor that is neither true nor false."""
+    if type(options[option]) is not bool:
+        raise IllegalArgumentException(explain(f"The option {option} of the {name} distributor is not usable.", given=options[option], legal="true | false"))
 
 
 def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dskype.distribution import _kernels as kernels
-from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_plan, default_hashes, refuse_options
+from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, default_hashes, refuse_options
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
@@ -64,16 +64,16 @@ class Partitioned(HasPartitions):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        legal: dict[str, tuple[Any, ...]] = {"method": cls.methods}
-        legal |= {option: values for option, values in (("cost", COSTS), ("summaries", (cls.summaries, not cls.summaries))) if option in cls.legal_options}
+        legal = {"method": cls.methods, **({"cost": COSTS} if "cost" in cls.legal_options else {})}
         found = {**{option: values[0] for option, values in legal.items()}, **refuse_options(cls.name, options, cls.legal_options)}
         for option, values in legal.items():
             if found[option] not in values:
                 raise IllegalArgumentException(
-                    explain(
-                        f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(map(str, values)).lower()
-                    )
+                    explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values))
                 )
+        if cls.summaries is not None:
+            found.setdefault("summaries", cls.summaries)
+            check_flag(cls.name, found, "summaries")
         return found
 
     @classmethod
