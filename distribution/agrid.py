@@ -92,7 +92,7 @@ class AGrid:
             if number < 0 or not cells.cells or self.all_cells.intersection(cells) != cells:
                 raise IllegalArgumentException(explain("A partition has no cells of the grid.", given={number: list(cells)}, legal=f"{columns} x {rows} cells"))
         bounds = np.zeros((max(boxes, default=0) + 1, 4), np.int32)
-        blocks = np.zeros((1, 1 << 2 * shift), np.int32)
+        blocks = np.zeros(1 << 2 * shift, np.int32)
         self._free = np.array([1, 0], np.int64)
         scales = (columns / (east - west), rows / (north - south))
         self.arrays = kernels.GridArrays(west, south, *scales, columns, rows, shift, tiles, blocks, bounds)
@@ -143,8 +143,7 @@ class AGrid:
 
         :param area: west, south, east, north in degrees; west > east crosses the antimeridian.
         """
-        numbers = np.arange(len(self.arrays.bounds), dtype=np.int32)
-        return sorted(kernels.touching(np.array(area, np.float64), self.arrays, numbers, len(numbers)).tolist())
+        return sorted(self.overlaps(np.array([area], np.float64))[1].tolist())
 
     def overlaps(self, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows int64[m], partitions int32[m]): the partitions that each area touches. O(partitions found).
@@ -291,11 +290,12 @@ class AGrid:
         shift, blocks = self.arrays.shift, self.arrays.blocks
         wanted = 2 * ((cells.x1 - cells.x0 >> shift) + (cells.y1 - cells.y0 >> shift)) + 8
         if shift and self._free[0] < wanted:
-            more = np.zeros((2 * len(blocks) + wanted, blocks.shape[1]), np.int32)
+            before, count = len(blocks) >> 2 * shift, int(self._free[0])
+            after = 2 * before + wanted
+            more = np.zeros(after << 2 * shift, np.int32)
             more[: len(blocks)] = blocks
-            free = np.zeros(len(more) + 1, np.int64)
-            count = int(self._free[0])
-            new = np.arange(len(more) - 1, len(blocks) - 1, -1)
+            free = np.zeros(after + 1, np.int64)
+            new = np.arange(after - 1, before - 1, -1)
             free[1 : 1 + len(new)], free[1 + len(new) : 1 + len(new) + count] = new, self._free[1 : 1 + count]
             free[0] = len(new) + count
             self.arrays, self._free = self.arrays._replace(blocks=more), free
@@ -310,9 +310,9 @@ class AGrid:
             assert count == inside[number] == (found[number].cells if number in found else 0), number
         used = [~tile for tile in arrays.tiles.ravel().tolist() if tile < 0]
         free = self._free[1 : 1 + self._free[0]].tolist()
-        assert sorted([*used, *free]) == list(range(len(arrays.blocks)))
         side = 1 << arrays.shift
+        assert sorted([*used, *free]) == list(range(len(arrays.blocks) // (side * side)))
         for ty, tx in np.argwhere(arrays.tiles < 0).tolist():
-            block = arrays.blocks[~arrays.tiles[ty, tx]].reshape(side, side)
+            block = arrays.blocks.reshape(-1, side, side)[~arrays.tiles[ty, tx]]
             assert len(np.unique(block[: self.rows - ty * side, : self.columns - tx * side])) > 1
         assert all(cells == self.all_cells.intersection(cells) and cells.cells for cells in found.values())

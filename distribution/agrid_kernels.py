@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search", "touching"]
+__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search"]
 
 
 class GridArrays(NamedTuple):
@@ -21,7 +21,7 @@ class GridArrays(NamedTuple):
     :ivar columns: number of columns; ``rows``: number of rows.
     :ivar shift: binary logarithm of the cells in a side of a tile.
     :ivar tiles: int32[tile rows, tile columns], a partition if >= 0, else ``~block``.
-    :ivar blocks: int32[blocks, side * side], the partition of each cell of a tile, row by row.
+    :ivar blocks: int32[blocks * side * side], the partition of each cell of a tile, row by row, one tile after another; at least one.
     :ivar bounds: int32[partitions, 4]: first column, first row, end of the columns, end of the rows; all 0 for a number that no partition has.
     """
 
@@ -63,12 +63,11 @@ def cell(degrees, edge, per_degree, cells):
 
 @njit(cache=True, inline="always")
 def _partition_of(x, y, shift, tiles, blocks):
-    """Return the partition of a cell."""
-    found = tiles[y >> shift, x >> shift]
-    if found >= 0:
-        return found
-    mask = (1 << shift) - 1
-    return blocks[~found, ((y & mask) << shift) + (x & mask)]
+    """Return the partition of a cell. Without a branch, which would be mispredicted for places near borders."""
+    tile, mask = int(tiles[y >> shift, x >> shift]), (1 << shift) - 1
+    mixed = tile >> 63  # all bits if the tile has a block, else none
+    inside = int(blocks[((~tile << 2 * shift) + ((y & mask) << shift) + (x & mask)) & mixed])
+    return (inside & mixed) | (tile & ~mixed)
 
 
 @njit(cache=True)
@@ -120,34 +119,37 @@ def route_points(offsets, lat, lon, grid, task_of):
     return to_rows[:found], to_tasks[:found]
 
 
-@njit(cache=True)
-def _search(x0, y0, x1, y1, grid, visited, stamp, found):
-    """Write the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included, to ``found``; return how many there are.
+@njit(cache=True, inline="always")
+def _search(corners, shift, tiles, blocks, bounds, visited, stamp, found, begin):
+    """Write the partitions that have one of some cells to ``found`` from ``begin`` on; return the end.
 
     Neighbour-based search (Tornado, section 3.1, Algorithm 1): the first partition is that of the corner with the least coordinates (the paper begins
     at the top left). From the dominant cell of each partition, which is the least of its cells inside, pointers lead to the cell behind the partition in the same row, and
     to the one in the same column. Any other partition inside has the cell before its dominant cell, in the row or in the column, in common with one that is found.
     O(partitions found): each is looked at once, and has two pointers. ``found`` is the queue.
 
+    The arrays are arguments of their own, because each use of one in a tuple would be counted.
+
+    :param corners: first column, first row, last column and last row.
     :param visited: int64[partitions], holds ``stamp`` for no partition on entry.
     """
-    shift, tiles, blocks, bounds = grid.shift, grid.tiles, grid.blocks, grid.bounds
+    x0, y0, x1, y1 = corners
     first = _partition_of(x0, y0, shift, tiles, blocks)
     visited[first] = stamp
-    found[0] = first
-    count, at = 1, 0
+    found[begin] = first
+    count, at = begin + 1, begin
     while at < count:
         here = found[at]
         at += 1
-        right, above = bounds[here, 2], bounds[here, 3]
+        right, above = int(bounds[here, 2]), int(bounds[here, 3])
         if right <= x1:
-            other = _partition_of(right, max(y0, bounds[here, 1]), shift, tiles, blocks)
+            other = _partition_of(right, max(y0, int(bounds[here, 1])), shift, tiles, blocks)
             if visited[other] != stamp:
                 visited[other] = stamp
                 found[count] = other
                 count += 1
         if above <= y1:
-            other = _partition_of(max(x0, bounds[here, 0]), above, shift, tiles, blocks)
+            other = _partition_of(max(x0, int(bounds[here, 0])), above, shift, tiles, blocks)
             if visited[other] != stamp:
                 visited[other] = stamp
                 found[count] = other
@@ -158,41 +160,15 @@ def _search(x0, y0, x1, y1, grid, visited, stamp, found):
 @njit(cache=True)
 def search(x0, y0, x1, y1, grid):
     """Return the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included; int64[], in the order of the search."""
-    found = np.empty(len(grid.bounds), np.int64)
-    return found[: _search(x0, y0, x1, y1, grid, np.zeros(len(grid.bounds), np.int64), 1, found)]
-
-
-@njit(cache=True)
-def _touched(area, grid, visited, stamp, found, task_of, last):
-    """Write the tasks of the partitions that an area touches to ``found``, each once; return how many there are.
-
-    An area across the antimeridian has two parts, which may lie in the same partition.
-
-    :param visited: int64[partitions], below ``stamp``; this function uses ``stamp`` and ``stamp + 1``.
-    :param found: int64[tasks + partitions], with the tasks at the beginning; the rest is working memory.
-    :param last: int64[tasks], below ``stamp``.
-    """
-    west, south, east, north = area[0], area[1], area[2], area[3]
-    y0, y1 = cell(south, grid.south, grid.per_lat, grid.rows), cell(north, grid.south, grid.per_lat, grid.rows)
-    x0, x1 = cell(west, grid.west, grid.per_lon, grid.columns), cell(east, grid.west, grid.per_lon, grid.columns)
-    parts = 1 if west <= east else 2
-    count = 0
-    for part in range(parts):
-        begin = x0 if part == 0 else 0
-        end = x1 if part == parts - 1 else grid.columns - 1
-        queue = found[len(last) :]
-        for p in range(_search(begin, y0, end, y1, grid, visited, stamp + part, queue)):
-            task = task_of[queue[p]]
-            if last[task] != stamp:
-                last[task] = stamp
-                found[count] = task
-                count += 1
-    return count
+    found, visited = np.empty(len(grid.bounds), np.int64), np.zeros(len(grid.bounds), np.int64)
+    return found[: _search((x0, y0, x1, y1), grid.shift, grid.tiles, grid.blocks, grid.bounds, visited, 1, found, 0)]
 
 
 @njit(cache=True)
 def route_areas(offsets, areas, grid, task_of, tasks):
-    """Return (rows int64[m], tasks int32[m]): the messages that have keywords, each with the tasks of all partitions that its area touches.
+    """Return (rows int64[m], tasks int32[m]): the messages that have keywords, each with the tasks of all partitions that its area touches, each once.
+
+    An area across the antimeridian has two parts, which may lie in the same partition.
 
     :param offsets: int64[n + 1]; message *i* has keywords if ``offsets[i] < offsets[i + 1]``.
     :param areas: float64[n, 4], west, south, east, north; a point has west = east and south = north.
@@ -200,10 +176,11 @@ def route_areas(offsets, areas, grid, task_of, tasks):
     :param task_of: int32[partitions].
     :param tasks: number of tasks.
     """
-    visited, last = np.zeros(len(grid.bounds), np.int64), np.zeros(tasks, np.int64)
-    found = np.empty(tasks + len(grid.bounds), np.int64)
+    west, south, per_lon, per_lat, columns, height = grid.west, grid.south, grid.per_lon, grid.per_lat, grid.columns, grid.rows
+    shift, tiles, blocks, bounds = grid.shift, grid.tiles, grid.blocks, grid.bounds
+    visited, last, found = np.zeros(len(bounds), np.int64), np.zeros(tasks, np.int64), np.empty(len(bounds), np.int64)
     rows, to = np.empty(2 * len(areas) + tasks, np.int64), np.empty(2 * len(areas) + tasks, np.int32)
-    total = 0
+    total = stamp = 0
     for i in range(len(areas)):
         if offsets[i] == offsets[i + 1]:
             continue
@@ -211,23 +188,19 @@ def route_areas(offsets, areas, grid, task_of, tasks):
             more_rows, more_to = np.empty(2 * len(rows) + tasks, np.int64), np.empty(2 * len(rows) + tasks, np.int32)
             more_rows[:total], more_to[:total] = rows[:total], to[:total]
             rows, to = more_rows, more_to
-        for p in range(_touched(areas[i], grid, visited, 2 * i + 1, found, task_of, last)):
-            rows[total], to[total] = i, found[p]
-            total += 1
+        x0, x1 = cell(areas[i, 0], west, per_lon, columns), cell(areas[i, 2], west, per_lon, columns)
+        y0, y1 = cell(areas[i, 1], south, per_lat, height), cell(areas[i, 3], south, per_lat, height)
+        crosses = areas[i, 0] > areas[i, 2]
+        for part in range(2 if crosses else 1):
+            stamp += 1
+            begin, end = 0 if part == 1 else x0, columns - 1 if crosses and part == 0 else x1
+            for p in range(_search((begin, y0, end, y1), shift, tiles, blocks, bounds, visited, stamp, found, 0)):
+                task = task_of[found[p]]
+                if last[task] != i + 1:
+                    last[task] = i + 1
+                    rows[total], to[total] = i, task
+                    total += 1
     return rows[:total], to[:total]
-
-
-@njit(cache=True)
-def touching(area, grid, task_of, tasks):
-    """Return the tasks of all partitions that one area touches; int64[], each once.
-
-    :param area: float64[4], west, south, east, north.
-    :param grid: :class:`GridArrays`.
-    :param task_of: int32[partitions].
-    :param tasks: number of tasks.
-    """
-    found = np.empty(tasks + len(grid.bounds), np.int64)
-    return found[: _touched(area, grid, np.zeros(len(grid.bounds), np.int64), 1, found, task_of, np.zeros(tasks, np.int64))]
 
 
 @njit(cache=True)
@@ -239,7 +212,6 @@ def assign(x0, y0, x1, y1, partition, grid, free):
     :param free: int64[blocks + 1]: how many blocks are free, and then their numbers; enough for all tiles on the border of the cells. Changed here.
     """
     shift, tiles, blocks = grid.shift, grid.tiles, grid.blocks
-    side = 1 << shift
     for ty in range(y0 >> shift, ((y1 - 1) >> shift) + 1):
         bottom, top = ty << shift, min((ty + 1) << shift, grid.rows)
         low, high = max(y0, bottom), min(y1, top)
@@ -255,17 +227,17 @@ def assign(x0, y0, x1, y1, partition, grid, free):
                     number = free[free[0]]
                     free[0] -= 1
                     tiles[ty, tx] = ~number
-                    for p in range(side * side):
-                        blocks[number, p] = old
+                    for p in range(number << 2 * shift, (number + 1) << 2 * shift):
+                        blocks[p] = old
                 else:
                     number = ~old
                 for y in range(low - bottom, high - bottom):
                     for x in range(begin - left, end - left):
-                        blocks[number, (y << shift) + x] = partition
+                        blocks[(number << 2 * shift) + (y << shift) + x] = partition
                 whole = True
                 for y in range(top - bottom):
                     for x in range(right - left):
-                        whole = whole and blocks[number, (y << shift) + x] == partition
+                        whole = whole and blocks[(number << 2 * shift) + (y << shift) + x] == partition
                 old = ~number
             if whole:
                 if old < 0:
@@ -290,7 +262,7 @@ def count_cells(grid):
                 continue
             for y in range(bottom, top):
                 for x in range(left, right):
-                    p = blocks[~tiles[ty, tx], ((y - bottom) << shift) + x - left]
+                    p = _partition_of(x, y, shift, tiles, blocks)
                     cells[p] += 1
                     inside[p] += bounds[p, 0] <= x < bounds[p, 2] and bounds[p, 1] <= y < bounds[p, 3]
     return cells, inside
