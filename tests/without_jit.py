@@ -21,7 +21,7 @@ from tests import naive
 from tests.bolts.boolean import oracle
 from tests.bolts.topk.test_engine import run
 from tests.bolts.window import scenes
-from tests.distribution import worlds
+from tests.distribution import test_interest, worlds
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
@@ -114,6 +114,7 @@ def main() -> None:
     for name, options in worlds.EVERY:
         play_distributor(name, options)
     assert {name for name, _ in worlds.EVERY} == set(DISTRIBUTORS)
+    test_interest.play(65, 4)
     play_vocabulary()
 
 

@@ -131,9 +131,9 @@ def test_interest_keeps_every_message_that_a_subscription_needs(name, options, t
             routes = found.message_tasks(messages)
             if routes is None:
                 routes = RowTasks(np.repeat(np.arange(messages.n), tasks), np.tile(np.arange(tasks, dtype=np.int32), messages.n))
-            at = found.message_regions(messages, routes)
-            assert at.dtype == np.int32 and len(at) == len(routes.rows)
-            before, kept = routed_pairs(routes), routed_pairs(interest.filter(messages, routes, at))
+            in_regions, at = found.message_regions(messages, routes)
+            assert at.dtype == np.int32 and len(at) == len(in_regions.rows) and routed_pairs(in_regions) == routed_pairs(routes)
+            before, kept = routed_pairs(routes), routed_pairs(interest.filter(messages, in_regions, at))
             assert kept <= before
             for subscription, placed, terms in lives:
                 needed = [row for row in range(messages.n) if terms & set(messages.terms[messages.offsets[row] : messages.offsets[row + 1]].tolist())]

@@ -190,3 +190,24 @@ def test_a_pair_is_settled_when_the_watermark_has_reached_what_was_withheld():
     assert not one.settle() and not one.settled(number)
     one.advance(8)
     assert one.settle() and one.settled(number)
+
+
+class Halves:
+    """A distributor with one task and two regions; a message with a sequence number of 2 or more may go there in both."""
+
+    tasks = 1
+
+    def message_regions(self, messages, routes):
+        rows = np.array([row for row in routes.rows.tolist() for _ in range(1 + (messages.seq[row] >= 2))])
+        return RowTasks(rows, np.zeros(len(rows), np.int32)), np.array([(i > 0 and rows[i - 1] == row) for i, row in enumerate(rows.tolist())], np.int32)
+
+
+def test_a_message_goes_to_a_task_once_if_one_of_several_regions_wants_it():
+    exchange = World(random.Random(0), 1).exchanges[10]
+    for region, term in ((0, 5), (1, 5), (1, 6)):
+        exchange.need(*pairs_of([region], [term]))
+    exchange.announce()
+    terms = [5, 6, 5, 6, 7]
+    numbers = np.arange(5)
+    messages = MessageBatch(numbers, numbers, np.zeros(5), np.zeros(5), np.arange(6), np.array(terms), np.ones(5))
+    assert exchange.filter(Halves(), messages, None).rows.tolist() == [0, 2, 3]

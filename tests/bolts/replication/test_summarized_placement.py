@@ -54,7 +54,7 @@ class Every(Plain):
 
 def made():
     collector, context = Collector(), Context()
-    return SummarizedPlacement(Every({"of": [0, 1, 2]}), Every, TASKS, collector, context, WINDOW, others=[OTHER]), collector, context
+    return SummarizedPlacement(Every({"of": [0, 1, 2]}), Every, TASKS, collector, context, WINDOW, [OTHER]), collector, context
 
 
 def known(placer, number, withheld=-1):
