@@ -112,7 +112,12 @@ def _distribute() -> None:
     routes = prefix.message_tasks(messages)
     terms, weights = vocabulary.weigh(_WORDS)
     prefix.place("s", TopkSubscription(3, 0.5, 0.0, 0.0, terms, weights, None), 0.5)
-    prefix.place("s", BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None))
+    boolean = BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None)
+    prefix.place("s", boolean)
+    agrid = make_distributor("agrid", 2)
+    agrid.place("s", boolean)
+    for batch in (messages, messages._replace(areas=messages.rectangles())):
+        agrid.message_tasks(batch)
     interest, regions = Interest(2), np.zeros(len(terms), np.int32)
     interest.add(regions, terms)
     interest.filter(messages, routes, routes.tasks)
