@@ -205,8 +205,9 @@ def test_a_damaged_plan_is_refused(change, text):
 
 
 def test_changes_that_make_no_sense_are_refused():
-    found = make(3, options={"granularity": 2})
+    found, coarse = make(3, options={"granularity": 4}), make(4, options={"granularity": 2})
     for change, text in (
+        (lambda: coarse.split(0, 1), "of several cells.*legal: none"),
         (lambda: found.split(0, 0), "does not have it.*given: 0.*legal: 1, 2"),
         (lambda: found.split(9, 1), "no such partition.*given: 9"),
         (lambda: found.split(0, 3), "does not have it"),
