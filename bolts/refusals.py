@@ -38,7 +38,16 @@ class Refusals:
         )
         topic = next(spec.obj.topics[0] for spec in plan.topology.components.values() if spec.is_spout and streams.SUBSCRIPTIONS in spec.outputs)
         partition, _, offset = registration.partition("-")
-        headers = {"error": reason, "stage": LIMIT_STAGE, "topic": topic, "partition": partition, "offset": offset, "component": component, "task": str(task)}
+        headers = {
+            "error": reason,
+            "code": "no-room",
+            "stage": LIMIT_STAGE,
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "component": component,
+            "task": str(task),
+        }
         self._collector.send_record(dead_letters_topic(plan.name), subscription.encode(), None, [(name, text.encode()) for name, text in headers.items()])
         self._collector.report_error(reason)
         self._counter.inc()

@@ -46,7 +46,7 @@ class CostCeiling:
         """
         excess = self.excess(subscription)
         if excess is not None and self._settings.cost_action == "refuse":
-            raise RecordError(excess)
+            raise RecordError(excess, "too-costly")
         return excess
 
 

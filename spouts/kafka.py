@@ -18,7 +18,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import KafkaSpout
-from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.errors import DeadLetter, InvalidTopologyException, explain
 
 __all__ = ["MessageSpout", "SubscriptionSpout"]
 
@@ -85,19 +85,19 @@ class MessageSpout(KafkaSpout):
         self._newest = self._newest_ahead = self._newest_arrival = self._watermark = _NO_TIME
         self._heard_ms = 0
 
-    def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
+    def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
         """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
         settings = self._settings
         timed = settings.window_kind == "time"
         space, text_max_bytes, words_max = settings.space, settings.limits.text_max_bytes, settings.limits.words_max
         good: list[tuple[Any, Any, int]] = []
-        refused: list[tuple[Any, str]] = []
+        refused: list[tuple[Any, DeadLetter]] = []
         for record in records:
             try:
                 message = parse_message(record.value, space=space, text_max_bytes=text_max_bytes, words_max=words_max)
                 position = self._event_time_ms(message, record) if timed else 0
             except RecordError as error:
-                refused.append((record, error.reason))
+                refused.append((record, error))
                 continue
             good.append((record, message, position))
         if good:
@@ -107,9 +107,11 @@ class MessageSpout(KafkaSpout):
     def _event_time_ms(self, message: Any, record: Any) -> int:
         ts = record.timestamp_ms if message.ts is None else message.ts
         if ts <= self._watermark:
-            raise RecordError(f"the message is late: its time must be after {self._watermark}; given: {ts}; hint: dskype.window.lateness.ms")
+            raise RecordError(f"the message is late: its time must be after {self._watermark}; given: {ts}; hint: dskype.window.lateness.ms", "late")
         if ts > record.timestamp_ms + self._settings.ahead_ms:
-            raise RecordError(f"the message's time is more than {self._settings.ahead_ms} ms ahead of its arrival at {record.timestamp_ms}; given: {ts}")
+            raise RecordError(
+                f"the message's time is more than {self._settings.ahead_ms} ms ahead of its arrival at {record.timestamp_ms}; given: {ts}", "early"
+            )
         return ts
 
     def _emit(self, good: list[tuple[Any, Any, int]], timed: bool) -> None:
@@ -231,7 +233,7 @@ class SubscriptionSpout(KafkaSpout):
         self._ceiling = CostCeiling(self._settings)
         self._collector = collector
 
-    def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
+    def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
         """Parse and emit; see :meth:`KafkaSpout.emit_records`."""
         if records and records[0].topic == self._plans:
             return self._emit_plans(records)
@@ -246,7 +248,7 @@ class SubscriptionSpout(KafkaSpout):
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:
-                refused.append((record, error.reason))
+                refused.append((record, error))
                 continue
             entry = parsed.to_record()
             if entry.get("ttl_s") is not None:
@@ -256,7 +258,7 @@ class SubscriptionSpout(KafkaSpout):
             self._collector.emit(row, stream=streams.SUBSCRIPTIONS)
         return refused
 
-    def _emit_plans(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
+    def _emit_plans(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
         refused, rows = [], []
         for record in records:
             try:
@@ -267,7 +269,7 @@ class SubscriptionSpout(KafkaSpout):
             if good:
                 rows.append((plan["version"], plan["plan"]))
             else:
-                refused.append((record, 'a plan is {"v": 1, "version": a number above 0, "plan": {...}}'))
+                refused.append((record, DeadLetter('a plan is {"v": 1, "version": a number above 0, "plan": {...}}', "invalid-plan")))
         for row in rows:
             self._collector.emit(row, stream=streams.PLANS)
         return refused

@@ -37,7 +37,10 @@ __all__ = [
 
 
 class RecordError(DeadLetter):
-    """A record cannot be used; ``reason`` says what was expected, what was given and what is legal."""
+    """A record cannot be used; ``reason`` says what was expected, what was given and what is legal.
+
+    The codes are listed in ``docs/metrics.md``.
+    """
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,7 @@ def parse_message(
     record = _object(value, text_max_bytes, "a message")
     text = record.get("text")
     if type(text) is not str:
-        _refuse("Expected 'text' as a string", record, "text")
+        _refuse("invalid-text", "Expected 'text' as a string", record, "text")
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
         _check_words(text, words_max)
@@ -210,14 +213,14 @@ def parse_message(
         lat, lon, bbox = _area(record, space)
     elif not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
         if "lat" not in record and "lon" not in record:
-            raise RecordError(explain("Expected 'lat' and 'lon', or 'bbox'", given=_Shown("neither")))
+            raise _error("no-place", "Expected 'lat' and 'lon', or 'bbox'", "neither")
         lat, lon = _place(record, space)
     id = record.get("id")
     if id is not None or "id" in record:
         id = _message_id(id, id_max_bytes)
     ts = record.get("ts")
     if (ts is not None or "ts" in record) and not (type(ts) is int and 0 <= ts < 9007199254740992):
-        _refuse("Expected 'ts' in ms since the epoch", record, "ts", "an integer from 0 to 9007199254740991")
+        _refuse("invalid-ts", "Expected 'ts' in ms since the epoch", record, "ts", "an integer from 0 to 9007199254740991")
     return Message(id, text, lat, lon, ts, bbox)
 
 
@@ -227,13 +230,13 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
     :raises RecordError: the key is empty, too long, or not UTF-8.
     """
     if not key:
-        raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
+        raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"), "no-key")
     if len(key) > limits.id_max_bytes:
-        raise _error("Expected a shorter subscription id as the record's key", f"{len(key)} bytes", f"1 to {limits.id_max_bytes} bytes of UTF-8")
+        raise _error("long-key", "Expected a shorter subscription id as the record's key", f"{len(key)} bytes", f"1 to {limits.id_max_bytes} bytes of UTF-8")
     try:
         return key.decode()
     except UnicodeDecodeError as e:
-        raise RecordError(explain(f"Expected the record's key in UTF-8 (wrong at byte {e.start + 1})", given=key[:40])) from None
+        raise RecordError(explain(f"Expected the record's key in UTF-8 (wrong at byte {e.start + 1})", given=key[:40]), "invalid-utf8") from None
 
 
 def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Subscription:
@@ -254,7 +257,7 @@ def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tok
         return _topk(id, record, tokenizer, space, limits)
     if kind == "boolean":
         return _boolean(id, record, tokenizer, limits)
-    return _refuse("Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
+    return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
 
 
 def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:
@@ -262,16 +265,16 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
         text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
         keywords = list(dict.fromkeys(tokenizer.tokens(text)))
         if not keywords:
-            _refuse("Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
+            _refuse("no-keyword", "Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
         _check_count(keywords, "text", limits)
     else:
         keywords = _keywords(record, tokenizer, limits)
     lat, lon = _place(record, space)
     k, alpha = record.get("k"), record.get("alpha")
     if type(k) is not int or not 1 <= k <= limits.k_max:
-        _refuse("Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
+        _refuse("invalid-k", "Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
-        _refuse("Expected 'alpha'", record, "alpha", "a number from 0 to 1")
+        _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits))
 
 
@@ -281,13 +284,13 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
         try:
             expression = expressions.parse(text, tokenizer, limits.expression_max_depth, limits.expression_max_terms)
         except expressions.ExpressionError as e:
-            raise RecordError(str(e)) from None
+            raise RecordError(str(e), "invalid-expression") from None
     else:
         expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
     bbox = _bbox(record)
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
-        _refuse("Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
+        _refuse("invalid-ttl", "Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
     return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits))
 
 
@@ -315,22 +318,22 @@ def _parsed(text: str) -> Any:
 def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int = 0) -> dict[str, Any]:
     """Return the JSON object in a record. A record that is far too long is refused before it is parsed."""
     if value is None:
-        raise RecordError(explain(f"Expected {what} as a JSON object", given=None))
+        raise RecordError(explain(f"Expected {what} as a JSON object", given=None), "invalid-json")
     longest = _longest_bytes(text_max_bytes + more_bytes)
     if len(value) > longest:
-        raise _error(f"Expected {what} in fewer bytes", f"{len(value)} bytes", f"up to {longest} bytes")
+        raise _error("long-record", f"Expected {what} in fewer bytes", f"{len(value)} bytes", f"up to {longest} bytes")
     try:
         record = _parsed(value.decode())
     except UnicodeDecodeError as e:
-        raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start : e.start + 20])) from None
+        raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start : e.start + 20]), "invalid-utf8") from None
     except json.JSONDecodeError as e:
-        raise _error(f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})", _short(repr(e.doc[e.pos : e.pos + 40]))) from None
+        raise _error("invalid-json", f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})", _short(repr(e.doc[e.pos : e.pos + 40]))) from None
     except ValueError as e:
-        raise _error(f"Expected {what} as JSON ({str(e).partition(';')[0]})", repr(value[:40])) from None
+        raise _error("invalid-json", f"Expected {what} as JSON ({str(e).partition(';')[0]})", repr(value[:40])) from None
     except RecursionError:
-        raise _error(f"Expected {what} with less nesting", repr(value[:40])) from None
+        raise _error("deep-nesting", f"Expected {what} with less nesting", repr(value[:40])) from None
     if type(record) is not dict:
-        raise _error(f"Expected {what} as a JSON object", _shown(record))
+        raise _error("invalid-json", f"Expected {what} as a JSON object", _shown(record))
     return record
 
 
@@ -358,13 +361,13 @@ def _shown(value: Any) -> str:
     return _short(json.dumps(value))
 
 
-def _error(words: str, given: str, legal: str | None = None) -> RecordError:
+def _error(code: str, words: str, given: str, legal: str | None = None) -> RecordError:
     """Return an error that shows ``given`` without quotes."""
-    return RecordError(explain(words, given=_Shown(given), legal=legal))
+    return RecordError(explain(words, given=_Shown(given), legal=legal), code)
 
 
-def _refuse(words: str, record: dict[str, Any], name: str, legal: str | None = None) -> NoReturn:
-    raise _error(words, _shown(record[name]) if name in record else "nothing", legal)
+def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None) -> NoReturn:
+    raise _error(code, words, _shown(record[name]) if name in record else "nothing", legal)
 
 
 # -- fields ---------------------------------------------------------------------------------------
@@ -376,12 +379,12 @@ def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
     for name, bound in (("lat", 90), ("lon", 180)):
         degrees = record.get(name)
         if type(degrees) not in (int, float) or not -bound <= degrees <= bound:
-            _refuse(f"Expected '{name}' in degrees", record, name, f"a number from -{bound} to {bound}")
+            _refuse(f"invalid-{name}", f"Expected '{name}' in degrees", record, name, f"a number from -{bound} to {bound}")
         place.append(float(degrees))
     lat, lon = place
     if not space.contains(lat, lon):
         legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
-        raise _error("Expected a place inside the data space", f"lat {lat}, lon {lon}", legal)
+        raise _error("outside-space", "Expected a place inside the data space", f"lat {lat}, lon {lon}", legal)
     return lat, lon
 
 
@@ -390,10 +393,10 @@ def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:
     bbox = record.get("bbox")
     legal = "[west, south, east, north] in degrees, -180 <= west, east <= 180, -90 <= south <= north <= 90; west > east crosses the antimeridian"
     if type(bbox) is not list or len(bbox) != 4 or not all(type(b) in (int, float) for b in bbox):
-        _refuse("Expected 'bbox' as four numbers", record, "bbox", legal)
+        _refuse("invalid-bbox", "Expected 'bbox' as four numbers", record, "bbox", legal)
     west, south, east, north = bbox
     if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
-        _refuse("Expected 'bbox' on the globe", record, "bbox", legal)
+        _refuse("invalid-bbox", "Expected 'bbox' on the globe", record, "bbox", legal)
     return float(west), float(south), float(east), float(north)
 
 
@@ -401,38 +404,35 @@ def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[flo
     """Return (lat, lon, bbox) of a message that is an area, checked; (lat, lon) is its centre."""
     if "lat" in record or "lon" in record:
         given = ", ".join(f"{name} {_shown(record[name])}" for name in ("lat", "lon", "bbox") if name in record)
-        raise RecordError(explain("Expected 'lat' and 'lon', or 'bbox', not both", given=_Shown(given)))
+        raise _error("two-places", "Expected 'lat' and 'lon', or 'bbox', not both", given)
     bbox = _bbox(record)
     lat, lon = centre_of(*bbox)
     if not space.contains(lat, lon):
-        raise RecordError(
-            explain(
-                "Expected an area whose centre is inside the data space",
-                given=_Shown(f"{_shown(record['bbox'])} around lat {lat}, lon {lon}"),
-                legal=f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}",
-            )
-        )
+        legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
+        raise _error("outside-space", "Expected an area whose centre is inside the data space", f"{_shown(record['bbox'])} around lat {lat}, lon {lon}", legal)
     return lat, lon, bbox
 
 
 def _check_text(text: Any, name: str, max_bytes: int) -> str:
     if type(text) is not str:
-        raise _error(f"Expected '{name}' as a string", _shown(text))
+        raise _error("invalid-text", f"Expected '{name}' as a string", _shown(text))
     try:
         size = len(text) if text.isascii() or len(text) > max_bytes else len(text.encode())
     except UnicodeEncodeError as e:
         words = f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})"
-        raise _error(words, _shown(text[e.start : e.start + 1])) from None
+        raise _error("invalid-text", words, _shown(text[e.start : e.start + 1])) from None
     if size > max_bytes:
         given = f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"
-        raise _error(f"Expected a shorter '{name}'", given, f"up to {max_bytes} bytes of UTF-8")
+        raise _error("long-text", f"Expected a shorter '{name}'", given, f"up to {max_bytes} bytes of UTF-8")
     return text
 
 
 def _check_folded(text: str, name: str, max_bytes: int) -> str:
     """Refuse a text that would become far longer when it is normalised, without normalising it."""
     if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
-        raise _error(f"Expected '{name}' shorter when it is normalised", f"{size} bytes", f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded")
+        raise _error(
+            "long-text", f"Expected '{name}' shorter when it is normalised", f"{size} bytes", f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded"
+        )
     return text
 
 
@@ -442,14 +442,14 @@ def _check_words(text: str, words_max: int) -> None:
     if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
         return
     if (words := count_words(text)) > words_max:
-        raise _error("Expected fewer words in 'text'", str(words), f"up to {words_max}, repetitions included")
+        raise _error("many-words", "Expected fewer words in 'text'", str(words), f"up to {words_max}, repetitions included")
 
 
 def _message_id(id: Any, max_bytes: int) -> str:
     if type(id) is int and -(1 << 63) <= id < 1 << 63:
         return str(id)
     if type(id) is not str or not id:
-        raise _error("Expected 'id' as a string or an integer", _shown(id), f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits")
+        raise _error("invalid-id", "Expected 'id' as a string or an integer", _shown(id), f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits")
     if not id.isascii() or len(id) > max_bytes:
         _check_text(id, "id", max_bytes)
     return _quoted(id)
@@ -458,9 +458,9 @@ def _message_id(id: Any, max_bytes: int) -> str:
 def _one_of(record: dict[str, Any], name: str, other: str) -> str:
     """Return which of two fields the record has; it must have exactly one."""
     if name in record and other in record:
-        raise _error(f"Expected '{name}' or '{other}', not both", f"{_shown(record[name])} and {_shown(record[other])}")
+        raise _error("two-expressions", f"Expected '{name}' or '{other}', not both", f"{_shown(record[name])} and {_shown(record[other])}")
     if name not in record and other not in record:
-        raise _error(f"Expected '{name}' or '{other}'", "neither")
+        raise _error("no-keyword", f"Expected '{name}' or '{other}'", "neither")
     return name if name in record else other
 
 
@@ -471,9 +471,9 @@ _REPEATED = 16
 def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> list[str]:
     listed = record["keywords"]
     if type(listed) is not list or not listed:
-        _refuse("Expected 'keywords' as a list of strings", record, "keywords", f"1 to {limits.keywords_max} keywords")
+        _refuse("invalid-keywords", "Expected 'keywords' as a list of strings", record, "keywords", f"1 to {limits.keywords_max} keywords")
     if len(listed) > (most := _REPEATED * limits.keywords_max):
-        raise _error("Expected fewer 'keywords'", _shown(listed), f"up to {most}, repetitions included")
+        raise _error("many-keywords", "Expected fewer 'keywords'", _shown(listed), f"up to {most}, repetitions included")
     found: dict[str, None] = {}
     left = 2 * limits.text_max_bytes  # together they may be as long as a text
     for i, keyword in enumerate(listed, 1):
@@ -481,10 +481,10 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
         left -= len(keyword) if keyword.isascii() else folded_bytes(keyword)
         if left < 0:
             legal = f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"
-            raise _error("Expected shorter 'keywords'", _shown(listed), legal)
+            raise _error("long-text", "Expected shorter 'keywords'", _shown(listed), legal)
         tokens = tokenizer.tokens(keyword)
         if not tokens:
-            raise _error(f"Expected keyword {i} with a word", _shown(keyword), "letters or digits that are not a stop word")
+            raise _error("no-keyword", f"Expected keyword {i} with a word", _shown(keyword), "letters or digits that are not a stop word")
         found.update(dict.fromkeys(tokens))
         if len(found) > limits.keywords_max:
             break
@@ -493,7 +493,7 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:
     if len(keywords) > limits.keywords_max:
-        raise _error(f"Expected fewer different words in '{name}'", f"{len(keywords)} or more", f"1 to {limits.keywords_max}")
+        raise _error("many-keywords", f"Expected fewer different words in '{name}'", f"{len(keywords)} or more", f"1 to {limits.keywords_max}")
     return keywords
 
 
@@ -505,13 +505,13 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
         meta = _encode(record["meta"])
         size = len(meta.encode())
     except UnicodeEncodeError:
-        raise RecordError("Expected 'meta' of whole characters, without half a surrogate pair") from None
+        raise RecordError("Expected 'meta' of whole characters, without half a surrogate pair", "invalid-meta") from None
     except ValueError:
-        raise RecordError("Expected 'meta' with numbers that fit into 64 bit floating point") from None
+        raise RecordError("Expected 'meta' with numbers that fit into 64 bit floating point", "invalid-meta") from None
     except RecursionError:
-        raise RecordError("Expected 'meta' with less nesting") from None
+        raise RecordError("Expected 'meta' with less nesting", "invalid-meta") from None
     if size > limits.meta_max_bytes:
-        raise _error("Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
+        raise _error("long-meta", "Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
     return meta
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import uuid
 from collections.abc import Iterator
@@ -63,16 +64,30 @@ _THOROUGH = (
 _SPREAD = ("endtoend/test_exactness.py",)
 """Files whose tests need nothing of each other, and much time."""
 
+_SAME_KERNELS = ("bolts/boolean/", "bolts/topk/")
+"""Folders whose tests call the same kernels: one process compiles them, not two at once."""
+
+_GIVE_WAY = 5
+"""What the processes without Spark add to their niceness."""
+
 
 def _group(nodeid: str) -> str:
-    """Return what tests have in common that stay together when two processes share them: the machine, or a file."""
+    """Return what tests have in common that stay together when several processes share them: the machine, a folder of kernels, or a file."""
     file = nodeid.partition("::")[0].removeprefix("tests/")
-    return "machine" if file.startswith(_MACHINE) else nodeid if file in _SPREAD else file
+    if file.startswith(_MACHINE):
+        return "machine"
+    return nodeid if file in _SPREAD else next((folder for folder in _SAME_KERNELS if file.startswith(folder)), file)
+
+
+def pytest_configure() -> None:
+    """Leave the cores to the first process, which has the tests with Spark and waits most of the time."""
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+        os.nice(_GIVE_WAY)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests, and begin with those that need Spark or a broker: one process runs them one after the other, beside all the rest."""
+    """Mark tests, and begin with those that need Spark or a broker: the first process runs them one after the other, beside all the rest."""
     for item in items:
         if _group(item.nodeid) == "machine" or not {"broker", "bootstrap_servers", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("machine")
@@ -83,7 +98,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Keep groups together (``-n 2``); marks of pytest-xdist cannot say so with pytest 9."""
+    """Keep groups together (``-n 3``); marks of pytest-xdist cannot say so with pytest 9."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Groups(LoadScopeScheduling):

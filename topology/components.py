@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from dskype.topology.context import TopologyContext
-from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.errors import DeadLetter, IllegalArgumentException, InvalidTopologyException, explain
 from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, as_fields
 from dskype.topology.model import Component, OutputFieldsDeclarer, StormTopology, stateful
 from dskype.topology.tuples import InRecord, Tuple, TupleBatch
@@ -170,7 +170,7 @@ class KafkaSpout(Spout):
         """Turn one record into tuples. The result must depend only on the arguments, because a crash repeats the call.
 
         :returns: pairs (stream id, values); an empty list drops the record.
-        :raises DeadLetter: the record is unusable; it goes to the dead letters with the reason.
+        :raises DeadLetter: the record is unusable; it goes to the dead letters with reason and code.
         """
         if self.translator is not None:
             return self.translator(topic, partition, offset, key, value, timestamp_ms, headers)
@@ -188,7 +188,7 @@ class KafkaSpout(Spout):
                 )
             )
 
-    def emit_records(self, records: Sequence[InRecord]) -> Iterable[tuple[InRecord, str]]:
+    def emit_records(self, records: Sequence[InRecord]) -> Iterable[tuple[InRecord, DeadLetter]]:
         """Emit the tuples of many records at once; optional, replaces :meth:`translate`.
 
         Override it in spouts that emit columns or keep state. It emits untracked tuples through the collector given to
@@ -196,7 +196,7 @@ class KafkaSpout(Spout):
         passed one by one, and each that raises becomes a dead letter.
 
         :param records: of one partition, in order of their offsets: ``topic, partition, offset, timestamp_ms, key, value, headers``.
-        :returns: the unusable records, each with the reason; they go to the dead letters.
+        :returns: the unusable records, each with its reason; they go to the dead letters.
         """
         raise NotImplementedError
 

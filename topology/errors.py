@@ -23,6 +23,7 @@ __all__ = [
     "ReportedFailedException",
     "TopologyError",
     "TransitionException",
+    "code_of",
     "explain",
     "mark_of",
     "message_of",
@@ -126,6 +127,11 @@ def text_after(mark: str, text: str) -> str | None:
     return rest.strip().split("\n")[0].strip() if found else None
 
 
+def code_of(error: BaseException) -> str:
+    """Return the code under which dead letters with this error are counted: that of a :class:`DeadLetter`, else the name of the error's class."""
+    return error.code if isinstance(error, DeadLetter) else type(error).__name__
+
+
 class IllegalArgumentException(TopologyError, ValueError):
     """An argument is not acceptable."""
 
@@ -181,8 +187,10 @@ class DeadLetter(TopologyError):
     """Raise from ``KafkaSpout.translate`` to send an unusable record to the dead letters.
 
     :param reason: one sentence; becomes the ``error`` header of the dead letter.
+    :param code: one or a few words for all records with this problem, for example ``invalid-lat``; becomes the ``code`` header, and the
+        label under which metrics count. Default: ``unusable``.
     """
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: str = "", code: str = "unusable") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.code = reason, code

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from dskype.deploy.chaos.faults import PARTNERS, Fault, usable
@@ -24,6 +25,8 @@ _PARTNER_AFTER_S = 0.5
 _NEWS_S = 15
 _SETTLE_S = 1.0
 _LOOK_EVERY_S = 1.0
+_STRIKE_S = 60
+"""How long a strike is planned to take, with the pause before it and the recovery."""
 _SLOW = 4
 """A slow machine may take this many times the patience, as long as there is some output."""
 _MORE_MIB = 1_536
@@ -59,26 +62,15 @@ def run(
     :param command: the command that repeats the run, for the report.
     :param folder: where everything is kept; default: a temporary folder that is removed.
     """
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="dskype-chaos-") as made:
-            return run(
-                workload,
-                seed,
-                minutes,
-                rate=rate,
-                faults=faults,
-                strikes=strikes,
-                patience_s=patience_s,
-                long=long,
-                disk_mib=disk_mib,
-                command=command,
-                folder=Path(made),
-                progress=progress,
-            )
-    load = WORKLOADS[workload](rate, minutes * 60, seed)
+    planned_s = minutes * 60 if strikes is None else min(minutes * 60, strikes * _STRIKE_S)
+    load = WORKLOADS[workload](rate, planned_s, seed)
     steps_clock = faults is None or any(name.startswith("clock") for name in faults)
     disk_mib = disk_mib if faults is None or "disk-full" in faults else 0
-    with load.opened(folder), System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock) as system:
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dskype-chaos-")))
+        stack.enter_context(load.opened(folder))
+        system = stack.enter_context(System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock))
         return _Run(load, system, Result(workload, seed, command), patience_s, progress).run(usable(system, load, faults, long=long), minutes * 60, strikes)
 
 

@@ -363,7 +363,7 @@ def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, 
     for name in ("tuples_per_second", "bytes_per_second"):
         found["total"][name] = None if any(s[name] is None for s in found["streams"]) else sum(s[name] for s in found["streams"])
     found["components"] = [_component(meter, rates, component) for component in meter.components]
-    found["dead_letters"] = [{"component": c, "stage": stage, "reason": reason, "count": n} for (c, stage, reason), n in sorted(rejected(meter).items())]
+    found["dead_letters"] = [{"component": c, "stage": stage, "code": code, "count": n} for (c, stage, code), n in sorted(rejected(meter).items())]
     return found
 
 
@@ -504,11 +504,11 @@ def _component(meter: Meter, rates: _Rates, component: str) -> dict[str, Any]:
 
 
 def rejected(meter: Meter) -> dict[tuple[str, str, str], int]:
-    """Return (component, stage, reason) -> dead letters."""
+    """Return (component, stage, code) -> dead letters."""
     found: dict[tuple[str, str, str], int] = {}
     for task in list(meter.stats.tasks.values()):
         for key, n in (task.get("rejected") or {}).items():
-            stage, _, reason = key.partition("/")
-            at = task["component"], stage, reason
+            stage, _, code = key.partition("/")
+            at = task["component"], stage, code
             found[at] = found.get(at, 0) + n
     return found

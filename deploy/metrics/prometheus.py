@@ -113,7 +113,7 @@ METRICS = tuple(
             "Position up to which the task has seen everything: a message number, or ms since the epoch.",
         ),
         ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
-        ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "reason"), "Dead letters by kind."),
+        ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "code"), "Dead letters by kind."),
         (
             "dskype_records_lost_total",
             "counter",
@@ -243,8 +243,8 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
     for component in meter.components:
         _add_component(count, meter, component)
         count("dskype_tuples_in_flight", waiting[component], component)
-    for (component, stage, reason), n in rejected(meter).items():
-        count("dskype_records_rejected_total", n, component, stage, reason)
+    for (component, stage, code), n in rejected(meter).items():
+        count("dskype_records_rejected_total", n, component, stage, code)
     for topic, n in meter.expired.items():
         count("dskype_records_expired_total", n, topic)
     for topic, n in consumer_lag(meter, ends).items():

@@ -89,10 +89,10 @@ def _headlines(m: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _dead_letters(rows: Sequence[Mapping[str, Any]]) -> Table:
     letters = Table(title="dead letters", title_justify="left")
-    for column, justify in (("count", "right"), ("component", "left"), ("stage", "left"), ("reason", "left")):
+    for column, justify in (("count", "right"), ("component", "left"), ("stage", "left"), ("code", "left")):
         letters.add_column(column, justify=justify)
     for row in sorted(rows, key=lambda row: -row["count"]):
-        letters.add_row(_count(row["count"]), *(Text(plain(row[name])) for name in ("component", "stage", "reason")))
+        letters.add_row(_count(row["count"]), *(Text(plain(row[name])) for name in ("component", "stage", "code")))
     return letters
 
 

@@ -22,10 +22,10 @@ _FAR = 1 << 62
 
 
 class Known(NamedTuple):
-    """Between which watermarks all matches must be there.
+    """The range of watermarks in which every match must have been published.
 
     :ivar after: messages up to here may be in records that the log has dropped; ``NEVER``: none has been dropped.
-    :ivar until: what comes later may be on its way.
+    :ivar until: later matches may still be on their way.
     """
 
     after: int = NEVER
@@ -33,12 +33,12 @@ class Known(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """What some records say.
+    """The contents of some records, as columns.
 
     :ivar records: the records that can be used.
     :ivar watermark: int64[records]; ``code``: int64[records], of the message.
     :ivar counts: int64[records], how many subscriptions each one names.
-    :ivar subscriptions: their ids, one behind another; a pyarrow string array.
+    :ivar subscriptions: their ids, one list after the other; a pyarrow string array.
     """
 
     records: list[Record]
@@ -101,7 +101,7 @@ def _once(inputs: Inputs, report: Report) -> Iterator[Record]:
 
 
 def _decoded(records: Sequence[Record], schema: pa.Schema, inputs: Inputs, history: History, report: Report) -> list[_Columns]:
-    """Return what records say, in one part where they look as expected, else one by one."""
+    """Return the contents of records: in one part if all are well formed, otherwise record by record."""
     table = results.read_table([record.value or b"" for record in records], schema)
     if table is not None:
         lists = table["subscriptions"].combine_chunks()
@@ -175,10 +175,10 @@ def _matches(part: _Columns, inputs: Inputs, registry: Registry, report: Report)
 
 
 def _known(inputs: Inputs, parts: Sequence[_Columns], final: bool) -> Known:
-    """Return between which watermarks all matches must be there.
+    """Return the range of watermarks in which every match must have been published.
 
-    A writer writes in the order of watermarks, and its records are spread over the partitions by message. So of each writer and partition
-    all is there from the first record on, where older ones have been dropped, and up to the last one.
+    A writer writes in the order of watermarks and spreads its records over the partitions by message. What it wrote to a partition is therefore
+    complete from the first record that the log still has up to the last one.
     """
     first: dict[tuple[str, int], int] = {}
     last: dict[tuple[str, int], int] = {}

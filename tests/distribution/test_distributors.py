@@ -1,4 +1,4 @@
-"""What every distributor keeps to."""
+"""The contract that every distributor keeps."""
 
 import json
 import subprocess
@@ -32,13 +32,13 @@ def world(seed):
 
 
 def distributor(name, tasks, options=None, seed=0):
-    """Return a distributor with a plan that has been a file."""
+    """Return a distributor whose plan was written to a file and read back."""
     plan = json.loads(json.dumps(distributor_class(name).learn(tasks, world(seed), options)))
     return make_distributor(name, tasks, options, plan)
 
 
 def routed(found, messages):
-    """Return the set of tasks of each message, after a look at the form of the answer."""
+    """Check the form of the answer, and return the set of tasks of each message."""
     routes = found.message_tasks(messages)
     if routes is None:
         return [set(range(found.tasks))] * messages.n

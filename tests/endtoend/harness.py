@@ -141,7 +141,7 @@ def random_area(rng):
     """Return a rectangle whose centre is in the space: without extent, or a line, or larger, or across the antimeridian."""
     lat, lon = rng.randint(-10, 10), rng.randint(-10, 10)
     width, height = rng.choice([0, 0, 1, 5, 12]), rng.choice([0, 0, 1, 5, 12])
-    if rng.random() < 0.15:  # nearly all around the globe
+    if rng.random() < 0.15:  # almost all the way around the globe
         return rng.choice([[180, lat - height, 165, lat + height], [-170, lat - height, -180, lat + height]])
     return [lon - width, lat - height, lon + width, lat + height]
 
@@ -199,7 +199,7 @@ BAD_AREAS = [
 
 
 def another_plan(rng, name, tasks, options, plan):
-    """Return a plan some splits and merges away from another one; the same one for distributors without partitions."""
+    """Return a plan that some splits and merges make of another one; the same one for distributors without partitions."""
     distributor = make_distributor(name, tasks, options, plan)
     for _ in range(rng.choice([1, 1, 2, 5]) if isinstance(distributor, HasPartitions) else 0):
         parts = len(distributor.partitions())
@@ -253,7 +253,7 @@ class Planner:
 
 
 def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0):
-    """Write messages and subscriptions bit by bit and let the topology run in between; a message is an area with the probability ``areas``."""
+    """Write messages and subscriptions a few at a time, and let the topology run in between; a message is an area with the probability ``areas``."""
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
         for _ in range(rng.randint(0, 8)):
@@ -320,7 +320,7 @@ def random_run(seed, distributor=None, most=5):
         conf |= {"dskype.window.messages": None, "dskype.window.span.ms": rng.choice([500, 2000]), "dskype.window.lateness.ms": rng.choice([0, 100])}
     else:
         conf["dskype.window.messages"] = rng.choice([3, 10, 25, 200])
-    more = random.Random(seed + 1)  # what was drawn before stays as it was
+    more = random.Random(seed + 1)  # a generator of its own: the other draws of a seed stay the same
     areas, conf["dskype.results.matches"] = more.choice([0.0, 0.0, 0.1, 0.6]), more.choice(["each", "grouped"])
     conf["dskype.boolean.index"] = more.choice(sorted(boolean.INDEXES))
     if DISTRIBUTORS[name].summaries is not None:
@@ -360,7 +360,7 @@ def metric(simulation, name):
 
 @dataclass
 class World:
-    """What went in, as the plain oracle sees it."""
+    """The input, as the plain oracle sees it."""
 
     messages: list = field(default_factory=list)
     by_id: dict = field(default_factory=dict)
@@ -374,7 +374,7 @@ def tokens(text):
 
 
 def world_of(simulation, timed=False):
-    """Read what went in back from the log: numbers from the sequence topic, everything else from the inputs."""
+    """Read the input back from the log: message numbers from the sequence topic, everything else from the input topics."""
     world = World()
     df, documents = (KNOWN, 20) if simulation.conf.get("dskype.vocabulary") else ({}, 1)
     raw = {(r.partition, r.offset): r for r in simulation.records(TOPICS.messages)}

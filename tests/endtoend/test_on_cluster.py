@@ -6,6 +6,7 @@ is what a plain program finds.
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
 import time
@@ -20,7 +21,7 @@ from tests.topology.runtime.standalone import standalone
 
 from .test_on_spark import FILTER, Feed, driver
 
-SUBSCRIPTIONS, RATE = 500, 300
+SUBSCRIPTIONS, RATE = 500, 150
 TASKS = {"subscription-bolt": 2}
 SPARK = {
     "spark.driver.host": "127.0.0.1",
@@ -34,7 +35,7 @@ SPARK = {
 
 
 class Publisher:
-    """Publishes messages at a steady rate in a thread of its own."""
+    """Publishes messages at a steady rate in a thread of its own, the same ones again and again."""
 
     def __init__(self, feed: Feed, records: list[bytes]) -> None:
         self._feed, self._records, self._stop = feed, records, threading.Event()
@@ -44,11 +45,11 @@ class Publisher:
 
     def _run(self) -> None:
         producer, step = self._feed.producer, max(1, RATE // 20)
-        while not self._stop.wait(step / RATE) and self.published < len(self._records):
-            part = self._records[self.published : self.published + step]
-            for value in part:
+        records = itertools.cycle(self._records)
+        while not self._stop.wait(step / RATE):
+            for value in itertools.islice(records, step):
                 producer.send(self._feed.topics.messages, value=value)
-            self.published += len(part)
+            self.published += step
 
     def end(self) -> int:
         """Stop; return how many messages were published."""
@@ -66,7 +67,7 @@ def spark_cluster(tmp_path_factory):
 
 def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_back(spark_cluster, bootstrap_servers, tmp_path, name):
     kafka = KafkaSettings(bootstrap_servers)
-    messages = places.places(seed=7, count=40_000)
+    messages = places.places(seed=7, count=10_000)
     conf = {"topology.workers": 2, "topology.acker.executors": 0, "dskype.window.messages": 2_000, "topology.emulator.snapshot.interval.ms": 2_000}
     feed = Feed(kafka, name)
     feed.subscribe([*places.subscriptions(messages, SUBSCRIPTIONS, seed=7), ("west", FILTER)])
@@ -94,7 +95,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
             more(500)
             spark_cluster.add_worker()
             wait_for(lambda: (more(100), workers[2].components())[1], 60, "work on the new host")
-            workers[1].signal(signal.SIGSTOP)  # one stands still until Spark has given it up, and then goes on as if nothing had been
+            workers[1].signal(signal.SIGSTOP)  # one stands still until Spark has given it up, and then continues as if nothing had happened
             time.sleep(15)
             more(300)
             workers[1].signal(signal.SIGCONT)

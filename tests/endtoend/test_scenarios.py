@@ -1,4 +1,4 @@
-"""What users meet: registering, replacing, unregistering, bad input, time to live, time windows. On the simulated log."""
+"""What users encounter, on the simulated log: registering, replacing, unregistering, bad input, time to live, time windows."""
 
 import json
 import re
@@ -471,7 +471,7 @@ def test_a_task_that_is_full_refuses_new_subscriptions_and_goes_on_with_the_othe
     letters = {record.key.decode(): dict(record.headers) for record in simulation.sim.dead_letters()}
     assert sorted(letters) == ["also", "full", "over"]
     assert (
-        letters["full"]["stage"] == b"limit"
+        (letters["full"]["stage"], letters["full"]["code"]) == (b"limit", b"no-room")
         and letters["full"]["topic"] == b"dskype.subscriptions"
         and (letters["full"]["partition"], letters["full"]["offset"]) == (b"0", b"3")
     )

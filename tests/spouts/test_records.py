@@ -4,6 +4,7 @@ import doctest
 import json
 import random
 import unicodedata
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -44,10 +45,15 @@ def subscription(record, key=b"s1", **options):
     return parse_subscription(key, record if isinstance(record, bytes) else json.dumps(record).encode(), tokenizer=TOKENIZER, **options)
 
 
+CODES = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text().partition("## Codes of dead letters")[2].partition("\n## ")[0]
+"""The documented codes of dead letters."""
+
+
 def reason_of(parse, *args, **options):
     with pytest.raises(RecordError) as e:
         parse(*args, **options)
     assert isinstance(e.value, DeadLetter) and e.value.reason == str(e.value)
+    assert f"`{e.value.code}`" in CODES
     assert "\n" not in e.value.reason and len(e.value.reason) < 500 and e.value.reason.encode()
     return e.value.reason
 
@@ -150,6 +156,29 @@ WRONG_MESSAGES = [
 @pytest.mark.parametrize("fields, words", WRONG_MESSAGES, ids=[ascii(f)[:40] for f, _ in WRONG_MESSAGES])
 def test_a_message_with_a_wrong_field_is_refused_with_the_reason(fields, words):
     assert words in reason_of(message, changed(MESSAGE, **fields))
+
+
+@pytest.mark.parametrize(
+    "parse, fields, code",
+    [
+        (message, {"text": 1}, "invalid-text"),
+        (message, {"lat": 98.1}, "invalid-lat"),
+        (message, {"lat": 91}, "invalid-lat"),
+        (message, {"lat": ABSENT, "lon": ABSENT}, "no-place"),
+        (message, {"bbox": [1, 2, 3, 4]}, "two-places"),
+        (message, {"id": "x" * 513}, "long-text"),
+        (message, {"ts": None}, "invalid-ts"),
+        (subscription, {"k": 0}, "invalid-k"),
+        (subscription, {"k": 1001}, "invalid-k"),
+        (subscription, {"text": "the"}, "no-keyword"),
+        (subscription, {"keywords": ["tea"]}, "two-expressions"),
+        (subscription, {"type": "other"}, "unknown-type"),
+    ],
+)
+def test_records_with_the_same_problem_have_the_same_code_whatever_is_given(parse, fields, code):
+    with pytest.raises(RecordError) as e:
+        parse(changed(MESSAGE if parse is message else TOPK, **fields))
+    assert e.value.code == code
 
 
 NO_OBJECTS = [

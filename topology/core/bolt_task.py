@@ -19,7 +19,7 @@ from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.stats import SAMPLE_EVERY
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError, pack_state, slice_column, unpack_state
-from dskype.topology.errors import FailedException, ReportedFailedException, TopologyError, text_of
+from dskype.topology.errors import FailedException, ReportedFailedException, TopologyError
 from dskype.topology.model import stateful
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
@@ -109,7 +109,7 @@ class BoltTask(Task):
         except Exception as error:  # the user's code or data: report and fail, as Storm's KafkaBolt does
             self.report_error(error)
             if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-                self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
+                self.dead_tuple(tup.values, error, "execute", tup.meta.stream)
             self.collector.fail(tup)
         else:
             self.collector.ack(tup)
@@ -171,7 +171,7 @@ class BoltTask(Task):
                     execute(tup)
             except Exception as error:  # the user's code: restart the component, continue with the next tuple
                 if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-                    self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
+                    self.dead_tuple(tup.values, error, "execute", tup.meta.stream)
                 self._restart(error)
 
     def _run_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
@@ -235,7 +235,7 @@ class BoltTask(Task):
         self.snapshot_wanted = True  # another failure is likely: make the next rollback short
         if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
             for values in _rows_of(TupleBatch(part.columns, meta, part.n)):
-                self.dead_tuple(values, text_of(error), "execute_batch", meta.stream)
+                self.dead_tuple(values, error, "execute_batch", meta.stream)
 
     def _sent_so_far(self) -> dict[str, Any]:
         return {

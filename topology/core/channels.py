@@ -12,7 +12,7 @@ from dskype.topology.core import frames
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.core.values import slice_column
-from dskype.topology.errors import text_of
+from dskype.topology.errors import DeadLetter
 from dskype.topology.tuples import column_to_list
 
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
@@ -171,10 +171,10 @@ class FrameLimits:
     :param max_tuples: most tuples per frame.
     :param max_bytes: most bytes per frame; a single tuple may exceed it, up to ``record_bytes``.
     :param record_bytes: size of the largest record that the broker accepts; a larger tuple becomes a hole.
-    :param refuse: called with (stream, row, reason) for a tuple that cannot be sent.
+    :param refuse: called with (stream, row, error) for a tuple that cannot be sent.
     """
 
-    def __init__(self, max_tuples: int, max_bytes: int, record_bytes: int, refuse: Callable[[str, Sequence[Any], str], None]) -> None:
+    def __init__(self, max_tuples: int, max_bytes: int, record_bytes: int, refuse: Callable[[str, Sequence[Any], Exception], None]) -> None:
         self.max_tuples, self.max_bytes, self.record_bytes = max_tuples, max_bytes, record_bytes
         self.refuse = refuse
 
@@ -195,23 +195,23 @@ class FrameLimits:
             data: Any = frames.encode_segment(out.name, n, columns, _anchor_column(anchors))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             if n == 1:
-                yield self._hole(out, body, is_rows, text_of(error))
+                yield self._hole(out, body, is_rows, error)
                 return
             data = None
         if data is not None and (len(data) <= self.max_bytes or (n == 1 and len(data) <= self.record_bytes)):
             yield n, data
             return
         if n == 1:
-            yield self._hole(out, body, is_rows, f"the tuple has {len(data)} bytes; expected at most {self.record_bytes}")
+            yield self._hole(out, body, is_rows, DeadLetter(f"the tuple has {len(data)} bytes; expected at most {self.record_bytes}", "long-tuple"))
             return
         half = n // 2
         for start, stop in ((0, half), (half, n)):
             part = body[start:stop] if is_rows else [slice_column(c, start, stop) for c in body]
             yield from self._fit(out, stop - start, part, None if anchors is None else anchors[start:stop], is_rows)
 
-    def _hole(self, out: OutStream, body: Any, is_rows: bool, reason: str) -> tuple[int, bytes | memoryview]:
+    def _hole(self, out: OutStream, body: Any, is_rows: bool, error: Exception) -> tuple[int, bytes | memoryview]:
         row = body[0] if is_rows else [column_to_list(c)[0] for c in body]
-        self.refuse(out.name, row, reason)
+        self.refuse(out.name, row, error)
         return 1, frames.encode_segment(out.name, 1, None, None)
 
 

@@ -24,7 +24,7 @@ from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError, pack_state
-from dskype.topology.errors import DeadLetter, TopologyError, message_of, text_of
+from dskype.topology.errors import DeadLetter, TopologyError, text_of
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import InRecord, column_to_list
@@ -37,6 +37,9 @@ _BACKLOG_BYTES, _RECORD_BYTES = 64 << 20, 400
 are read again later."""
 _READ_RECORDS, _READ_BYTES = 20_000, 16 << 20
 """Most records and bytes that are read again at once."""
+
+_LOST_INPUT = "lost-input"
+"""The code of dead letters about records that are gone."""
 
 _PARTITION = itemgetter(0, 1)
 """Topic and partition of a record."""
@@ -354,9 +357,9 @@ class KafkaSpoutTask(SpoutTask):
                 try:
                     refused += self.component.emit_records([record])
                 except Exception as refusal:
-                    refused.append((record, _reason(refusal)))
-        for record, reason in refused:
-            self.dead_letter(record.value, reason, "translate", record)
+                    refused.append((record, refusal))
+        for record, refusal in refused:
+            self.dead_letter(record.value, refusal, "translate", record)
         self._note_arrivals(records[0].timestamp_ms, records[-1].timestamp_ms, len(records))
         return len(records)
 
@@ -401,9 +404,9 @@ class KafkaSpoutTask(SpoutTask):
             raise DataLossError(topic, partition, first, behind, error.reason, self.component_id)
         self._lost[key] = self._lost.get(key, 0) + behind - first
         text = f"{behind - first} records were gone before they were emitted: {error.reason}"
-        self.stats.reject("read", text)
+        self.stats.reject("read", _LOST_INPUT)
         self.report_error(f"read: {text} ({topic}/{partition} offsets {first} to {behind - 1})")
-        self._letter(None, None, None, text, "read", topic, partition, first, ("first", str(first)), ("last", str(behind - 1)))
+        self._letter(None, None, None, DeadLetter(text, _LOST_INPUT), "read", topic, partition, first, ("first", str(first)), ("last", str(behind - 1)))
 
     def _topic_was_recreated(self, key: tuple[str, int]) -> bool:
         """Tell whether known offsets arrive because the topic was deleted and created again; if so, forget the old topic.
@@ -457,8 +460,7 @@ class KafkaSpoutTask(SpoutTask):
             self.collector.emit_all(tuples, (record.topic, record.partition, record.offset, attempt) if self._guaranteed else None)
             self._note_arrivals(record.timestamp_ms, record.timestamp_ms, 1)
         except Exception as error:  # user code, given any record
-            text = _reason(error)
-            self.dead_letter(record.value, text, "translate", record)
+            self.dead_letter(record.value, error, "translate", record)
             tuples = ()
         if self._guaranteed and tuples:
             unfinished[record.offset] = [attempt, len(tuples)]
@@ -554,11 +556,6 @@ class _Backlog:
         """Remove the records before ``offset``."""
         while self._records and self._records[0].offset < offset:
             self.pop_first(1)
-
-
-def _reason(error: Exception) -> str:
-    """Return why a record is unusable."""
-    return message_of(error) if isinstance(error, DeadLetter) else text_of(error)
 
 
 def _size(record: InRecord) -> int:

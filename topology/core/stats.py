@@ -11,29 +11,18 @@ so its counts stay exact.
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Latency", "NewestReports", "TaskStats", "TopologyStats", "reason_of"]
+__all__ = ["Latency", "NewestReports", "TaskStats", "TopologyStats"]
 
 SAMPLE_EVERY = 20
 """Latencies are sampled as in Storm (``topology.stats.sample.rate`` 0.05); counts are exact."""
 
-_MAX_REASONS = 32
+_MAX_CODES = 32
 _OTHER = "other"
-_REASON_CHARS = 1000
-
-
-def reason_of(error: str) -> str:
-    """Return the reason under which dead letters with this error are counted: the beginning of its text, without given values.
-
-    Numbers become ``N``, and quoted text that is not the name of a field becomes ``...``, so that there are few reasons.
-    """
-    words = re.split(r"[.;]? (?:given|component|legal|hint): |[:;(\n]", error, maxsplit=1)[0]
-    words = re.sub(r"(?<!\w)'(?![a-z_]{1,16}')[^']*'?|\"[^\"]*\"?", "...", words)
-    return re.sub(r"\d[\d,.]*", "N", words).strip(" .")[:80] or _OTHER
+_CODE_CHARS = 80
 
 
 class Latency:
@@ -65,7 +54,7 @@ class TaskStats:
 
     :ivar stream_frames: ``component/stream`` -> frames with tuples of that stream, repetitions included.
     :ivar stream_bytes: ``component/stream`` -> bytes; the header of a frame counts for its first stream.
-    :ivar rejected: ``stage/reason`` -> dead letters.
+    :ivar rejected: ``stage/code`` -> dead letters.
     """
 
     __slots__ = (*_COUNTERS, *_LATENCIES, *_NUMBERS)
@@ -81,11 +70,11 @@ class TaskStats:
         self.dead_letters = self.errors = self.gaps = self.duplicates = 0
         self.busy_ns = self.frames = self.out_bytes = self.in_bytes = 0
 
-    def reject(self, stage: str, error: str) -> None:
-        """Count a dead letter by its stage and reason."""
+    def reject(self, stage: str, code: str) -> None:
+        """Count a dead letter by its stage and code. Beyond 32 different ones, further codes are counted as ``other``."""
         self.dead_letters += 1
-        key = f"{stage}/{reason_of(error[:_REASON_CHARS])}"
-        self.rejected[key if key in self.rejected or len(self.rejected) < _MAX_REASONS else f"{stage}/{_OTHER}"] += 1
+        key = f"{stage}/{code[:_CODE_CHARS] or _OTHER}"
+        self.rejected[key if key in self.rejected or len(self.rejected) < _MAX_CODES else f"{stage}/{_OTHER}"] += 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counters for a snapshot or a report."""

@@ -28,7 +28,7 @@ from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TaskStats
 from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
-from dskype.topology.errors import IllegalArgumentException, shorten, text_of
+from dskype.topology.errors import DeadLetter, IllegalArgumentException, code_of, message_of, shorten, text_of
 from dskype.topology.fields import GlobalStreamId
 from dskype.topology.groupings import DirectGrouping
 from dskype.topology.model import stateful
@@ -156,7 +156,7 @@ class Task:
                 self._check(frame)
         except FrameError as error:
             self._receiver.note_damaged(record.value)
-            self.dead_letter(record.value, str(error), "decode", record)
+            self.dead_letter(record.value, DeadLetter(str(error), "invalid-frame"), "decode", record)
             return
         self.stats.frames += 1
         self.stats.in_bytes += len(record.value)
@@ -382,14 +382,23 @@ class Task:
         text = redact_text(shorten(error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip(), _ERROR_CHARS))
         self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id, "time_ms": now, "error": text})
 
-    def dead_letter(self, value: bytes | None, error: str, stage: str, record: InRecord) -> None:
+    def dead_letter(self, value: bytes | None, error: Exception, stage: str, record: InRecord) -> None:
         """Send an unusable record to the dead letters, and count it."""
-        self.stats.reject(stage, error)
-        self.report_error(f"{stage}: {shorten(error, _ERROR_CHARS)} (record {record.topic}/{record.partition} offset {record.offset})")
+        self.stats.reject(stage, code_of(error))
+        self.report_error(f"{stage}: {shorten(_reason(error), _ERROR_CHARS)} (record {record.topic}/{record.partition} offset {record.offset})")
         self._letter(record.key, value, None if value is None else len(value), error, stage, record.topic, record.partition, record.offset)
 
     def _letter(
-        self, key: bytes | None, value: bytes | None, size: int | None, error: str, stage: str, topic: str, partition: int, offset: int, *more: tuple[str, str]
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        size: int | None,
+        error: Exception,
+        stage: str,
+        topic: str,
+        partition: int,
+        offset: int,
+        *more: tuple[str, str],
     ) -> None:
         """Write a dead letter, with key and value cut to a length that fits in its topic.
 
@@ -397,7 +406,8 @@ class Task:
         :param more: further headers.
         """
         headers = [
-            ("error", _short_bytes(redact_text(error))),
+            ("error", _short_bytes(redact_text(_reason(error)))),
+            ("code", code_of(error).encode()),
             ("stage", stage.encode()),
             ("topic", topic.encode()),
             ("partition", str(partition).encode()),
@@ -415,23 +425,23 @@ class Task:
             headers.append(("truncated", b"true"))
         self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, kept_key, kept, headers))
 
-    def dead_tuple(self, values: Any, error: str, stage: str, stream: str) -> None:
+    def dead_tuple(self, values: Any, error: Exception, stage: str, stream: str) -> None:
         """Send a tuple to the dead letters, its values as msgpack (or as text, if they cannot be packed), and count it."""
-        self.stats.reject(stage, error)
+        self.stats.reject(stage, code_of(error))
         try:
             data = pack_state(list(values))
         except (TypeError, ValueError, OverflowError, RecursionError):
             data = _repr(values).encode(errors="backslashreplace")
         self._letter(None, data, len(data), error, stage, self.inbox, self.index, self.version, ("stream", stream))
 
-    def _refuse(self, stream: str, row: Any, reason: str) -> None:
-        self.report_error(f"a tuple of stream {stream!r} cannot be sent: {reason}")
-        self.dead_tuple(row, reason, "emit", stream)
+    def _refuse(self, stream: str, row: Any, error: Exception) -> None:
+        self.report_error(f"a tuple of stream {stream!r} cannot be sent: {_reason(error)}")
+        self.dead_tuple(row, error, "emit", stream)
 
     def _refuse_record(self, topic: str, key: bytes | None, value: bytes | None, size: int) -> None:
-        error = f"the record has {size} bytes; expected at most {self._record_bytes}; hint: topology.emulator.record.max.bytes"
-        self.stats.reject("send", error)
-        self.report_error(f"a record for topic {topic!r} cannot be sent: {error}")
+        error = DeadLetter(f"the record has {size} bytes; expected at most {self._record_bytes}; hint: topology.emulator.record.max.bytes", "long-record")
+        self.stats.reject("send", error.code)
+        self.report_error(f"a record for topic {topic!r} cannot be sent: {error.reason}")
         self._letter(key, value, None if value is None else len(value), error, "send", self.inbox, self.index, self.version, ("target", topic))
 
     # -- life of the component --------------------------------------------------------------------
@@ -540,6 +550,11 @@ class Task:
             **self.stats.to_dict(),
             **({"metrics": self.context.read_metrics()} if self.context.metrics else {}),
         }
+
+
+def _reason(error: Exception) -> str:
+    """Return why a record or tuple is unusable."""
+    return message_of(error) if isinstance(error, DeadLetter) else text_of(error)
 
 
 def _short_bytes(text: str) -> bytes:

@@ -32,11 +32,12 @@ from dskype.bolts.boolean import INDEXES
 from dskype.deploy.benchmarks.boolean import truth
 from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, TooSlowError, compile_us, warm_up, within
 from dskype.deploy.benchmarks.boolean.workloads import WORKLOADS, Workload, draw
+from dskype.deploy.benchmarks.comparing import differences, show_share
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.skype_workload import read_file, read_places
 from dskype.deploy.benchmarks.throughput_report import machine
 from dskype.deploy.cli.arguments import positive
-from dskype.deploy.machine.terminal import Progress, say
+from dskype.deploy.machine.terminal import say
 
 __all__ = ["COLUMNS", "compare", "main"]
 
@@ -109,7 +110,7 @@ def compare(
                 with within(_COMPILING * limit_s):
                     warm_up(name, workload, own)
                 with within(limit_s):
-                    standing.append(Measured(name, workload, own, _teller(f"{workload.name}: {name}")))
+                    standing.append(Measured(name, workload, own, show_share(f"{workload.name}: {name} is built")))
             except TooSlowError:
                 found["left_out"].append(name)
                 tell(f"{workload.name}: {name} is left out, it was not built within {limit_s:g} s")
@@ -130,26 +131,9 @@ def compare(
             digests[index.name] = index.digests
             index.change()
             found["indexes"][index.name] = index.found
-    found["errors"] += _differences(digests)
+    found["errors"] += differences(digests)
     found["equal"] = not found["errors"]
     return found
-
-
-def _teller(what: str) -> Callable[[float], None]:
-    progress = Progress()
-    return lambda share: progress(f"{what} is built to {share:.0%}")
-
-
-def _differences(digests: Mapping[str, Sequence[str]]) -> list[str]:
-    if not digests:
-        return []
-    reference = max(digests, key=lambda name: len(digests[name]))
-    errors = []
-    for name, own in digests.items():
-        wrong = [i for i, (a, b) in enumerate(zip(own, digests[reference])) if a != b]
-        if wrong:
-            errors.append(f"{name}: {len(wrong)} batches differ from those of {reference}, the first is number {wrong[0]}")
-    return errors
 
 
 def show(found: Mapping[str, Any]) -> None:

@@ -6,13 +6,11 @@ are made before the clock runs, and the garbage collector stands still.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -21,9 +19,10 @@ from dskype.bolts.boolean import BooleanIndex, make_index
 from dskype.bolts.boolean.programs import compile_expression
 from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import Workload
+from dskype.deploy.benchmarks.comparing import MatchTimes, digest, quiet
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["BATCH", "CALL", "Measured", "TooSlowError", "compile_us", "insert", "quiet", "warm_up", "within"]
+__all__ = ["BATCH", "CALL", "Measured", "TooSlowError", "compile_us", "insert", "warm_up", "within"]
 
 BATCH = 256
 """Messages per batch."""
@@ -32,10 +31,9 @@ CALL = 256
 """Subscriptions per call of insert or remove."""
 
 _CHANGED = 100_000
-_SINGLES = 2_000
 
 
-class Measured:
+class Measured(MatchTimes):
     """An index that is filled with the subscriptions of a workload, and what was found about it so far.
 
     :param name: of the index; ``options``: its own.
@@ -46,10 +44,8 @@ class Measured:
     """
 
     def __init__(self, name: str, workload: Workload, options: dict[str, Any] | None = None, tell: Callable[[float], None] = lambda share: None) -> None:
-        self.name, self.workload = name, workload
-        self.found: dict[str, float] = {}
-        self.digests: list[str] = []
-        self._kept: list[tuple[np.ndarray, np.ndarray]] = []
+        super().__init__(name, _batches(workload.messages))
+        self.workload = workload
         before = _resident_bytes()
         self.index = make_index(name, options)
         n = workload.subscriptions.n
@@ -58,47 +54,6 @@ class Measured:
         self.found["longest_insert_ms"] = calls.max() / 1e6
         self.found["bytes"] = self.index.memory_bytes / n
         self.found["resident_bytes"] = max(0, _resident_bytes() - before) / n
-
-    def match(self, budget_s: float) -> None:
-        """Match all messages in batches, or as many batches as ``budget_s`` of CPU time lasts for; the fastest of several calls counts."""
-        batches = [self.workload.messages.slice(i, min(i + BATCH, self.workload.messages.n)) for i in range(0, self.workload.messages.n, BATCH)]
-        if self.digests:
-            batches = batches[: len(self.digests)]
-        spent = matched = done = 0
-        digests = []
-        with quiet():
-            for batch in batches:
-                began = time.process_time_ns()
-                message, slot = self.index.match(batch)
-                spent += time.process_time_ns() - began
-                matched += len(slot)
-                done += batch.n
-                digests.append(_digest(message, slot))
-                if not self.digests and not self._kept:
-                    self._kept.append((message.copy(), slot.copy()))
-                if not self.digests and spent > budget_s * 1e9:
-                    break
-        if self.digests and digests != self.digests:
-            raise AssertionError(f"index {self.name!r} matches otherwise when it is asked again")
-        self.digests = digests
-        self._least("message_us", spent / 1e3 / done)
-        self.found["matches"], self.found["measured"] = matched / done, done
-
-    def single(self, budget_s: float) -> None:
-        """Match messages one at a time, as long as ``budget_s`` lasts; the lowest percentiles of several calls count."""
-        n = min(self.workload.messages.n, _SINGLES)
-        singles = [self.workload.messages.slice(i, i + 1) for i in range(n)]
-        spent = []
-        with quiet():
-            end = time.perf_counter() + budget_s
-            for message in singles:
-                began = time.perf_counter_ns()
-                self.index.match(message)
-                spent.append(time.perf_counter_ns() - began)
-                if time.perf_counter() > end:
-                    break
-        for name, share in (("p50_us", 50), ("p99_us", 99)):
-            self._least(name, float(np.percentile(spent, share)) / 1e3)
 
     def change(self, seed: int = 0) -> None:
         """Remove some subscriptions and put them in again, then look whether matches are the same."""
@@ -114,15 +69,13 @@ class Measured:
         again = insert(self.index, self.workload.subscriptions, rows)
         self.found["again_us"], self.found["longest_again_ms"] = again.sum() / 1e3 / len(rows), again.max() / 1e6
         self.found["bytes_after"] = self.index.memory_bytes / n
-        if self.digests and _digest(*self.index.match(self.workload.messages.slice(0, min(BATCH, self.workload.messages.n)))) != self.digests[0]:
+        if self.digests and digest(*self.index.match(self.workload.messages.slice(0, min(BATCH, self.workload.messages.n)))) != self.digests[0]:
             raise AssertionError(f"index {self.name!r} matches otherwise after subscriptions left and came again")
 
     def take_messages(self, messages: MessageBatch) -> None:
         """Begin again with other messages and the same subscriptions."""
         self.workload = self.workload._replace(messages=messages)
-        self.digests, self._kept = [], []
-        for name in ("message_us", "p50_us", "p99_us", "matches", "measured"):
-            self.found.pop(name, None)
+        self.restart(_batches(messages))
 
     def remove(self, share: float, seed: int = 0) -> None:
         """Take a share of the subscriptions out for good."""
@@ -156,11 +109,11 @@ class Measured:
                 away = going
                 matched += len(slot)
                 done += batch.n
-                digests.append(_digest(message, slot))
+                digests.append(digest(message, slot))
                 if spent > budget_s * 1e9:
                     break
         self.digests = digests
-        self._least("message_us", spent / 1e3 / done)
+        self.keep_least("message_us", spent / 1e3 / done)
         self.found["matches"], self.found["measured"] = matched / done, done
 
     @property
@@ -168,13 +121,9 @@ class Measured:
         """What the index takes now, per subscription that it holds."""
         return self.index.memory_bytes / max(1, len(self.index))
 
-    def matches_of(self, row: int) -> np.ndarray:
-        """Return what a message of the first batch matched."""
-        message, slot = self._kept[0]
-        return slot[message == row]
 
-    def _least(self, name: str, value: float) -> None:
-        self.found[name] = min(value, self.found.get(name, value))
+def _batches(messages: MessageBatch) -> list[MessageBatch]:
+    return [messages.slice(i, min(i + BATCH, messages.n)) for i in range(0, messages.n, BATCH)]
 
 
 def insert(index: BooleanIndex, subscriptions: BooleanSubscriptions, rows: np.ndarray, tell: Callable[[float], None] = lambda share: None) -> np.ndarray:
@@ -194,6 +143,7 @@ def insert(index: BooleanIndex, subscriptions: BooleanSubscriptions, rows: np.nd
             calls[number] = time.process_time_ns() - began
             if number % 256 == 0:
                 tell(number / len(calls))
+    tell(1.0)
     return calls
 
 
@@ -237,27 +187,6 @@ def within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Let the garbage collector stand still."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def _digest(message: np.ndarray, slot: np.ndarray) -> str:
-    """Return what tells sorted pairs apart."""
-    hashed = blake2b(digest_size=8)
-    for column in (message, slot):
-        hashed.update(np.ascontiguousarray(column, np.int32).tobytes())
-        hashed.update(b"|")
-    return hashed.hexdigest()
 
 
 def _resident_bytes() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dskype.deploy.benchmarks.papers.report import Report
+from dskype.deploy.benchmarks.papers.report import Report, machine_in_words, messages_in_words
 from dskype.deploy.benchmarks.throughput_report import machine
 
 __all__ = ["REPORT", "machine"]
@@ -32,13 +32,12 @@ _LONG = {"bytes": "bytes per subscription", "matches": "matches per message", "l
 
 
 def _conditions(found: Mapping[str, Any]) -> list[str]:
-    m, s = found["machine"], found["scale"]
+    s = found["scale"]
     return [
-        f"{found['messages']:,} messages of {found['source']}, {found['keywords_per_message']:.1f} keywords each, vocabulary of {found['vocabulary']:,}",
+        messages_in_words(found),
         f"{s['subscriptions']:,} subscriptions, squares of 1 to 50 km and 1 to 5 keywords unless varied; {s['messages']:,} messages, "
         f"or as many as {s['budget_s']:g} s last for",
-        f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times"
-        f"{', the fastest of ' + str(s['repeat']) + ' runs' if s['repeat'] > 1 else ''}; took {found['seconds']:.0f} s",
+        machine_in_words(found, repeat=s["repeat"]),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dskype.deploy.benchmarks.papers.report import Report
+from dskype.deploy.benchmarks.papers.report import Report, machine_in_words, messages_in_words
 from dskype.deploy.benchmarks.throughput_report import machine
 
 __all__ = ["REPORT", "machine"]
@@ -84,17 +84,12 @@ _LEGEND = (
 
 
 def _conditions(found: Mapping[str, Any]) -> list[str]:
-    m, s = found["machine"], found["scale"]
+    s = found["scale"]
     return [
-        *(
-            f"{d['name']}: {d['messages']:,} messages of {d['source']}, {d['keywords_per_message']:.1f} keywords each, vocabulary of {d['vocabulary']:,}"
-            for d in found["data"]
-        ),
+        *(f"{d['name']}: {messages_in_words(d)}" for d in found["data"]),
         f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, N = 32, k = 20 and 1 to 5 keywords unless varied; {s['arrivals']:,} arrivals measured, after "
         f"{s['warm_up']:,}, {s['step']:,} at a time; plans learned from {s['sample']:,} other subscriptions and the window",
-        f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times, each task for itself"
-        f"{', the least of ' + str(found['repeat']) + ' runs of each step' if found['repeat'] > 1 else ''}; "
-        f"took {found['seconds']:.0f} s",
+        machine_in_words(found, "CPU times, each task for itself", "the least of {} runs of each step", found["repeat"]),
     ]
 
 

@@ -14,7 +14,24 @@ from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.experiments import HELD, table_line, two_plots
 from dskype.deploy.machine.terminal import say
 
-__all__ = ["Report"]
+__all__ = ["Report", "machine_in_words", "messages_in_words"]
+
+
+def messages_in_words(found: Mapping[str, Any]) -> str:
+    """Return a line about the messages of a benchmark, or of one of its data sets."""
+    return f"{found['messages']:,} messages of {found['source']}, {found['keywords_per_message']:.1f} keywords each, vocabulary of {found['vocabulary']:,}"
+
+
+def machine_in_words(found: Mapping[str, Any], times: str = "CPU times", repeated: str = "the fastest of {} runs", repeat: int = 1) -> str:
+    """Return a line about the machine and the time that a benchmark took.
+
+    :param times: what the times are.
+    :param repeated: which of ``{}`` repetitions counts; shown only if ``repeat`` is above 1.
+    """
+    m = found["machine"]
+    which = f", {repeated.format(repeat)}" if repeat > 1 else ""
+    versions = f"Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}"
+    return f"one core of: {m['processor']}, {m['memory_gib']} GiB, {versions}; {times}{which}; took {found['seconds']:.0f} s"
 
 
 @dataclass(frozen=True)

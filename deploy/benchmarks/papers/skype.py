@@ -9,44 +9,25 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dskype.bolts.skype import Skype
-from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
+from dskype.deploy.benchmarks.comparing import clocked
 from dskype.deploy.benchmarks.papers import skype_report
 from dskype.deploy.benchmarks.papers.experiments import Found, run_experiment
+from dskype.deploy.benchmarks.papers.skype_engine import Known, Scale, prepare
 from dskype.deploy.benchmarks.papers.skype_experiments import EXPERIMENTS, Experiment, Setting
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, look_up, read_file, read_places, shorten
+from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
 from dskype.deploy.cli.arguments import UsageError, output, positive
 from dskype.deploy.machine.terminal import say
 
-__all__ = ["Bench", "Known", "Scale", "add_arguments", "measure", "prepare", "run", "run_experiments"]
-
-_LISTS_BYTES = 1 << 30
-"""The lists of all subscriptions at the start are kept for the next run if they are not larger than this."""
+__all__ = ["Bench", "add_arguments", "measure", "run", "run_experiments"]
 
 _SAMPLES = 8
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The sizes of a run.
-
-    :ivar arrivals: messages to measure; ``warm_up``: messages before them, which are not measured.
-    """
-
-    subscriptions: int
-    window: int
-    arrivals: int
-    warm_up: int
-    seed: int = 0
-
 
 FULL = Scale(subscriptions=1_000_000, window=1_000_000, arrivals=100_000, warm_up=0)
 """The paper's."""
@@ -81,32 +62,6 @@ def _experiments(text: str) -> list[Experiment]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-class Known:
-    """The lists of all subscriptions at the start, computed once for each workload, as long as needed so far."""
-
-    def __init__(self) -> None:
-        self._key: Any = None
-        self._lists: Lists | None = None
-        self._count = 0
-
-    def lists_of(self, key: Any, skype: Skype, subscriptions: Subscriptions) -> Callable[[np.ndarray], Lists]:
-        """Return a function that returns the best messages of the window for all subscriptions.
-
-        :param key: everything that the lists depend on.
-        """
-
-        def lists(wanted: np.ndarray) -> Lists:
-            count = int(wanted.max())
-            if self._lists is None or self._key != key or self._count < count:
-                found = look_up(skype.window, subscriptions, skype.watermark, np.full(len(subscriptions), count), skype.extent, skype.engine.diagonal_deg)
-                if sum(column.nbytes for column in found) > _LISTS_BYTES:
-                    return shorten(found, wanted)
-                self._key, self._lists, self._count = key, found, count
-            return shorten(self._lists, wanted)
-
-        return lists
-
-
 def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None) -> dict[str, Any]:
     """Run one setting, and return its measures.
 
@@ -118,7 +73,7 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
     """
     began = time.perf_counter()
     skype, stream, slots = prepare(setting, corpus, scale, known or Known())
-    finding = _clocked(skype.engine.index, "match")
+    finding = clocked(skype.engine.index, "match")
     steps = max(1, -(-scale.arrivals // stream.batch))
     arrived, spent, found, changes, sizes, evaluations = 0, [0.0, 0.0], 0.0, 0, [], skype.evaluations
     for step in range(steps):
@@ -155,46 +110,6 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
         "window": stream.slots_of_window * stream.batch,
         "seconds": time.perf_counter() - began,
     }
-
-
-def prepare(setting: Setting, corpus: Corpus, scale: Scale, known: Known) -> tuple[Skype, Stream, np.ndarray]:
-    """Fill the window, register all subscriptions, and let ``scale.warm_up`` messages pass; return engine, stream and slots."""
-    n, window = max(1, round(scale.subscriptions * setting.subscriptions)), max(10, round(scale.window * setting.window))
-    stream = Stream(corpus, window, timed=setting.timed, seed=scale.seed)
-    skype = Skype(
-        stream.extent,
-        corpus.diagonal_deg,
-        index=setting.index,
-        index_options=setting.index_options,
-        buffer=setting.buffer,
-        buffer_options=setting.buffer_options,
-        window_index=setting.window_index,
-    )
-    for _ in range(stream.slots_of_window):
-        messages, _, end = stream.slot()
-        skype.advance(messages, watermark=end)
-    subscriptions = draw_subscriptions(corpus, n, k=setting.k, keywords=setting.keywords, zipf=setting.zipf, seed=scale.seed)
-    key = (id(corpus), scale.seed, n, setting.keywords, setting.zipf, window, setting.timed)
-    slots = skype.register(*vars(subscriptions).values(), known=known.lists_of(key, skype, subscriptions))
-    for _ in range(-(-scale.warm_up // stream.batch)):
-        messages, _, end = stream.slot()
-        skype.advance(messages, watermark=end)
-    return skype, stream, slots
-
-
-def _clocked(owner: Any, name: str) -> list[float]:
-    """Make a method add up its CPU time; return the list with the sum."""
-    method, spent = getattr(owner, name), [0.0]
-
-    def call(*arguments: Any) -> Any:
-        began = time.process_time()
-        try:
-            return method(*arguments)
-        finally:
-            spent[0] += time.process_time() - began
-
-    setattr(owner, name, call)
-    return spent
 
 
 def missing(setting: Setting) -> str | None:

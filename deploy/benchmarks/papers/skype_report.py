@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dskype.deploy.benchmarks.papers.report import Report
+from dskype.deploy.benchmarks.papers.report import Report, machine_in_words, messages_in_words
 from dskype.deploy.benchmarks.throughput_report import machine
 
 __all__ = ["REPORT", "machine"]
@@ -33,13 +33,12 @@ _LONG = {"buffer_mean": "messages per buffer", "index_mib": "subscription index,
 
 
 def _conditions(found: Mapping[str, Any]) -> list[str]:
-    m, s = found["machine"], found["scale"]
+    s = found["scale"]
     return [
-        f"{found['messages']:,} messages of {found['source']}, {found['keywords_per_message']:.1f} keywords each, vocabulary of {found['vocabulary']:,}",
+        messages_in_words(found),
         f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, k = 20 and 1 to 5 keywords unless varied; "
         f"{s['arrivals']:,} arrivals measured, after {s['warm_up']:,}",
-        f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times"
-        f"{', the fastest of ' + str(found['repeat']) + ' runs' if found['repeat'] > 1 else ''}; took {found['seconds']:.0f} s",
+        machine_in_words(found, repeat=found["repeat"]),
     ]
 
 

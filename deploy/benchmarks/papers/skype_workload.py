@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -185,14 +185,27 @@ def draw_subscriptions(corpus: Corpus, n: int, *, k: int, keywords: tuple[int, i
     return Subscriptions(np.full(n, k, np.int32), alpha, corpus.lat[rows], corpus.lon[rows], np.concatenate([[0], np.cumsum(counts)]), terms, weights)
 
 
-def look_up(window: MessageWindow, s: Subscriptions, watermark: int, count: np.ndarray, extent: int, diagonal_deg: float) -> Lists:
+def look_up(
+    window: MessageWindow,
+    s: Subscriptions,
+    watermark: int,
+    count: np.ndarray,
+    extent: int,
+    diagonal_deg: float,
+    tell: Callable[[float], None] = lambda share: None,
+) -> Lists:
     """Return the best messages of the window at a watermark for subscriptions, in rank order.
 
     :param count: int64[n], how many of them.
+    :param tell: called with the share that is done.
     """
     n = len(s)
     queries = QueryBatch(np.full(n, watermark), count, s.alpha, s.lat, s.lon, s.offsets, s.terms, s.weights)
-    parts = [window.topk(queries.select(np.arange(i, min(n, i + _AT_ONCE))), extent, diagonal_deg) for i in range(0, max(1, n), _AT_ONCE)]
+    parts = []
+    for start in range(0, max(1, n), _AT_ONCE):
+        parts.append(window.topk(queries.select(np.arange(start, min(n, start + _AT_ONCE))), extent, diagonal_deg))
+        tell(start / max(1, n))
+    tell(1.0)
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     return Lists(np.concatenate([[0], np.cumsum(lengths)]), *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -28,3 +29,22 @@ def assert_reported_without_plots(report: Any, found: Any, folder: Any, monkeypa
     """Assert that without matplotlib the page is written, and says so."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert "dskype[bench]" in report.write(found, folder).read_text() and not list(folder.glob("*.png"))
+
+
+def assert_claims_follow(experiments: Iterable[Any], make_up: Callable[[Any], dict[Any, Any]], trials: int = 6000) -> None:
+    """Assert that every claim can hold and fail.
+
+    :param make_up: returns made-up figures of an experiment's rows: (series, x) -> measures; called until both outcomes of each claim have been seen.
+    """
+    for experiment in experiments:
+        seen: dict[str, set[bool]] = {claim.text: set() for claim in experiment.claims}
+        for _ in range(trials):
+            made_up = make_up(experiment)
+            for claim in experiment.claims:
+                held, figures = claim.check(made_up)
+                assert figures
+                seen[claim.text].add(bool(held))
+            if all(len(outcomes) == 2 for outcomes in seen.values()):
+                break
+        undecided = [text for text, outcomes in seen.items() if len(outcomes) < 2]
+        assert not undecided, (experiment.name, undecided)

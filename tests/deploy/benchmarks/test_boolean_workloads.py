@@ -1,4 +1,4 @@
-"""Workloads of boolean subscriptions and their comparison, on tiny sizes: seeded, matched exactly, differences are found."""
+"""Workloads of boolean subscriptions and their comparison, at tiny sizes: they follow from their seed, are matched exactly, and differences are found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def corpus() -> Corpus:
 
 
 def expected(subscriptions, messages, row):
-    """Return the same as :func:`truth.matches`, by the oracle of the tests."""
+    """Return what :func:`truth.matches` returns, computed by the oracle of the tests."""
     words = set(messages.terms[messages.offsets[row] : messages.offsets[row + 1]].tolist())
     expressions = subscriptions.expressions(np.arange(subscriptions.n))
     area = messages.rectangles()[row].tolist()

@@ -188,7 +188,7 @@ def test_sums_of_sums():
 
 @pytest.fixture
 def chain(monkeypatch):
-    """A chain whose topics are lists: five inputs of one key, their sums, and no number of its own."""
+    """A chain whose topics are lists: it has five inputs of one key and their sums, and generates no numbers itself."""
     load = SumChain(10, 1, 1)
     load._paced = 0
     inputs = [InRecord("chain-in", 0, i, 0, b"fed-1", str(i + 1).encode(), []) for i in range(5)]

@@ -1,4 +1,4 @@
-"""The command line with all of it: Spark, Kafka, a user's module, and Ctrl-C."""
+"""The command line with everything it starts: Spark, Kafka, a user's module, and Ctrl-C."""
 
 from __future__ import annotations
 

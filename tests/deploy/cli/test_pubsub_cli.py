@@ -352,7 +352,7 @@ def test_one_subscription_is_shown_with_its_topk_and_their_texts(run: Any, name:
     write(kafka, topics.subscriptions, [("a", {"type": "topk", **PARK})])
     code, out, err = run("sub", "show", "a")
     assert out.startswith("a: topk, pending\n")
-    assert "top-k at" not in out  # it answers what was registered before
+    assert "top-k at" not in out  # it answers for subscriptions that were registered before
     assert "pending subscriptions wait for it" in err
     assert json.loads(run("sub", "show", "a", "-o", "json")[1])["topk"] is None
 
@@ -586,7 +586,7 @@ def test_only_new_results_are_followed_and_old_messages_are_looked_up(run: Any, 
     first, second = out.splitlines()
     assert "remove" in first
     assert first.endswith("a  0-0  lake [2Jpark")
-    assert second.endswith("a  17")  # an own id does not say where its message is
+    assert second.endswith("a  17")  # an id of the user's does not say where its message is
 
 
 def test_whole_topk_lists_are_followed(run: Any, results: Topics, kafka: KafkaSettings) -> None:

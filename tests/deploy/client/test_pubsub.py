@@ -32,7 +32,7 @@ def kafka(bootstrap_servers: str) -> KafkaSettings:
 
 
 def write(kafka: KafkaSettings, topic: str, records: list[tuple[Any, ...]]) -> None:
-    """Write (key, value[, headers]) records; values that are no bytes become JSON."""
+    """Write (key, value[, headers]) records; values that are not bytes become JSON."""
     producer = kafka.producer()
     for key, value, *headers in records:
         data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()

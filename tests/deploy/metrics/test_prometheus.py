@@ -74,7 +74,7 @@ def _meter() -> Meter:
                 lost={"d.messages/0": 3, "d.messages/1": 4},
                 emitted={"messages": 10},
                 transferred={"messages": 10},
-                rejected={'translate/Expected "x"\nor y': 2},
+                rejected={'translate/my "x"\nor y': 2},
                 kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]],
             ),
         )
@@ -211,7 +211,7 @@ def test_values_are_those_that_tasks_reported() -> None:
     assert _sample(text, "dskype_task_busy_seconds_total", task="4") == 2
     assert _sample(text, "dskype_tuples_in_flight", component="subscription-bolt") == 3
     assert _sample(text, "dskype_consumer_lag_records", topic="d.messages") == 5
-    assert _sample(text, "dskype_records_rejected_total", stage="translate", reason='Expected "x"\nor y') == 2
+    assert _sample(text, "dskype_records_rejected_total", stage="translate", code='my "x"\nor y') == 2
     assert _sample(text, "dskype_records_lost_total", component="message-spout") == 7
     assert _sample(text, "dskype_results_emitted_total", kind="deltas") == 10
     assert _sample(text, "dskype_subscriptions") == 7

@@ -1,6 +1,6 @@
 """A plain publish/subscribe system: one thread, no index; it writes the records that a DSkype topology writes.
 
-Lists come from ``tests/naive.py``. It hesitates as a real one does: subscriptions wait for their first list, fall pending, jump;
+Lists come from ``tests/naive.py``. It hesitates as a real one does: subscriptions wait for their first list, become pending, and skip watermarks;
 lists are written now and then; what was written is written again after a crash.
 """
 
@@ -72,7 +72,7 @@ class PlainSystem:
         self.numbers: Counter[str] = Counter()
         self.newest = -1
         self.run = "1-1000"
-        self.separators = (", ", ": ") if seed % 5 == 4 else (",", ":")  # as the product writes, or in another way
+        self.separators = (", ", ": ") if seed % 5 == 4 else (",", ":")  # spaced as the product writes JSON, or differently
 
     # -- the log --------------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class PlainSystem:
     # -- work -----------------------------------------------------------------------------------------------------------
 
     def work(self, limit: int | None = None) -> None:
-        """Handle waiting messages, partition after partition in stretches."""
+        """Handle waiting messages: some of one partition, then some of the next."""
         timed = self.settings.window_kind == "time"
         while self.inbox and (limit is None or limit > 0):
             partition = self.random.choice(sorted({r.partition for r in self.inbox}))
@@ -219,7 +219,7 @@ class PlainSystem:
             )
 
     def advance(self, watermark: int) -> None:
-        """Go on to a watermark."""
+        """Advance to a watermark."""
         if watermark <= self.watermark:
             return
         before, self.watermark = self.watermark, watermark
@@ -321,7 +321,7 @@ class PlainSystem:
                 self.write("topk", entry.id.encode(), value, task=self.task(entry.id))
 
     def settle(self) -> None:
-        """Handle everything there is."""
+        """Handle all input."""
         self.work()
         self.advance(self.newest)
         for entry in self.topk.values():

@@ -198,3 +198,12 @@ class Life(Spout):
 
     def declare_output_fields(self, declarer):
         declarer.declare(Fields("number"))
+
+
+class Loose(Life):
+    """Emits tuples without message ids."""
+
+    def next_tuple(self):
+        if self.emitted < self.limit:
+            self.collector.emit((self.emitted,))
+            self.emitted += 1

@@ -68,7 +68,7 @@ class Sums(KafkaSpout):
             sums = [self.sum + sum(good[: i + 1]) for i in range(len(good))]
             self.sum = sums[-1]
             self.collector.emit_batch([good, sums])
-        return [(r, "no number") for r, v in zip(records, values) if not isinstance(v, int)]
+        return [(r, DeadLetter("no number", "no-number")) for r, v in zip(records, values) if not isinstance(v, int)]
 
     def snapshot(self):
         return self.sum
@@ -83,7 +83,7 @@ def test_a_spout_may_take_many_records_at_once():
         run = started(cluster, Sums("n"), Keep(), {"topology.acker.executors": 0})
         assert run.components("out")[0].seen == [(0, 0), (1, 1), (2, 3), (3, 6), (4, 10), (5, 15)]
         assert run.components("in")[0].calls == [7]
-        assert [(x["offset"], x["error"]) for x in run.dead_letters()] == [("5", "no number")]
+        assert [(x["offset"], x["error"], x["code"]) for x in run.dead_letters()] == [("5", "no number", "no-number")]
         assert committed(run) == {("n", 0): 7}
 
 

@@ -5,7 +5,7 @@ import pytest
 from dskype.topology import BasicBolt, FailedException, Fields, IllegalArgumentException, ReportedFailedException, Spout, TopologyBuilder
 from dskype.topology.testing import IdentityBolt, TestPlannerBolt
 
-from .storm_helpers import AckBolt, AckTrackingFeeder, AggBolt, BranchingBolt, Keep, Life, Script, fed, running
+from .storm_helpers import AckBolt, AckTrackingFeeder, AggBolt, BranchingBolt, Keep, Life, Loose, Script, fed, running
 
 # --- complete trees ---------------------------------------------------------------------------------------------------
 
@@ -162,12 +162,6 @@ def test_unanchored_emits_leave_the_tree():
 
 
 def test_tuples_without_a_message_id_are_never_acked_nor_failed():
-    class Loose(Life):
-        def next_tuple(self):
-            if self.emitted < self.limit:
-                self.collector.emit((self.emitted,))
-                self.emitted += 1
-
     builder = TopologyBuilder()
     builder.set_spout("1", Loose(limit=5))
     builder.set_bolt("2", Script(lambda tup, collector, count: collector.ack(tup) if count % 2 else collector.fail(tup))).shuffle_grouping("1")
@@ -360,12 +354,6 @@ def test_at_the_bound_acks_still_come_and_open_it_again():
 
 
 def test_max_spout_pending_has_no_effect_on_untracked_tuples():
-    class Loose(Life):
-        def next_tuple(self):
-            if self.emitted < self.limit:
-                self.collector.emit((self.emitted,))
-                self.emitted += 1
-
     builder = TopologyBuilder()
     builder.set_spout("1", Loose(limit=50)).set_max_spout_pending(2)
     builder.set_bolt("2", TestPlannerBolt()).shuffle_grouping("1")

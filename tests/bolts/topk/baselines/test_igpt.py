@@ -89,6 +89,24 @@ def anywhere(play: Play) -> None:
     play.compare(messages)
 
 
+def random_steps(play: Play, steps: int) -> int:
+    """Insert, tune, compare and remove at random, and in the end remove everything; return how many pairs were compared."""
+    pairs = 0
+    for step in range(steps):
+        play.insert([play.world.subscription() for _ in range(play.rng.choice((0, 1, 3, 12)))])
+        messages = play.world.messages(play.rng.choice((1, 8)))
+        for most in (2, 60):
+            if play.subscriptions:
+                play.set({slot: play.tuned(slot, messages) for slot in play.some(most)})
+                pairs += play.compare(messages)
+        if play.subscriptions:
+            play.remove(play.some(60 if step % 9 == 8 else 4))
+        pairs += play.compare(messages)
+    play.remove(list(play.subscriptions))
+    assert play.compare(play.world.messages(3)) == 0
+    return pairs
+
+
 def of_any_size(play: Play) -> None:
     """Weights of messages and subscriptions from nothing to beyond float32."""
     for scale in (1e-30, 1e-3, 3.0, 1e6, 1e30, 1e39):
@@ -107,23 +125,7 @@ def of_any_size(play: Play) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_tiny_cells_find_exactly_what_reaches_its_threshold(kind, seed):
-    play = Play(KINDS[kind](), seed)
-    pairs = 0
-    for step in range(22):
-        play.insert([play.world.subscription() for _ in range(play.rng.choice((0, 1, 3, 12)))])
-        messages = play.world.messages(play.rng.choice((1, 8)))
-        for most in (2, 60):
-            if play.subscriptions:
-                play.set({slot: play.tuned(slot, messages) for slot in play.some(most)})
-                pairs += play.compare(messages)
-        if step % 9 == 8:
-            play.remove(play.some(60))
-        elif play.subscriptions:
-            play.remove(play.some(4))
-        pairs += play.compare(messages)
-    assert pairs > 200
-    play.remove(list(play.subscriptions))
-    assert play.compare(play.world.messages(3)) == 0
+    assert random_steps(Play(KINDS[kind](), seed), 22) > 200
 
 
 @pytest.mark.parametrize("kind", KINDS)
