@@ -18,6 +18,7 @@ from dskype.distribution.hybrids import KeywordFirstDistributor, SpatialFirstDis
 from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
 from dskype.distribution.location import LocationDistributor
 from dskype.distribution.partitioned import Partitioned
+from dskype.topology.core.kernel_cache import compare_imported_kernels
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ __all__ = [
     "start_distributor",
     "summarizes",
 ]
+
+compare_imported_kernels()
 
 DISTRIBUTORS: dict[str, type[Distributor]] = {
     kind.name: kind
