@@ -18,6 +18,7 @@ from dskype.distribution.hybrids import KeywordFirstDistributor, SpatialFirstDis
 from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
 from dskype.distribution.location import LocationDistributor
 from dskype.distribution.partitioned import Partitioned
+from dskype.topology.core.kernel_cache import compare_imported_kernels
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ __all__ = [
     "make_distributor",
     "read_plan",
     "start_distributor",
+    "summarizes",
 ]
+
+compare_imported_kernels()
 
 DISTRIBUTORS: dict[str, type[Distributor]] = {
     kind.name: kind
@@ -84,6 +88,11 @@ def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = 
     :raises IllegalArgumentException: the name is not known, or the options or the plan are not usable.
     """
     return distributor_class(name)(tasks, options, plan)
+
+
+def summarizes(settings: Settings) -> bool:
+    """Tell whether the distributor in a topology's settings routes by interest (:meth:`Distributor.summarizes`)."""
+    return distributor_class(settings.distributor).summarizes(settings.distributor_options)
 
 
 def check_distributor(settings: Settings, *, must_exist: bool = True) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from dskype.distribution import agrid_kernels as kernels
 from dskype.distribution.agrid import WORLD, AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, cell_costs, equal_partitions, initial_partitions, message_costs
-from dskype.distribution.base import PLAN_FORMAT, HasPartitions, Placed, Sample, check_plan, refuse_options
+from dskype.distribution.base import PLAN_FORMAT, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
 from dskype.distribution.keyword import loose_limit
 from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
@@ -49,11 +49,13 @@ class AGridDistributor(HasPartitions):
     are numbered from 0.
 
     :param options: for plans without a grid, ``granularity``: columns and rows of the grid (default 1000), and ``box``: its [west, south, east, north] in degrees (default: the world).
-        Messages and rectangles outside of the box belong to the cells at its border.
+        Messages and rectangles outside of the box belong to the cells at its border. ``summaries`` (default true): a task gets only messages with a routing
+        term of its subscriptions (section 3.2).
     """
 
     name = "agrid"
-    legal_options = ("granularity", "box")
+    legal_options = ("granularity", "box", "summaries")
+    summaries = True
 
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         super().__init__(tasks)
@@ -74,7 +76,7 @@ class AGridDistributor(HasPartitions):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        found = {"granularity": _GRANULARITY, "box": list(WORLD), **refuse_options(cls.name, options, cls.legal_options)}
+        found = {"granularity": _GRANULARITY, "box": list(WORLD), "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
         cells, box = found["granularity"], found["box"]
         if type(cells) is not int or not 1 <= cells <= 4096 or cells * cells < tasks:
             raise IllegalArgumentException(
@@ -90,6 +92,7 @@ class AGridDistributor(HasPartitions):
                     f"The option box of the {cls.name} distributor is not usable.", given=box, legal="[west, south, east, north], west < east, south < north"
                 )
             )
+        check_flag(cls.name, found, "summaries")
         return found
 
     @classmethod

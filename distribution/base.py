@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "check_plan", "default_hashes", "refuse_options"]
+__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "check_flag", "check_plan", "default_hashes", "refuse_options"]
 
 PLAN_FORMAT = 1
 """The value of ``v`` in a plan."""
@@ -107,6 +107,46 @@ class Distributor(ABC):
     replicates: ClassVar[bool] = True
     """Whether a subscription may live on several tasks at once, if only while it moves. The result bolt then merges their results."""
 
+    # -- the optional part: summaries -------------------------------------------------------------
+
+    summaries: ClassVar[bool | None] = None
+    """Default of the option ``summaries``; None: the distributor has no such option, and no interest."""
+
+    @classmethod
+    def summarizes(cls, options: Mapping[str, Any] | None) -> bool:
+        """Tell whether distribution tasks keep the *interest* of subscriptions, and route by it, as the option ``summaries`` says.
+
+        Interest is a counted multiset of (region, routing term). A subscription counts in the regions of :meth:`regions_of`, once with each
+        of its routing terms (:func:`dskype.distribution.triggers.routing_terms`). A message goes to a task only if the region in which
+        it would go there (:meth:`message_regions`) has one of its terms. The interest is state of the distribution tasks, and changes with
+        subscriptions; plans and distributors know nothing of it. Only a distributor with :attr:`replicates` can have it.
+
+        A region is a number from 0 to :meth:`regions` - 1. It means the same under every plan of a topology. By default it is a task.
+
+        Exactness requires one more thing: if a subscription needs a message on a task, it counts in the region in which the message goes there.
+        """
+        return bool((options or {}).get("summaries", cls.summaries))
+
+    def regions(self) -> int:
+        """Return the number of regions. Default: the number of tasks."""
+        return self.tasks
+
+    def regions_of(self, subscription: Subscription) -> Sequence[int] | None:
+        """Return the regions in which a subscription counts, each once; None (the default): in the tasks that it lives on."""
+        return None
+
+    def message_regions(self, messages: MessageBatch, routes: RowTasks) -> tuple[RowTasks, np.ndarray]:
+        """Return the routes of messages with the region of each, int32[m]. Default: the task.
+
+        A message that may go to a task in several regions, as an area can, has a row for each of them, next to each other; it goes there if
+        one of them wants it.
+
+        :param routes: from :meth:`message_tasks`, of this plan or an earlier one.
+        """
+        return routes, routes.tasks
+
+    # ---------------------------------------------------------------------------------------------
+
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         self.tasks = tasks
 
@@ -196,6 +236,12 @@ class HasPartitions(Distributor):
 
         :raises IllegalArgumentException: there is no such partition, or both have the same tasks.
         """
+
+
+def check_flag(name: str, options: Mapping[str, Any], option: str) -> None:
+    """Refuse an option of a distributor that is neither true nor false."""
+    if type(options[option]) is not bool:
+        raise IllegalArgumentException(explain(f"The option {option} of the {name} distributor is not usable.", given=options[option], legal="true | false"))
 
 
 def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> None:

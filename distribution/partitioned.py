@@ -10,16 +10,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dskype.distribution import _kernels as kernels
-from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_plan, default_hashes, refuse_options
+from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, default_hashes, refuse_options
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "measure", "postings", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
 COSTS = ("product", "work")
@@ -28,26 +29,6 @@ _IDLE = 0.05
 """Work of a subscription without messages, where one with a full list has 1. Measured, as is the next."""
 _OVERHEAD = 0.15
 """Work of all messages at all their keywords, where all subscriptions together have 1."""
-
-
-def trigger_terms(expression: Any) -> list[int]:
-    """Return a trigger of an expression, rising: few and rare terms such that every message that satisfies it has one of them.
-
-    >>> trigger_terms(["and", ["or", 3, 9], 40, ["or", 1, 2, 5]])
-    [40]
-    >>> trigger_terms(["or", 7, ["and", 4, -6]])
-    [-6, 7]
-    """
-    return sorted(_triggers(expression))
-
-
-def _triggers(expression: Any) -> set[int]:
-    if not isinstance(expression, (list, tuple)):
-        return {int(expression)}
-    triggers = [_triggers(part) for part in expression[1:]]
-    if expression[0] == "or":
-        return set().union(*triggers)
-    return min(triggers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
 
 
 class Partitioned(HasPartitions):
@@ -90,6 +71,9 @@ class Partitioned(HasPartitions):
                 raise IllegalArgumentException(
                     explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values))
                 )
+        if cls.summaries is not None:
+            found.setdefault("summaries", cls.summaries)
+            check_flag(cls.name, found, "summaries")
         return found
 
     @classmethod

@@ -12,7 +12,7 @@ import numpy as np
 from dskype.distribution import learning_kernels
 from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
-from dskype.distribution.partitioned import trigger_terms
+from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, areas_of, parse_message, parse_subscription

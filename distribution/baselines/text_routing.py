@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dskype.distribution.base import Placed
-from dskype.distribution.partitioned import trigger_terms
-from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.distribution.subscriptions import Subscription
+from dskype.distribution.triggers import routing_terms
 from dskype.distribution.unlearned import Unlearned
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
@@ -31,8 +31,7 @@ class TextRoutingDistributor(Unlearned):
 
     def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return the tasks of the words that a message needs one of."""
-        terms = trigger_terms(subscription.expression) if isinstance(subscription, BooleanSubscription) else subscription.terms
-        return Placed(np.unique(self.tasks_of_terms(np.asarray(terms, np.int64))).tolist())
+        return Placed(np.unique(self.tasks_of_terms(routing_terms(subscription))).tolist())
 
     def message_tasks(self, messages: MessageBatch) -> RowTasks:
         """Return the tasks of each message's keywords."""
