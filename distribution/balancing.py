@@ -1,0 +1,294 @@
+"""Load balancing decided from summaries (Tornado, section 4.2 and 4.3).
+
+Each evaluator sends a :class:`Summary` of its partition to one routing unit from time to time. :func:`decide` chooses operations from the
+summaries and the partition map alone. Evaluators choose coordinates: that of a split and the sizes of corner shifts before the decision, as
+part of the summary, and that of other shifts after it, because it depends on the cost of both evaluators.
+
+==============  ==================================================================================================================
+operation       effect
+==============  ==================================================================================================================
+shift           A strip along the side that two partitions share moves from one to the other.
+corner shift    The same for two partitions of which the smaller side of one begins or ends with the side of the other. The strip is as
+                wide as the smaller partition, so that both stay rectangles.
+split/merge     Half of a partition moves to an auxiliary evaluator, whose own partition is merged with a neighbour's before.
+==============  ==================================================================================================================
+
+An operation is worth while if its cost reduction C_r is above its transfer overhead C_t = beta * subscriptions to send. The paper carries out
+the operation with the greatest C_r. Here one decision may have several operations of different evaluators, chosen in that order, for the most
+loaded evaluators first: one at a time cannot follow a hotspot with a hundred evaluators.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dskype.distribution.aggregates import CellBox, Cut, Strip, StripLoad, Workload
+
+__all__ = ["BOX_BYTES", "OPERATION_BYTES", "Balance", "CornerOffer", "Operation", "Shift", "SplitMerge", "Summary", "apply_operation", "corner_neighbours", "decide", "initial_boxes", "sized", "summarize"]
+
+_HEAD, _OFFER, _ORDER = struct.Struct("<HfIB"), struct.Struct("<BHHfI"), struct.Struct("<BHHHBHf")
+"""Evaluator, cost, subscriptions, number of offers; side, size, neighbour, cost, subscriptions; an operation."""
+
+
+class CornerOffer(NamedTuple):
+    """A corner shift that an evaluator could make.
+
+    :ivar target: the evaluator that would get the strip.
+    """
+
+    moving: StripLoad
+    target: int
+
+
+class Summary(NamedTuple):
+    """What an evaluator says about its partition.
+
+    :ivar evaluator: its number.
+    :ivar cost: of the partition; ``queries``: number of its subscriptions.
+    :ivar cut: the best split; None: it cannot be split.
+    :ivar corners: at most 8.
+    """
+
+    evaluator: int
+    cost: float
+    queries: int
+    cut: Cut | None
+    corners: tuple[CornerOffer, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the summary on the wire."""
+        return _HEAD.size + _OFFER.size * (len(self.corners) + (self.cut is not None))
+
+
+class Shift(NamedTuple):
+    """Moves a strip of ``source`` to ``target``, its neighbour on that side.
+
+    :ivar side: an index of :data:`~dskype.distribution.aggregates.SIDES`, of the source.
+    :ivar size: the number of columns or rows; None: the source chooses it so that the cost of the strip comes nearest to ``cost``.
+    :ivar cost: what has to move for both to have the same cost.
+    """
+
+    source: int
+    target: int
+    side: int
+    size: int | None
+    cost: float
+
+
+class SplitMerge(NamedTuple):
+    """Moves the partition of ``auxiliary`` to ``absorber``, and then a strip of ``source`` to ``auxiliary``."""
+
+    source: int
+    strip: Strip
+    absorber: int
+    auxiliary: int
+
+
+Operation = Shift | SplitMerge
+
+OPERATION_BYTES = _ORDER.size
+"""The size of an operation on the wire."""
+
+BOX_BYTES = struct.calcsize("<HHHHH")
+"""The size of an evaluator's number and its partition on the wire."""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Settings of load balancing.
+
+    :ivar beta: the cost of sending one subscription, in units of costs.
+    :ivar tolerance: evaluators with at most ``1 + tolerance`` times the mean cost give nothing away.
+    :ivar operations: the most operations of one decision; 1: as in the paper.
+    """
+
+    beta: float = 0.5
+    tolerance: float = 0.1
+    operations: int = 64
+
+
+# -- evaluators -------------------------------------------------------------------------------------------------------------
+
+
+def corner_neighbours(boxes: Mapping[int, CellBox], evaluator: int) -> list[tuple[int, Strip]]:
+    """Return the evaluators that could get a strip by a corner shift, with the strip; at most 8.
+
+    A neighbour's side has to begin or end where that of the evaluator does, and to be shorter. The strip is opposite to it, and reaches
+    across the whole partition.
+    """
+    a, found = boxes[evaluator], []
+    for other, b in boxes.items():
+        if other == evaluator:
+            continue
+        for across in (0, 1):  # b is west or east of a, and rows move; or south or north, and columns move
+            along = 1 - across
+            touches = b[across + 2] + 1 == a[across] or a[across + 2] + 1 == b[across]
+            low, high = b[along] == a[along], b[along + 2] == a[along + 2]
+            inside = a[along] <= b[along] and b[along + 2] <= a[along + 2]
+            if touches and inside and low != high:
+                found.append((other, Strip(along if low else along + 2, b[along + 2] - b[along] + 1)))
+    return found
+
+
+def summarize(evaluator: int, workload: Workload, boxes: Mapping[int, CellBox]) -> Summary:
+    """Return the summary of an evaluator; O(evaluators + columns + rows).
+
+    :param boxes: the partition map.
+    """
+    corners = tuple(CornerOffer(workload.load_of(strip), other) for other, strip in corner_neighbours(boxes, evaluator))
+    return Summary(evaluator, workload.cost, workload.queries, workload.best_cut(), corners)
+
+
+def sized(shift: Shift, workload: Workload, beta: float) -> Shift | None:
+    """Return a shift with the size that its source chooses; None: the source refuses, because no size is worth while.
+
+    :param workload: of the source.
+    """
+    if shift.size is not None:
+        return shift
+    found = workload.strip_of_cost(shift.side, shift.cost)
+    if found is None:
+        return None
+    target = workload.cost - 2 * shift.cost
+    reduction = workload.cost - max(workload.cost - found.cost, target + found.cost)
+    return shift._replace(size=found.strip.size) if reduction > beta * found.queries else None
+
+
+# -- routing units ----------------------------------------------------------------------------------------------------------
+
+
+class _Candidate(NamedTuple):
+    """An operation that may be chosen, with its cost reduction and transfer overhead."""
+
+    reduction: float
+    overhead: float
+    operation: Operation
+
+
+def _evaluators_of(operation: Operation) -> set[int]:
+    return {operation.source, operation.target} if isinstance(operation, Shift) else {operation.source, operation.absorber, operation.auxiliary}
+
+
+def _mergeable(boxes: Mapping[int, CellBox]) -> dict[int, list[tuple[int, int]]]:
+    """Return, of each evaluator, (neighbour, side) for each neighbour with which it shares a whole side; O(evaluators)."""
+    found: dict[int, list[tuple[int, int]]] = {evaluator: [] for evaluator in boxes}
+    by_side: dict[tuple[int, ...], int] = {}
+    for evaluator, (xmin, ymin, xmax, ymax) in boxes.items():
+        by_side[0, xmin, ymin, ymax], by_side[1, ymin, xmin, xmax] = evaluator, evaluator
+    for evaluator, (xmin, ymin, xmax, ymax) in boxes.items():
+        for side, key in ((2, (0, xmax + 1, ymin, ymax)), (3, (1, ymax + 1, xmin, xmax))):
+            other = by_side.get(key)
+            if other is not None:
+                found[evaluator].append((other, side))
+                found[other].append((evaluator, side - 2))
+    return found
+
+
+def decide(
+    boxes: Mapping[int, CellBox],
+    summaries: Iterable[Summary],
+    settings: Balance,
+    resting: Collection[int] = (),
+    refused: Collection[tuple[int, int]] = (),
+) -> list[Operation]:
+    """Choose operations of different evaluators, by falling cost of the evaluator that gives.
+
+    :param boxes: the partition map, evaluator -> partition.
+    :param summaries: of all evaluators.
+    :param resting: evaluators that take no part, because an operation is under way there.
+    :param refused: (source, target) of shifts that the source has refused lately, see :func:`sized`.
+    """
+    by_number = {summary.evaluator: summary for summary in summaries}
+    mean = sum(s.cost for s in by_number.values()) / max(1, len(by_number))
+    neighbours = _mergeable(boxes)
+    pairs = sorted(
+        (by_number[y].cost + by_number[z].cost, by_number[z].queries, y, z) for y, others in neighbours.items() for z, _ in others if y != z
+    )
+    busy, chosen = set(resting), list[Operation]()
+    for summary in sorted(by_number.values(), key=lambda s: (-s.cost, s.evaluator)):
+        if len(chosen) >= settings.operations or summary.cost <= (1 + settings.tolerance) * mean:
+            break
+        if summary.evaluator in busy:
+            continue
+        possible = [pair for pair in neighbours[summary.evaluator] if (summary.evaluator, pair[0]) not in refused]
+        candidates = [*_shifts(summary, by_number, possible, busy, settings.beta), *_split_merges(summary, by_number, pairs, busy, settings.beta)]
+        worth = [candidate for candidate in candidates if candidate.reduction > candidate.overhead]
+        if worth:
+            best = max(worth, key=lambda c: (c.reduction, -c.overhead))
+            chosen.append(best.operation)
+            busy |= _evaluators_of(best.operation)
+    return chosen
+
+
+def _shifts(
+    a: Summary, summaries: Mapping[int, Summary], neighbours: Sequence[tuple[int, int]], busy: set[int], beta: float
+) -> Iterable[_Candidate]:
+    """Return the shifts from an evaluator. Those along a whole side are estimated: half of the difference moves, and subscriptions in proportion."""
+    for other, side in neighbours:
+        b = summaries[other]
+        if other not in busy and b.cost < a.cost:
+            moving = (a.cost - b.cost) / 2
+            yield _Candidate(moving, beta * a.queries * moving / a.cost, Shift(a.evaluator, other, side, None, moving))
+    for (strip, cost, queries), other in a.corners:
+        if other not in busy:
+            after = max(a.cost - cost, summaries[other].cost + cost)
+            yield _Candidate(a.cost - after, beta * queries, Shift(a.evaluator, other, strip.side, strip.size, cost))
+
+
+def _split_merges(
+    x: Summary, summaries: Mapping[int, Summary], pairs: Sequence[tuple[float, int, int, int]], busy: set[int], beta: float
+) -> Iterable[_Candidate]:
+    """Return the split of an evaluator with the cheapest merger (Equations 4 and 5)."""
+    if x.cut is None:
+        return
+    for merged, queries, absorber, auxiliary in pairs:
+        if x.evaluator not in (absorber, auxiliary) and absorber not in busy and auxiliary not in busy:
+            after = max(x.cut.moving.cost, x.cut.staying, merged)
+            operation = SplitMerge(x.evaluator, x.cut.moving.strip, absorber, auxiliary)
+            yield _Candidate(x.cost - after, beta * (x.cut.moving.queries + queries), operation)
+            return
+
+
+def apply_operation(boxes: Mapping[int, CellBox], operation: Operation) -> dict[int, CellBox]:
+    """Return the partition map after an operation; the size of a shift must have been chosen."""
+    new = dict(boxes)
+    if isinstance(operation, SplitMerge):
+        both = boxes[operation.absorber].joined(boxes[operation.auxiliary])
+        assert both is not None
+        new[operation.absorber], strip, target = both, operation.strip, operation.auxiliary
+        new[target] = boxes[operation.source].strip(*strip)
+    else:
+        strip, target = Strip(operation.side, operation.size), operation.target
+        joined = boxes[target].joined(boxes[operation.source].strip(*strip))
+        assert joined is not None
+        new[target] = joined
+    new[operation.source] = boxes[operation.source].without(*strip)
+    return new
+
+
+def initial_boxes(workload: Workload, evaluators: int) -> dict[int, CellBox]:
+    """Return partitions of nearly equal cost for a sample of the workload (section 4.1).
+
+    The partition with the greatest cost is cut in two, as equally as possible, until there are enough or none can be cut.
+
+    :param workload: of the whole space.
+    :returns: evaluator -> partition.
+    """
+    parts = [workload]
+    while len(parts) < evaluators:
+        parts.sort(key=lambda part: part.cost)
+        number = next((i for i in reversed(range(len(parts))) if parts[i].best_cut() is not None), None)
+        if number is None:
+            break
+        part = parts.pop(number)
+        cut = part.best_cut()
+        assert cut is not None
+        side, size = cut.moving.strip
+        parts += [part.resized(box, np.zeros((0, 4), np.int64)) for box in (part.box.strip(side, size), part.box.without(side, size))]
+    return {number: part.box for number, part in enumerate(parts)}
