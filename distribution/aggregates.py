@@ -15,51 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.distribution import aggregates_kernels as kernels
+from dskype.distribution.agrid import CellBox
 
-__all__ = ["SIDES", "CellBox", "CellCosts", "Cut", "Strip", "StripLoad", "Workload"]
+__all__ = ["SIDES", "CellCosts", "Cut", "Strip", "StripLoad", "Workload"]
 
 SIDES = ("west", "south", "east", "north")
 """The sides of a partition. A strip lies along one of them."""
 
 _UNIT_MAX = 1e60
-
-
-class CellBox(NamedTuple):
-    """A rectangle of cells of the fine grid; all four ends are inside."""
-
-    xmin: int
-    ymin: int
-    xmax: int
-    ymax: int
-
-    @property
-    def width(self) -> int:
-        """The number of columns."""
-        return self.xmax - self.xmin + 1
-
-    @property
-    def height(self) -> int:
-        """The number of rows."""
-        return self.ymax - self.ymin + 1
-
-    def strip(self, side: int, size: int) -> CellBox:
-        """Return the ``size`` columns or rows along a side (an index of :data:`SIDES`)."""
-        xmin, ymin, xmax, ymax = self
-        if side == 0:
-            return CellBox(xmin, ymin, xmin + size - 1, ymax)
-        if side == 1:
-            return CellBox(xmin, ymin, xmax, ymin + size - 1)
-        return CellBox(xmax - size + 1, ymin, xmax, ymax) if side == 2 else CellBox(xmin, ymax - size + 1, xmax, ymax)
-
-    def without(self, side: int, size: int) -> CellBox:
-        """Return what is left without the ``size`` columns or rows along a side."""
-        return self.strip((side + 2) % 4, (self.height if side % 2 else self.width) - size)
-
-    def joined(self, other: CellBox) -> CellBox | None:
-        """Return both as one box, or None if they do not share a whole side."""
-        xmin, ymin, xmax, ymax = min(self[0], other[0]), min(self[1], other[1]), max(self[2], other[2]), max(self[3], other[3])
-        both = CellBox(xmin, ymin, xmax, ymax)
-        return both if both.width * both.height == self.width * self.height + other.width * other.height else None
 
 
 class Strip(NamedTuple):
@@ -71,6 +34,14 @@ class Strip(NamedTuple):
 
     side: int
     size: int
+
+    def cells(self, box: CellBox) -> CellBox:
+        """Return the cells of the strip of a partition."""
+        if self.side == 0:
+            return box._replace(x1=box.x0 + self.size)
+        if self.side == 1:
+            return box._replace(y1=box.y0 + self.size)
+        return box._replace(x0=box.x1 - self.size) if self.side == 2 else box._replace(y0=box.y1 - self.size)
 
 
 class StripLoad(NamedTuple):
@@ -118,8 +89,9 @@ class Workload:
         self.box = box
         self._unit = 1.0
         self._total = 0.0
-        self._costs = kernels.Costs(np.zeros((box.width, box.height)), np.zeros(box.width), np.zeros(box.height))
-        self._extents = kernels.Extents(*(np.zeros(n, np.int64) for n in (box.width, box.width, box.height, box.height)))
+        width, height = box.x1 - box.x0, box.y1 - box.y0
+        self._costs = kernels.Costs(np.zeros((width, height)), np.zeros(width), np.zeros(height))
+        self._extents = kernels.Extents(*(np.zeros(n, np.int64) for n in (width, width, height, height)))
         self.queries = 0
         """The number of subscriptions that overlap the partition."""
 
@@ -144,7 +116,7 @@ class Workload:
         :param x: int[n], columns of the fine grid, all inside the partition; ``y``: int[n], rows.
         :param cost: float64[n].
         """
-        self._total += kernels.record_costs(self._costs, x - self.box.xmin, y - self.box.ymin, np.asarray(cost, np.float64), self._unit)
+        self._total += kernels.record_costs(self._costs, x - self.box.x0, y - self.box.y0, np.asarray(cost, np.float64), self._unit)
 
     def age(self, factor: float) -> None:
         """Multiply all costs by a factor, above 0 and up to 1; O(1)."""
@@ -157,7 +129,7 @@ class Workload:
     def add_queries(self, boxes: np.ndarray) -> None:
         """Count subscriptions in; O(1) each. Cells outside the partition do not count.
 
-        :param boxes: int64[n, 4], (xmin, ymin, xmax, ymax) of the cells that each one overlaps; each overlaps the partition.
+        :param boxes: int64[n, 4], the cells (x0, y0, x1, y1) that each one overlaps; each overlaps the partition.
         """
         self._count(boxes, 1)
 
@@ -166,8 +138,8 @@ class Workload:
         self._count(boxes, -1)
 
     def _count(self, boxes: np.ndarray, sign: int) -> None:
-        xmin, ymin, xmax, ymax = self.box
-        inside = np.clip(boxes, (xmin, ymin, xmin, ymin), (xmax, ymax, xmax, ymax)) - np.array((xmin, ymin, xmin, ymin))
+        x0, y0, x1, y1 = self.box
+        inside = np.clip(boxes, (x0, y0, x0, y0), (x1, y1, x1, y1)) - np.array((x0, y0, x0, y0))
         kernels.count_extents(self._extents, inside, sign)
         self.queries += sign * len(boxes)
 
@@ -211,12 +183,10 @@ class Workload:
 
     def costs_in(self, box: CellBox) -> CellCosts:
         """Return the costs of the cells inside a box, which lies inside the partition."""
-        x, y = box.xmin - self.box.xmin, box.ymin - self.box.ymin
-        part = self._costs.cells[x : x + box.width, y : y + box.height]
-        found = np.nonzero(part)
-        return CellCosts(
-            (found[0] + box.xmin).astype(np.int32), (found[1] + box.ymin).astype(np.int32), np.asarray(part[found] / self._unit, np.float64)
-        )
+        x0, y0 = self.box.x0, self.box.y0
+        part = self._costs.cells[box.x0 - x0 : box.x1 - x0, box.y0 - y0 : box.y1 - y0]
+        x, y = np.nonzero(part)
+        return CellCosts((x + box.x0).astype(np.int32), (y + box.y0).astype(np.int32), np.asarray(part[x, y] / self._unit, np.float64))
 
     def resized(self, box: CellBox, boxes: np.ndarray, handed_over: CellCosts | None = None) -> Workload:
         """Return the workload of another partition that takes the place of this one; O(its cells and subscriptions).
@@ -226,9 +196,9 @@ class Workload:
         :param handed_over: costs of cells that other evaluators gave up.
         """
         new = Workload(box)
-        xmin, ymin, xmax, ymax = (pick(*ends) for pick, ends in zip((max, max, min, min), zip(box, self.box)))
-        if xmin <= xmax and ymin <= ymax:
-            new.record(*self.costs_in(CellBox(xmin, ymin, xmax, ymax)))
+        kept = box.intersection(self.box)
+        if kept.cells:
+            new.record(*self.costs_in(kept))
         if handed_over is not None:
             new.record(*handed_over)
         new.add_queries(boxes)

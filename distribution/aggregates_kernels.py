@@ -50,12 +50,12 @@ def record_costs(costs: Costs, x: np.ndarray, y: np.ndarray, cost: np.ndarray, u
 
 @njit(cache=True)
 def count_extents(extents: Extents, boxes: np.ndarray, sign: int) -> None:
-    """Count subscriptions in (``sign`` 1) or out (-1); a row of ``boxes`` is (xmin, ymin, xmax, ymax), both ends inside."""
+    """Count subscriptions in (``sign`` 1) or out (-1); a row of ``boxes`` is (x0, y0, x1, y1), without column x1 and row y1."""
     for i in range(len(boxes)):
         extents.first_columns[boxes[i, 0]] += sign
         extents.first_rows[boxes[i, 1]] += sign
-        extents.last_columns[boxes[i, 2]] += sign
-        extents.last_rows[boxes[i, 3]] += sign
+        extents.last_columns[boxes[i, 2] - 1] += sign
+        extents.last_rows[boxes[i, 3] - 1] += sign
 
 
 @njit(cache=True)

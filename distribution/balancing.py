@@ -27,9 +27,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.distribution.aggregates import CellBox, Cut, Strip, StripLoad, Workload
+from dskype.distribution.aggregates import Cut, Strip, StripLoad, Workload
+from dskype.distribution.agrid import CellBox
 
-__all__ = ["BOX_BYTES", "OPERATION_BYTES", "Balance", "CornerOffer", "Operation", "Shift", "SplitMerge", "Summary", "apply_operation", "corner_neighbours", "decide", "initial_boxes", "sized", "summarize"]
+__all__ = [
+    "BOX_BYTES",
+    "OPERATION_BYTES",
+    "Balance",
+    "CornerOffer",
+    "Move",
+    "Operation",
+    "Shift",
+    "SplitMerge",
+    "Summary",
+    "corner_neighbours",
+    "decide",
+    "evaluators_of",
+    "initial_boxes",
+    "moves_of",
+    "sized",
+    "summarize",
+]
 
 _HEAD, _OFFER, _ORDER = struct.Struct("<HfIB"), struct.Struct("<BHHfI"), struct.Struct("<BHHHBHf")
 """Evaluator, cost, subscriptions, number of offers; side, size, neighbour, cost, subscriptions; an operation."""
@@ -92,6 +110,15 @@ class SplitMerge(NamedTuple):
 
 Operation = Shift | SplitMerge
 
+
+class Move(NamedTuple):
+    """Cells that go from one evaluator to another, as in :meth:`dskype.distribution.agrid.AGrid.move`."""
+
+    cells: CellBox
+    giver: int
+    taker: int
+
+
 OPERATION_BYTES = _ORDER.size
 """The size of an operation on the wire."""
 
@@ -128,11 +155,11 @@ def corner_neighbours(boxes: Mapping[int, CellBox], evaluator: int) -> list[tupl
             continue
         for across in (0, 1):  # b is west or east of a, and rows move; or south or north, and columns move
             along = 1 - across
-            touches = b[across + 2] + 1 == a[across] or a[across + 2] + 1 == b[across]
+            touches = b[across + 2] == a[across] or a[across + 2] == b[across]
             low, high = b[along] == a[along], b[along + 2] == a[along + 2]
             inside = a[along] <= b[along] and b[along + 2] <= a[along + 2]
             if touches and inside and low != high:
-                found.append((other, Strip(along if low else along + 2, b[along + 2] - b[along] + 1)))
+                found.append((other, Strip(along if low else along + 2, b[along + 2] - b[along])))
     return found
 
 
@@ -171,7 +198,8 @@ class _Candidate(NamedTuple):
     operation: Operation
 
 
-def _evaluators_of(operation: Operation) -> set[int]:
+def evaluators_of(operation: Operation) -> set[int]:
+    """Return the evaluators whose partitions an operation changes."""
     return {operation.source, operation.target} if isinstance(operation, Shift) else {operation.source, operation.absorber, operation.auxiliary}
 
 
@@ -179,10 +207,10 @@ def _mergeable(boxes: Mapping[int, CellBox]) -> dict[int, list[tuple[int, int]]]
     """Return, of each evaluator, (neighbour, side) for each neighbour with which it shares a whole side; O(evaluators)."""
     found: dict[int, list[tuple[int, int]]] = {evaluator: [] for evaluator in boxes}
     by_side: dict[tuple[int, ...], int] = {}
-    for evaluator, (xmin, ymin, xmax, ymax) in boxes.items():
-        by_side[0, xmin, ymin, ymax], by_side[1, ymin, xmin, xmax] = evaluator, evaluator
-    for evaluator, (xmin, ymin, xmax, ymax) in boxes.items():
-        for side, key in ((2, (0, xmax + 1, ymin, ymax)), (3, (1, ymax + 1, xmin, xmax))):
+    for evaluator, (x0, y0, x1, y1) in boxes.items():
+        by_side[0, x0, y0, y1], by_side[1, y0, x0, x1] = evaluator, evaluator
+    for evaluator, (x0, y0, x1, y1) in boxes.items():
+        for side, key in ((2, (0, x1, y0, y1)), (3, (1, y1, x0, x1))):
             other = by_side.get(key)
             if other is not None:
                 found[evaluator].append((other, side))
@@ -191,11 +219,7 @@ def _mergeable(boxes: Mapping[int, CellBox]) -> dict[int, list[tuple[int, int]]]
 
 
 def decide(
-    boxes: Mapping[int, CellBox],
-    summaries: Iterable[Summary],
-    settings: Balance,
-    resting: Collection[int] = (),
-    refused: Collection[tuple[int, int]] = (),
+    boxes: Mapping[int, CellBox], summaries: Iterable[Summary], settings: Balance, resting: Collection[int] = (), refused: Collection[tuple[int, int]] = ()
 ) -> list[Operation]:
     """Choose operations of different evaluators, by falling cost of the evaluator that gives.
 
@@ -207,9 +231,7 @@ def decide(
     by_number = {summary.evaluator: summary for summary in summaries}
     mean = sum(s.cost for s in by_number.values()) / max(1, len(by_number))
     neighbours = _mergeable(boxes)
-    pairs = sorted(
-        (by_number[y].cost + by_number[z].cost, by_number[z].queries, y, z) for y, others in neighbours.items() for z, _ in others if y != z
-    )
+    pairs = sorted((by_number[y].cost + by_number[z].cost, by_number[z].queries, y, z) for y, others in neighbours.items() for z, _ in others if y != z)
     busy, chosen = set(resting), list[Operation]()
     for summary in sorted(by_number.values(), key=lambda s: (-s.cost, s.evaluator)):
         if len(chosen) >= settings.operations or summary.cost <= (1 + settings.tolerance) * mean:
@@ -222,13 +244,11 @@ def decide(
         if worth:
             best = max(worth, key=lambda c: (c.reduction, -c.overhead))
             chosen.append(best.operation)
-            busy |= _evaluators_of(best.operation)
+            busy |= evaluators_of(best.operation)
     return chosen
 
 
-def _shifts(
-    a: Summary, summaries: Mapping[int, Summary], neighbours: Sequence[tuple[int, int]], busy: set[int], beta: float
-) -> Iterable[_Candidate]:
+def _shifts(a: Summary, summaries: Mapping[int, Summary], neighbours: Sequence[tuple[int, int]], busy: set[int], beta: float) -> Iterable[_Candidate]:
     """Return the shifts from an evaluator. Those along a whole side are estimated: half of the difference moves, and subscriptions in proportion."""
     for other, side in neighbours:
         b = summaries[other]
@@ -255,21 +275,17 @@ def _split_merges(
             return
 
 
-def apply_operation(boxes: Mapping[int, CellBox], operation: Operation) -> dict[int, CellBox]:
-    """Return the partition map after an operation; the size of a shift must have been chosen."""
-    new = dict(boxes)
+def moves_of(operation: Operation, boxes: Mapping[int, CellBox]) -> list[Move]:
+    """Return the moves of cells that an operation consists of, in order.
+
+    :param boxes: the partition map before it.
+    :param operation: the size of a shift must have been chosen.
+    """
     if isinstance(operation, SplitMerge):
-        both = boxes[operation.absorber].joined(boxes[operation.auxiliary])
-        assert both is not None
-        new[operation.absorber], strip, target = both, operation.strip, operation.auxiliary
-        new[target] = boxes[operation.source].strip(*strip)
-    else:
-        strip, target = Strip(operation.side, operation.size), operation.target
-        joined = boxes[target].joined(boxes[operation.source].strip(*strip))
-        assert joined is not None
-        new[target] = joined
-    new[operation.source] = boxes[operation.source].without(*strip)
-    return new
+        merged = Move(boxes[operation.auxiliary], operation.auxiliary, operation.absorber)
+        return [merged, Move(operation.strip.cells(boxes[operation.source]), operation.source, operation.auxiliary)]
+    assert operation.size is not None
+    return [Move(Strip(operation.side, operation.size).cells(boxes[operation.source]), operation.source, operation.target)]
 
 
 def initial_boxes(workload: Workload, evaluators: int) -> dict[int, CellBox]:
@@ -289,6 +305,8 @@ def initial_boxes(workload: Workload, evaluators: int) -> dict[int, CellBox]:
         part = parts.pop(number)
         cut = part.best_cut()
         assert cut is not None
-        side, size = cut.moving.strip
-        parts += [part.resized(box, np.zeros((0, 4), np.int64)) for box in (part.box.strip(side, size), part.box.without(side, size))]
+        cells = cut.moving.strip.cells(part.box)
+        rest = part.box.without(cells)
+        assert rest is not None
+        parts += [part.resized(box, np.zeros((0, 4), np.int64)) for box in (cells, rest)]
     return {number: part.box for number, part in enumerate(parts)}

@@ -28,7 +28,7 @@ def count_candidates(postings: Postings, x: np.ndarray, y: np.ndarray, offsets: 
             for p in range(postings.starts[terms[j]], postings.starts[terms[j] + 1]):
                 row = postings.rows[p]
                 box = postings.boxes[row]
-                if seen[row] != i and box[0] <= x[i] <= box[2] and box[1] <= y[i] <= box[3]:
+                if seen[row] != i and box[0] <= x[i] < box[2] and box[1] <= y[i] < box[3]:
                     seen[row] = i
                     found[i] += 1
     return found

@@ -19,8 +19,21 @@ import numpy as np
 
 from dskype.deploy.benchmarks.papers.balancing_workload import Second, WorkloadSetting, play
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
-from dskype.distribution.aggregates import CellBox, Workload
-from dskype.distribution.balancing import BOX_BYTES, OPERATION_BYTES, Balance, Operation, Shift, apply_operation, decide, initial_boxes, sized, summarize
+from dskype.distribution.aggregates import Workload
+from dskype.distribution.agrid import AGrid, CellBox
+from dskype.distribution.balancing import (
+    BOX_BYTES,
+    OPERATION_BYTES,
+    Balance,
+    Operation,
+    Shift,
+    decide,
+    evaluators_of,
+    initial_boxes,
+    moves_of,
+    sized,
+    summarize,
+)
 
 __all__ = ["WINDOW_S", "BalancingSetting", "Evaluators", "simulate"]
 
@@ -49,42 +62,30 @@ class BalancingSetting:
 
 
 class Evaluators:
-    """Partitions, their workloads, and the routes of messages.
+    """The routes of messages, and the workload of each evaluator.
 
-    :param boxes: the partition of each evaluator.
-    :param grid: columns and rows of the fine grid.
+    :param grid: has a partition for each evaluator.
     :param subscriptions: int64[n, 4], cells of the subscriptions.
     """
 
-    def __init__(self, boxes: dict[int, CellBox], grid: int, subscriptions: np.ndarray) -> None:
-        self.boxes, self.owner = boxes, np.zeros((grid, grid), np.int16)
-        self.subscriptions = subscriptions
-        self.workloads = {evaluator: Workload(box) for evaluator, box in boxes.items()}
-        for evaluator, box in boxes.items():
-            self.workloads[evaluator].add_queries(self._inside(box, subscriptions))
-            self._route(evaluator)
-
-    def _route(self, evaluator: int) -> None:
-        xmin, ymin, xmax, ymax = self.boxes[evaluator]
-        self.owner[xmin : xmax + 1, ymin : ymax + 1] = evaluator
-
-    @staticmethod
-    def _inside(box: CellBox, boxes: np.ndarray) -> np.ndarray:
-        return boxes[(boxes[:, 0] <= box.xmax) & (boxes[:, 2] >= box.xmin) & (boxes[:, 1] <= box.ymax) & (boxes[:, 3] >= box.ymin)]
+    def __init__(self, grid: AGrid, subscriptions: np.ndarray) -> None:
+        self.grid, self.subscriptions = grid, subscriptions
+        self.workloads = {evaluator: Workload(cells) for evaluator, cells in grid.partitions().items()}
+        for workload in self.workloads.values():
+            workload.add_queries(_touching(workload.box, subscriptions))
 
     def receive(self, second: Second) -> np.ndarray:
         """Take the subscriptions and messages of a second; return the cost of the messages of each evaluator, float64[evaluators]."""
         self.subscriptions = second.boxes
-        for evaluator, workload in self.workloads.items():
-            workload.remove_queries(self._inside(self.boxes[evaluator], second.expired))
-            workload.add_queries(self._inside(self.boxes[evaluator], second.boxes[second.replaced]))
-        owner = self.owner[second.x, second.y]
+        owner = self.grid.locate(second.places[:, 1], second.places[:, 0])
         order = np.argsort(owner, kind="stable")
-        bounds = np.searchsorted(owner[order], np.arange(len(self.boxes) + 1))
+        bounds = np.searchsorted(owner[order], np.arange(len(self.workloads) + 1))
         for evaluator, workload in self.workloads.items():
+            workload.remove_queries(_touching(workload.box, second.expired))
+            workload.add_queries(_touching(workload.box, second.boxes[second.replaced]))
             rows = order[bounds[evaluator] : bounds[evaluator + 1]]
             workload.record(second.x[rows], second.y[rows], second.cost[rows])
-        return np.bincount(owner, second.cost, len(self.boxes))
+        return np.bincount(owner, second.cost, len(self.workloads))
 
     def age(self, factor: float) -> None:
         """Let all costs age."""
@@ -92,40 +93,32 @@ class Evaluators:
             workload.age(factor)
 
     def sent(self, operation: Operation) -> dict[tuple[int, int], int]:
-        """Return how many subscriptions an operation sends, by (from, to)."""
-        source = self.boxes[operation.source]
-        if isinstance(operation, Shift):
-            assert operation.size is not None
-            moving = [(operation.source, operation.target, source.strip(operation.side, operation.size), self.boxes[operation.target])]
-        else:
-            auxiliary = self.boxes[operation.auxiliary]
-            moving = [(operation.auxiliary, operation.absorber, auxiliary, self.boxes[operation.absorber])]
-            moving.append((operation.source, operation.auxiliary, source.strip(*operation.strip), CellBox(0, 0, -1, -1)))
-        found = {}
-        for giver, taker, box, known in moving:
-            inside = self._inside(box, self.subscriptions)
-            found[giver, taker] = len(inside) - len(self._inside(known, inside))
+        """Return how many subscriptions an operation sends, by (giver, taker): those that the taker does not have."""
+        boxes, found = self.grid.partitions(), {}
+        for number, (cells, giver, taker) in enumerate(moves_of(operation, boxes)):
+            moving = _touching(cells, self.subscriptions)
+            # the first move of a split/merge leaves the auxiliary evaluator nothing that the second could find
+            found[giver, taker] = len(moving) - (0 if number else len(_touching(boxes[taker], moving)))
         return found
 
     def carry_out(self, operation: Operation) -> int:
         """Change partitions and routes; return how many evaluators have to know of it: those that change, and their neighbours."""
-        new = apply_operation(self.boxes, operation)
-        changed = [evaluator for evaluator, box in new.items() if box != self.boxes[evaluator]]
-        given = [(evaluator, self.boxes[evaluator], self.workloads[evaluator]) for evaluator in changed]
-        self.boxes = new
-        for evaluator in changed:
-            box = new[evaluator]
-            workload = Workload(box)
-            for _, other, old in given:
-                overlap = CellBox(*np.maximum(box[:2], other[:2]).tolist(), *np.minimum(box[2:], other[2:]).tolist())
-                if overlap.width > 0 and overlap.height > 0:
-                    workload.record(*old.costs_in(overlap))
-            workload.add_queries(self._inside(box, self.subscriptions))
-            self.workloads[evaluator] = workload
-            self._route(evaluator)
-        around = [CellBox(b.xmin - 1, b.ymin - 1, b.xmax + 1, b.ymax + 1) for _, b, _ in given]
-        every = np.array(list(new.values()))
-        return int(np.any([(every[:, 0] <= b[2]) & (every[:, 2] >= b[0]) & (every[:, 1] <= b[3]) & (every[:, 3] >= b[1]) for b in around], axis=0).sum())
+        for cells, giver, taker in moves_of(operation, self.grid.partitions()):
+            handed_over = self.workloads[giver].costs_in(cells)
+            after = self.grid.cells(giver).without(cells)
+            self.grid.move(cells, giver, taker)
+            if after is not None and after.cells:
+                self.workloads[giver] = self.workloads[giver].resized(after, _touching(after, self.subscriptions))
+            own = self.grid.cells(taker)
+            before = self.workloads[taker] if own != cells else Workload(cells)  # an evaluator that has given all away begins anew
+            self.workloads[taker] = before.resized(own, _touching(own, self.subscriptions), handed_over)
+        changed = evaluators_of(operation)
+        return len(changed.union(*(self.grid.neighbours(evaluator) for evaluator in changed)))
+
+
+def _touching(cells: CellBox, boxes: np.ndarray) -> np.ndarray:
+    """Return the rows of ``boxes`` that have a cell in common with ``cells``."""
+    return boxes[(boxes[:, 0] < cells.x1) & (boxes[:, 2] > cells.x0) & (boxes[:, 1] < cells.y1) & (boxes[:, 3] > cells.y0)]
 
 
 class _Balancer:
@@ -145,7 +138,7 @@ class _Balancer:
 
     def transfers(self) -> tuple[np.ndarray, int]:
         """Return the load of the transfers under way, float64[evaluators], and the number of subscriptions that they send."""
-        load, sent = np.zeros(len(self.evaluators.boxes)), 0
+        load, sent = np.zeros(len(self.evaluators.workloads)), 0
         for operation in self.under_way:
             for ends, queries in self.evaluators.sent(operation).items():
                 load[list(ends)] += self.setting.balance.beta * queries
@@ -154,7 +147,7 @@ class _Balancer:
 
     def decide(self, now_s: int) -> int:
         """Begin the operations that the summaries ask for; return the bytes of summaries and orders."""
-        boxes, workloads, settings = self.evaluators.boxes, self.evaluators.workloads, self.setting.balance
+        boxes, workloads, settings = self.evaluators.grid.partitions(), self.evaluators.workloads, self.setting.balance
         summaries = [summarize(evaluator, workload, boxes) for evaluator, workload in workloads.items()]
         sent = sum(summary.size_bytes for summary in summaries)
         self.refused = {pair: until for pair, until in self.refused.items() if until > now_s}
@@ -175,7 +168,7 @@ class _Balancer:
 
 def learned_boxes(seconds: list[Second], grid: int, evaluators: int) -> dict[int, CellBox]:
     """Return the initial partitions for a sample of the workload."""
-    workload = Workload(CellBox(0, 0, grid - 1, grid - 1))
+    workload = Workload(CellBox(0, 0, grid, grid))
     for second in seconds:
         workload.record(second.x, second.y, second.cost)
     return initial_boxes(workload, evaluators)
@@ -190,12 +183,14 @@ def simulate(corpus: Corpus, setting: BalancingSetting) -> dict[str, Any]:
     """
     stream = play(corpus, setting.workload)
     learning = [next(stream) for _ in range(min(_LEARNED_FROM_S, setting.workload.calm_s))]
-    evaluators = Evaluators(learned_boxes(learning, setting.workload.grid, setting.evaluators), setting.workload.grid, learning[-1].boxes)
+    size = setting.workload.grid
+    grid = AGrid(size, size, (0.0, 0.0, 1.0, 1.0), learned_boxes(learning, size, setting.evaluators))
+    evaluators = Evaluators(grid, learning[-1].boxes)
     balancer = _Balancer(evaluators, setting)
     rows, boxes = [], {}
     for row in _seconds(stream, evaluators, balancer, setting):
         rows.append(row)
-        boxes[row["phase"]] = {evaluator: list(box) for evaluator, box in evaluators.boxes.items()}
+        boxes[row["phase"]] = {evaluator: list(box) for evaluator, box in grid.partitions().items()}
     loads = np.array([row.pop("loads") for row in rows])
     for i, row in enumerate(rows):
         recent = loads[max(0, i + 1 - WINDOW_S) : i + 1].sum(axis=0)

@@ -55,12 +55,14 @@ class Hotspot(NamedTuple):
 class Second(NamedTuple):
     """What happens in a second.
 
-    :ivar x, y: int64[n], the cells of its messages; ``cost``: float64[n], their costs (Equation 1) and 1 for receiving each.
-    :ivar boxes: int64[subscriptions, 4], the cells of the subscriptions; those of a replaced row are expired.
+    :ivar places: float64[n, 2], of its messages, as shares of the space from the west and from the south.
+    :ivar x, y: int64[n], their cells; ``cost``: float64[n], their costs (Equation 1), and 1 for receiving each.
+    :ivar boxes: int64[subscriptions, 4], the cells (x0, y0, x1, y1) of the subscriptions.
     :ivar replaced: int64[], the rows that are new in this second; ``expired``: int64[len(replaced), 4], what they were before.
     :ivar phase: 0 without a hotspot, 1, 2, ... with the first, the second one.
     """
 
+    places: np.ndarray
     x: np.ndarray
     y: np.ndarray
     cost: np.ndarray
@@ -98,7 +100,7 @@ class _Drawer:
         """Return boxes of cells, int64[n, 4], and terms, int64[n, keywords]; -1 where a place has too few words."""
         rows, places = self.draw(n, hotspot)
         half, keywords = self.setting.side / 2, self.setting.keywords
-        boxes = np.concatenate((self.cells(places - half), self.cells(places + half)), axis=1)
+        boxes = np.concatenate((self.cells(places - half), 1 + self.cells(places + half)), axis=1)
         terms = np.full((n, keywords), -1, np.int64)
         for i, row in enumerate(rows.tolist()):
             words = self.corpus.terms[self.corpus.offsets[row] : self.corpus.offsets[row + 1]]
@@ -133,7 +135,7 @@ def play(corpus: Corpus, setting: WorkloadSetting) -> Iterator[Second]:
             x, y = drawer.cells(places).T
             offsets, index = select_lists(corpus.offsets, rows)
             found = kernels.count_candidates(_postings(boxes, terms, vocabulary), x, y, offsets, corpus.terms[index])
-            yield Second(x, y, 1.0 + found, boxes.copy(), replaced, expired, phase)
+            yield Second(places, x, y, 1.0 + found, boxes.copy(), replaced, expired, phase)
 
 
 def _postings(boxes: np.ndarray, terms: np.ndarray, vocabulary: int) -> kernels.Postings:
