@@ -145,14 +145,20 @@ class Workload:
 
     # -- strips -----------------------------------------------------------------------------------
 
+    def span(self, axis: int, start: int, stop: int) -> tuple[float, int]:
+        """Return the cost of the columns (``axis`` 0) or rows (1) from ``start`` up to ``stop`` - 1, and how many subscriptions overlap them.
+
+        O(columns + rows). Both ends are counted from the west or the south of the partition.
+        """
+        line = self._costs.rows if axis else self._costs.columns
+        first, last = self._extents[2 * axis], self._extents[2 * axis + 1]
+        return float(line[start:stop].sum()) / self._unit, int(first[:stop].sum() - last[:start].sum())
+
     def load_of(self, strip: Strip) -> StripLoad:
         """Return cost and subscriptions of a strip; O(columns + rows)."""
         side, size = strip
-        line = self._costs.rows if side % 2 else self._costs.columns
-        cost = line[:size].sum() if side < 2 else line[len(line) - size :].sum()
-        first, last = self._extents[2 * (side % 2)], self._extents[2 * (side % 2) + 1]
-        queries = first[:size].sum() if side < 2 else last[len(last) - size :].sum()
-        return StripLoad(strip, float(cost) / self._unit, int(queries))
+        n = len(self._costs.rows if side % 2 else self._costs.columns)
+        return StripLoad(strip, *self.span(side % 2, *((0, size) if side < 2 else (n - size, n))))
 
     def best_cut(self) -> Cut | None:
         """Return the cut after which the costs of both halves differ least; O(columns + rows) (section 4.3).

@@ -10,8 +10,12 @@ operation       effect
 shift           A strip along the side that two partitions share moves from one to the other.
 corner shift    The same for two partitions of which the smaller side of one begins or ends with the side of the other. The strip is as
                 wide as the smaller partition, so that both stay rectangles.
-split/merge     Half of a partition moves to an auxiliary evaluator, whose own partition is merged with a neighbour's before.
+split/merge     Half of a partition moves to an auxiliary evaluator, whose own partition is merged with its neighbours before.
 ==============  ==================================================================================================================
+
+A partition is merged with all neighbours along one of its sides, if that side is *closed*: its ends are ends of neighbours. Each neighbour grows
+across the whole partition. In the paper there is one such neighbour. But two of little load seldom share a whole side, while after splits alone
+every partition has a closed side.
 
 An operation is worth while if its cost reduction C_r is above its transfer overhead C_t = beta * subscriptions to send. The paper carries out
 the operation with the greatest C_r. Here one decision may have several operations of different evaluators, chosen in that order, for the most
@@ -40,6 +44,7 @@ __all__ = [
     "Shift",
     "SplitMerge",
     "Summary",
+    "closed_sides",
     "corner_neighbours",
     "decide",
     "evaluators_of",
@@ -63,6 +68,30 @@ class CornerOffer(NamedTuple):
     target: int
 
 
+class Part(NamedTuple):
+    """What a neighbour gets when a partition is merged with those along a side.
+
+    :ivar target: the neighbour.
+    :ivar size: columns or rows; ``cost``: of these; ``queries``: number of subscriptions that overlap them.
+    """
+
+    target: int
+    size: int
+    cost: float
+    queries: int
+
+
+class Merger(NamedTuple):
+    """A way to give a whole partition away.
+
+    :ivar side: along which the neighbours lie.
+    :ivar parts: in the order of their places, from the west or from the south.
+    """
+
+    side: int
+    parts: tuple[Part, ...]
+
+
 class Summary(NamedTuple):
     """What an evaluator says about its partition.
 
@@ -70,6 +99,7 @@ class Summary(NamedTuple):
     :ivar cost: of the partition; ``queries``: number of its subscriptions.
     :ivar cut: the best split; None: it cannot be split.
     :ivar corners: at most 8.
+    :ivar mergers: at most 4; one for each closed side.
     """
 
     evaluator: int
@@ -77,11 +107,13 @@ class Summary(NamedTuple):
     queries: int
     cut: Cut | None
     corners: tuple[CornerOffer, ...]
+    mergers: tuple[Merger, ...]
 
     @property
     def size_bytes(self) -> int:
-        """The size of the summary on the wire."""
-        return _HEAD.size + _OFFER.size * (len(self.corners) + (self.cut is not None))
+        """The size of the summary on the wire. The ends of a merger are corner shifts, too, and are sent once."""
+        between = sum(max(0, len(merger.parts) - 2) for merger in self.mergers)
+        return _HEAD.size + _OFFER.size * ((self.cut is not None) + len(self.corners) + between)
 
 
 class Shift(NamedTuple):
@@ -100,12 +132,12 @@ class Shift(NamedTuple):
 
 
 class SplitMerge(NamedTuple):
-    """Moves the partition of ``auxiliary`` to ``absorber``, and then a strip of ``source`` to ``auxiliary``."""
+    """Moves the partition of ``auxiliary`` to its neighbours, and then a strip of ``source`` to ``auxiliary``."""
 
     source: int
     strip: Strip
-    absorber: int
     auxiliary: int
+    merger: Merger
 
 
 Operation = Shift | SplitMerge
@@ -135,7 +167,7 @@ class Balance:
     :ivar operations: the most operations of one decision; 1: as in the paper.
     """
 
-    beta: float = 0.5
+    beta: float = 0.2
     tolerance: float = 0.1
     operations: int = 64
 
@@ -163,13 +195,36 @@ def corner_neighbours(boxes: Mapping[int, CellBox], evaluator: int) -> list[tupl
     return found
 
 
+def closed_sides(boxes: Mapping[int, CellBox], evaluator: int) -> dict[int, list[tuple[int, int]]]:
+    """Return (neighbour, its columns or rows) of each closed side of a partition, in the order of their places; see the module."""
+    a, found = boxes[evaluator], {}
+    for side in range(4):
+        across, along = side % 2, 1 - side % 2
+        border = a[side]
+        touching = sorted(
+            (b[along], b[along + 2], other)
+            for other, b in boxes.items()
+            if b[(side + 2) % 4] == border and b[along] < a[along + 2] and a[along] < b[along + 2] and other != evaluator and b[across] != a[across]
+        )
+        if touching and touching[0][0] == a[along] and touching[-1][1] == a[along + 2]:
+            found[side] = [(other, high - low) for low, high, other in touching]
+    return found
+
+
 def summarize(evaluator: int, workload: Workload, boxes: Mapping[int, CellBox]) -> Summary:
     """Return the summary of an evaluator; O(evaluators + columns + rows).
 
     :param boxes: the partition map.
     """
     corners = tuple(CornerOffer(workload.load_of(strip), other) for other, strip in corner_neighbours(boxes, evaluator))
-    return Summary(evaluator, workload.cost, workload.queries, workload.best_cut(), corners)
+    mergers = []
+    for side, neighbours in closed_sides(boxes, evaluator).items():
+        at, parts = 0, []
+        for other, size in neighbours:
+            parts.append(Part(other, size, *workload.span(1 - side % 2, at, at + size)))
+            at += size
+        mergers.append(Merger(side, tuple(parts)))
+    return Summary(evaluator, workload.cost, workload.queries, workload.best_cut(), corners, tuple(mergers))
 
 
 def sized(shift: Shift, workload: Workload, beta: float) -> Shift | None:
@@ -200,7 +255,9 @@ class _Candidate(NamedTuple):
 
 def evaluators_of(operation: Operation) -> set[int]:
     """Return the evaluators whose partitions an operation changes."""
-    return {operation.source, operation.target} if isinstance(operation, Shift) else {operation.source, operation.absorber, operation.auxiliary}
+    if isinstance(operation, Shift):
+        return {operation.source, operation.target}
+    return {operation.source, operation.auxiliary, *(part.target for part in operation.merger.parts)}
 
 
 def _mergeable(boxes: Mapping[int, CellBox]) -> dict[int, list[tuple[int, int]]]:
@@ -231,7 +288,14 @@ def decide(
     by_number = {summary.evaluator: summary for summary in summaries}
     mean = sum(s.cost for s in by_number.values()) / max(1, len(by_number))
     neighbours = _mergeable(boxes)
-    pairs = sorted((by_number[y].cost + by_number[z].cost, by_number[z].queries, y, z) for y, others in neighbours.items() for z, _ in others if y != z)
+    mergers = sorted(
+        (
+            (max(by_number[part.target].cost + part.cost for part in merger.parts), sum(part.queries for part in merger.parts), s.evaluator, merger)
+            for s in by_number.values()
+            for merger in s.mergers
+        ),
+        key=lambda found: found[:3],
+    )
     busy, chosen = set(resting), list[Operation]()
     for summary in sorted(by_number.values(), key=lambda s: (-s.cost, s.evaluator)):
         if len(chosen) >= settings.operations or summary.cost <= (1 + settings.tolerance) * mean:
@@ -239,7 +303,7 @@ def decide(
         if summary.evaluator in busy:
             continue
         possible = [pair for pair in neighbours[summary.evaluator] if (summary.evaluator, pair[0]) not in refused]
-        candidates = [*_shifts(summary, by_number, possible, busy, settings.beta), *_split_merges(summary, by_number, pairs, busy, settings.beta)]
+        candidates = [*_shifts(summary, by_number, possible, busy, settings.beta), *_split_merges(summary, mergers, busy, settings.beta)]
         worth = [candidate for candidate in candidates if candidate.reduction > candidate.overhead]
         if worth:
             best = max(worth, key=lambda c: (c.reduction, -c.overhead))
@@ -261,16 +325,15 @@ def _shifts(a: Summary, summaries: Mapping[int, Summary], neighbours: Sequence[t
             yield _Candidate(a.cost - after, beta * queries, Shift(a.evaluator, other, strip.side, strip.size, cost))
 
 
-def _split_merges(
-    x: Summary, summaries: Mapping[int, Summary], pairs: Sequence[tuple[float, int, int, int]], busy: set[int], beta: float
-) -> Iterable[_Candidate]:
-    """Return the split of an evaluator with the cheapest merger (Equations 4 and 5)."""
+def _split_merges(x: Summary, mergers: Sequence[tuple[float, int, int, Merger]], busy: set[int], beta: float) -> Iterable[_Candidate]:
+    """Return the split of an evaluator with the merger that loads its neighbours least (Equations 4 and 5)."""
     if x.cut is None:
         return
-    for merged, queries, absorber, auxiliary in pairs:
-        if x.evaluator not in (absorber, auxiliary) and absorber not in busy and auxiliary not in busy:
+    for merged, queries, auxiliary, merger in mergers:
+        involved = {auxiliary, *(part.target for part in merger.parts)}
+        if x.evaluator not in involved and not involved & busy:
             after = max(x.cut.moving.cost, x.cut.staying, merged)
-            operation = SplitMerge(x.evaluator, x.cut.moving.strip, absorber, auxiliary)
+            operation = SplitMerge(x.evaluator, x.cut.moving.strip, auxiliary, merger)
             yield _Candidate(x.cost - after, beta * (x.cut.moving.queries + queries), operation)
             return
 
@@ -282,8 +345,12 @@ def moves_of(operation: Operation, boxes: Mapping[int, CellBox]) -> list[Move]:
     :param operation: the size of a shift must have been chosen.
     """
     if isinstance(operation, SplitMerge):
-        merged = Move(boxes[operation.auxiliary], operation.auxiliary, operation.absorber)
-        return [merged, Move(operation.strip.cells(boxes[operation.source]), operation.source, operation.auxiliary)]
+        left, side, found = boxes[operation.auxiliary], 1 - operation.merger.side % 2, []
+        for part in operation.merger.parts:
+            cells = Strip(side, part.size).cells(left)
+            found.append(Move(cells, operation.auxiliary, part.target))
+            left = left.without(cells) or left
+        return [*found, Move(operation.strip.cells(boxes[operation.source]), operation.source, operation.auxiliary)]
     assert operation.size is not None
     return [Move(Strip(operation.side, operation.size).cells(boxes[operation.source]), operation.source, operation.target)]
 

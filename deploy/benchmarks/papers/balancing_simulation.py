@@ -27,6 +27,7 @@ from dskype.distribution.balancing import (
     Balance,
     Operation,
     Shift,
+    SplitMerge,
     decide,
     evaluators_of,
     initial_boxes,
@@ -95,10 +96,10 @@ class Evaluators:
     def sent(self, operation: Operation) -> dict[tuple[int, int], int]:
         """Return how many subscriptions an operation sends, by (giver, taker): those that the taker does not have."""
         boxes, found = self.grid.partitions(), {}
-        for number, (cells, giver, taker) in enumerate(moves_of(operation, boxes)):
+        for cells, giver, taker in moves_of(operation, boxes):
             moving = _touching(cells, self.subscriptions)
-            # the first move of a split/merge leaves the auxiliary evaluator nothing that the second could find
-            found[giver, taker] = len(moving) - (0 if number else len(_touching(boxes[taker], moving)))
+            emptied = isinstance(operation, SplitMerge) and taker == operation.auxiliary
+            found[giver, taker] = len(moving) - (0 if emptied else len(_touching(boxes[taker], moving)))
         return found
 
     def carry_out(self, operation: Operation) -> int:

@@ -56,7 +56,8 @@ class Second(NamedTuple):
     """What happens in a second.
 
     :ivar places: float64[n, 2], of its messages, as shares of the space from the west and from the south.
-    :ivar x, y: int64[n], their cells; ``cost``: float64[n], their costs (Equation 1), and 1 for receiving each.
+    :ivar x, y: int64[n], their cells; ``cost``: float64[n], their costs: 1 for receiving each, and 1 for each subscription around its cell of which
+        it has the rarest keyword. (Equation 1 counts those of which it has any keyword; an index does not look at them.)
     :ivar boxes: int64[subscriptions, 4], the cells (x0, y0, x1, y1) of the subscriptions.
     :ivar replaced: int64[], the rows that are new in this second; ``expired``: int64[len(replaced), 4], what they were before.
     :ivar phase: 0 without a hotspot, 1, 2, ... with the first, the second one.
@@ -97,16 +98,17 @@ class _Drawer:
         return np.clip((places * self.setting.grid).astype(np.int64), 0, self.setting.grid - 1)
 
     def subscriptions(self, n: int, hotspot: Hotspot | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return boxes of cells, int64[n, 4], and terms, int64[n, keywords]; -1 where a place has too few words."""
+        """Return boxes of cells, int64[n, 4], and the rarest keyword of each, int64[n]; -1 where a place has no words."""
         rows, places = self.draw(n, hotspot)
-        half, keywords = self.setting.side / 2, self.setting.keywords
+        half = self.setting.side / 2
         boxes = np.concatenate((self.cells(places - half), 1 + self.cells(places + half)), axis=1)
-        terms = np.full((n, keywords), -1, np.int64)
-        for i, row in enumerate(rows.tolist()):
-            words = self.corpus.terms[self.corpus.offsets[row] : self.corpus.offsets[row + 1]]
-            chosen = self.random.choice(words, min(keywords, len(words)), replace=False) if len(words) else words
-            terms[i, : len(chosen)] = chosen
-        return boxes, terms
+        offsets, first = self.corpus.offsets, np.full(n, -1, np.int64)
+        lengths = np.diff(offsets)[rows]
+        drawn = np.argsort(self.random.random((n, int(lengths.max(initial=1)))) + (np.arange(lengths.max(initial=1)) >= lengths[:, None]), axis=1)
+        ranks = np.where(np.arange(drawn.shape[1]) < np.minimum(lengths, self.setting.keywords)[:, None], drawn, drawn.shape[1]).min(axis=1)
+        some = lengths > 0
+        first[some] = self.corpus.terms[offsets[rows[some]] + ranks[some]]  # terms rise within a place, so the first one is the rarest
+        return boxes, first
 
     def hotspots(self) -> list[Hotspot | None]:
         """Return the hotspot of each phase; each is far from the one before."""
@@ -139,8 +141,5 @@ def play(corpus: Corpus, setting: WorkloadSetting) -> Iterator[Second]:
 
 
 def _postings(boxes: np.ndarray, terms: np.ndarray, vocabulary: int) -> kernels.Postings:
-    flat = terms.ravel()
-    order = np.argsort(flat, kind="stable")
-    order = order[np.searchsorted(flat[order], 0) :]
-    starts = np.searchsorted(flat[order], np.arange(vocabulary + 1))
-    return kernels.Postings(starts, order // terms.shape[1], boxes)
+    order = np.argsort(terms, kind="stable")
+    return kernels.Postings(np.searchsorted(terms[order], np.arange(vocabulary + 1)), order, boxes)
