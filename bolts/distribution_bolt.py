@@ -11,7 +11,8 @@ from dskype.bolts.checks import require_component
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
-from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor
+from dskype.bolts.replication.summarized_placement import SummarizedPlacement
+from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
@@ -36,14 +37,14 @@ class DistributionBolt(BatchBolt):
     number).
 
     With a distributor that replicates, input is also ``shortages`` (fields(subscription)) and ``switched`` (all), from the subscription
-    bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. See
-    :mod:`dskype.bolts.replication`; placements are described in :mod:`dskype.bolts.replication.messages`.
+    bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. With
+    summaries its tasks also send each other ``interest`` (direct). See :mod:`dskype.bolts.replication`; placements are described in :mod:`dskype.bolts.replication.messages`.
 
     :param subscription_bolt: id of the subscription bolt; default ``subscription-bolt``.
     :param message_bolt: id of the message bolt; default ``message-bolt``.
     """
 
-    feedback_streams = (streams.SHORTAGES, streams.SWITCHED)
+    feedback_streams = (streams.SHORTAGES, streams.SWITCHED, streams.INTEREST)
 
     def __init__(self, subscription_bolt: str = "subscription-bolt", message_bolt: str = "message-bolt") -> None:
         self._subscription_bolt, self._message_bolt = subscription_bolt, message_bolt
@@ -56,13 +57,14 @@ class DistributionBolt(BatchBolt):
             require_component(topology, component_id, other, "The distribution bolt sends to a component that is not there.")
         if distributor_class(settings.distributor).replicates:
             inputs = topology.components[component_id].inputs
-            for stream in self.feedback_streams:
-                if (self._subscription_bolt, stream) not in inputs:
+            needed = [(self._subscription_bolt, streams.SHORTAGES), (self._subscription_bolt, streams.SWITCHED)]
+            for source, stream in [*needed, (component_id, streams.INTEREST)][: 3 if summarizes(settings) else 2]:
+                if (source, stream) not in inputs:
                     raise InvalidTopologyException(
                         explain(
                             f"The distributor {settings.distributor!r} needs a stream that the distribution bolt does not take.",
                             given=stream,
-                            legal="shortages: FIELDS by subscription, switched: ALL, both from the subscription bolt",
+                            legal="shortages: FIELDS by subscription, switched: ALL, both from the subscription bolt; with summaries, interest: DIRECT, from itself",
                             component=component_id,
                         )
                     )
@@ -74,8 +76,8 @@ class DistributionBolt(BatchBolt):
         return found | ({("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary else {})
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the direct streams ``matching``, ``placements`` and ``window``, and ``registrations``."""
-        for stream in (streams.MATCHING, streams.PLACEMENTS, streams.WINDOW):
+        """Declare the direct streams ``matching``, ``placements``, ``window`` and ``interest``, and ``registrations``."""
+        for stream in (streams.MATCHING, streams.PLACEMENTS, streams.WINDOW, streams.INTEREST):
             declarer.declare_stream(stream, streams.FIELDS[stream], direct=True)
         declarer.declare_stream(streams.REGISTRATIONS, streams.FIELDS[streams.REGISTRATIONS])
 
@@ -93,11 +95,14 @@ class DistributionBolt(BatchBolt):
 
         self._refusals = Refusals(settings.subscriptions_max, collector, context)
         distributor = make(None)
-        self._placement: PlacementStrategy = (
-            ReplicatedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent)
-            if distributor.replicates
-            else PlacementStrategy(distributor, self._subscription_tasks, collector)
-        )
+        self._placement: PlacementStrategy
+        if not distributor.replicates:
+            self._placement = PlacementStrategy(distributor, self._subscription_tasks, collector)
+        elif not summarizes(settings):
+            self._placement = ReplicatedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent)
+        else:
+            others = [task for task in context.get_component_tasks(self._component) if task != context.get_this_task_id()]
+            self._placement = SummarizedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent, others=others)
 
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""
@@ -109,6 +114,7 @@ class DistributionBolt(BatchBolt):
                 self._handle_subscription(subscription, registration, record)
         else:
             self._placement.handle(batch)
+        self._placement.finish_batch()
 
     def on_watermark(self, watermark: int) -> None:
         """Record the watermark: placements say from when on they hold, and are reviewed from time to time."""

@@ -16,12 +16,13 @@ from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.checks import require_component
 from dskype.bolts.message_queue import MessageQueue
 from dskype.bolts.refusals import Refusals
+from dskype.bolts.replication.coverage import Coverage
 from dskype.bolts.replication.ownership import SingleOwner, SubscriptionOwner
 from dskype.bolts.replication.replicated_owner import ReplicatedOwner
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions, make_engine
-from dskype.distribution import distributor_class
+from dskype.distribution import distributor_class, summarizes
 from dskype.spouts import streams
 from dskype.spouts.settings import CHANGEABLE_SETTINGS, DEFAULTS, Settings
 from dskype.spouts.topics import Topics, topic_config
@@ -94,9 +95,9 @@ class SubscriptionBolt(BatchBolt):
         topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters)
         boolean_subscriptions = self._boolean = BooleanSubscriptions(settings)
         if replicates:
-            sources = len(context.get_component_tasks(self._distribution_bolt))
+            coverage = Coverage(len(context.get_component_tasks(self._distribution_bolt)), summarizes(settings))
             self._owner: SubscriptionOwner = ReplicatedOwner(
-                topk, boolean_subscriptions, publisher, counters, collector, context, sources, settings.window_kind == "count"
+                topk, boolean_subscriptions, publisher, counters, collector, context, coverage, settings.window_kind == "count"
             )
         else:
             self._owner = SingleOwner(topk, boolean_subscriptions, publisher, counters, refusals)

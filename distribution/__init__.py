@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dskype.distribution.base import Distributor, Placed, Sample
+from dskype.distribution.agrid_distributor import AGridDistributor
+from dskype.distribution.base import Distributor, HasPartitions, Placed, Sample
+from dskype.distribution.baselines.replicate_all import ReplicateAllDistributor
+from dskype.distribution.baselines.text_routing import TextRoutingDistributor
+from dskype.distribution.baselines.uniform_space import UniformSpaceDistributor
 from dskype.distribution.hashing import HashingDistributor
 from dskype.distribution.hybrids import KeywordFirstDistributor, SpatialFirstDistributor
 from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
@@ -22,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISTRIBUTORS",
+    "AGridDistributor",
     "Distributor",
+    "HasPartitions",
     "HashingDistributor",
     "KeywordDistributor",
     "KeywordFirstDistributor",
@@ -38,11 +44,23 @@ __all__ = [
     "make_distributor",
     "read_plan",
     "start_distributor",
+    "summarizes",
 ]
 
 DISTRIBUTORS: dict[str, type[Distributor]] = {
     kind.name: kind
-    for kind in (HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor, SpatialFirstDistributor, KeywordFirstDistributor)
+    for kind in (
+        HashingDistributor,
+        LocationDistributor,
+        KeywordDistributor,
+        PrefixDistributor,
+        SpatialFirstDistributor,
+        KeywordFirstDistributor,
+        AGridDistributor,
+        UniformSpaceDistributor,
+        TextRoutingDistributor,
+        ReplicateAllDistributor,
+    )
 }
 """Distributors by their names in ``dskype.distributor``."""
 
@@ -67,6 +85,11 @@ def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = 
     :raises IllegalArgumentException: the name is not known, or the options or the plan are not usable.
     """
     return distributor_class(name)(tasks, options, plan)
+
+
+def summarizes(settings: Settings) -> bool:
+    """Tell whether the distributor in a topology's settings routes by interest (:meth:`Distributor.summarizes`)."""
+    return distributor_class(settings.distributor).summarizes(settings.distributor_options)
 
 
 def check_distributor(settings: Settings, *, must_exist: bool = True) -> None:

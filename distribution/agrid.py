@@ -146,6 +146,19 @@ class AGrid:
         numbers = np.arange(len(self.arrays.bounds), dtype=np.int32)
         return sorted(kernels.touching(np.array(area, np.float64), self.arrays, numbers, len(numbers)).tolist())
 
+    def overlaps(self, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (rows int64[m], partitions int32[m]): the partitions that each area touches. O(partitions found).
+
+        :param areas: float64[n, 4], west, south, east and north in degrees.
+        """
+        numbers = np.arange(len(self.arrays.bounds), dtype=np.int32)
+        return kernels.route_areas(np.arange(len(areas) + 1), np.asarray(areas, np.float64), self.arrays, numbers, len(numbers))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of its arrays."""
+        return sum(array.nbytes for array in (self.arrays.tiles, self.arrays.blocks, self.arrays.bounds, self._free))
+
     def search(self, cells: CellBox) -> list[int]:
         """Return the partitions that have one of these cells, rising. O(partitions found), and sorting them."""
         inside = self.all_cells.intersection(cells)

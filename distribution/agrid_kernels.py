@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["GridArrays", "assign", "cells_of", "count_cells", "locate", "route_areas", "route_points", "search", "touching"]
+__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search", "touching"]
 
 
 class GridArrays(NamedTuple):
@@ -37,8 +37,23 @@ class GridArrays(NamedTuple):
     bounds: np.ndarray
 
 
+class Posted(NamedTuple):
+    """Subscriptions by their terms, which are numbered.
+
+    :ivar anywhere: float64[terms], how many subscriptions without a rectangle have a term.
+    :ivar start: int64[terms + 1]; those with a rectangle that have term *t* are ``rows[start[t]:start[t + 1]]``.
+    :ivar rows: int64[], into ``boxes``, rising within a term.
+    :ivar boxes: float64[subscriptions, 4], west, south, east, north; west > east crosses the antimeridian.
+    """
+
+    anywhere: np.ndarray
+    start: np.ndarray
+    rows: np.ndarray
+    boxes: np.ndarray
+
+
 @njit(cache=True, inline="always")
-def _cell(degrees, edge, per_degree, cells):
+def cell(degrees, edge, per_degree, cells):
     """Return the column of a longitude, or the row of a latitude. Rising with ``degrees``: what lies outside of the grid is in its first or last cell."""
     at = (degrees - edge) * per_degree
     if not at > 0.0:
@@ -65,8 +80,8 @@ def cells_of(lat, lon, grid):
     """
     x, y = np.empty(len(lat), np.int64), np.empty(len(lat), np.int64)
     for i in range(len(lat)):
-        x[i] = _cell(lon[i], grid.west, grid.per_lon, grid.columns)
-        y[i] = _cell(lat[i], grid.south, grid.per_lat, grid.rows)
+        x[i] = cell(lon[i], grid.west, grid.per_lon, grid.columns)
+        y[i] = cell(lat[i], grid.south, grid.per_lat, grid.rows)
     return x, y
 
 
@@ -81,7 +96,7 @@ def locate(lat, lon, grid):
     shift, tiles, blocks = grid.shift, grid.tiles, grid.blocks
     found = np.empty(len(lat), np.int32)
     for i in range(len(lat)):
-        found[i] = _partition_of(_cell(lon[i], west, per_lon, columns), _cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
+        found[i] = _partition_of(cell(lon[i], west, per_lon, columns), cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
     return found
 
 
@@ -99,7 +114,7 @@ def route_points(offsets, lat, lon, grid, task_of):
     to_rows, to_tasks = np.empty(len(lat), np.int64), np.empty(len(lat), np.int32)
     found = 0
     for i in range(len(lat)):
-        partition = _partition_of(_cell(lon[i], west, per_lon, columns), _cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
+        partition = _partition_of(cell(lon[i], west, per_lon, columns), cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
         to_rows[found], to_tasks[found] = i, task_of[partition]
         found += offsets[i] < offsets[i + 1]
     return to_rows[:found], to_tasks[:found]
@@ -158,8 +173,8 @@ def _touched(area, grid, visited, stamp, found, task_of, last):
     :param last: int64[tasks], below ``stamp``.
     """
     west, south, east, north = area[0], area[1], area[2], area[3]
-    y0, y1 = _cell(south, grid.south, grid.per_lat, grid.rows), _cell(north, grid.south, grid.per_lat, grid.rows)
-    x0, x1 = _cell(west, grid.west, grid.per_lon, grid.columns), _cell(east, grid.west, grid.per_lon, grid.columns)
+    y0, y1 = cell(south, grid.south, grid.per_lat, grid.rows), cell(north, grid.south, grid.per_lat, grid.rows)
+    x0, x1 = cell(west, grid.west, grid.per_lon, grid.columns), cell(east, grid.west, grid.per_lon, grid.columns)
     parts = 1 if west <= east else 2
     count = 0
     for part in range(parts):
@@ -279,3 +294,33 @@ def count_cells(grid):
                     cells[p] += 1
                     inside[p] += bounds[p, 0] <= x < bounds[p, 2] and bounds[p, 1] <= y < bounds[p, 3]
     return cells, inside
+
+
+@njit(cache=True)
+def match_costs(offsets, terms, lat, lon, posted):
+    """Return the cost of each message, float64[n]: 1 + the subscriptions without a rectangle by its terms + those with one of its terms and its place in their rectangle.
+
+    :param offsets: int64[n + 1]; the terms of message *i* are ``terms[offsets[i]:offsets[i + 1]]``.
+    :param terms: int64[], numbers of terms in ``posted``; -1: no subscription has it.
+    :param lat: float64[n], degrees; ``lon``: likewise.
+    :param posted: :class:`Posted`.
+    """
+    anywhere, start, rows, boxes = posted.anywhere, posted.start, posted.rows, posted.boxes
+    costs = np.empty(len(lat))
+    last = np.full(len(boxes), -1, np.int64)
+    for i in range(len(lat)):
+        x, y, cost = lon[i], lat[i], 1.0
+        for p in range(offsets[i], offsets[i + 1]):
+            term = terms[p]
+            if term < 0:
+                continue
+            cost += anywhere[term]
+            for q in range(start[term], start[term + 1]):
+                row = rows[q]
+                west, east = boxes[row, 0], boxes[row, 2]
+                between = west <= x <= east if west <= east else (x >= west or x <= east)
+                if between and boxes[row, 1] <= y <= boxes[row, 3] and last[row] != i:
+                    last[row] = i
+                    cost += 1.0
+        costs[i] = cost
+    return costs

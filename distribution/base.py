@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import difflib
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dskype.distribution.subscriptions import Subscription
+from dskype.distribution.plans import Leaf
+from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["PLAN_FORMAT", "Distributor", "Placed", "Sample", "check_plan", "refuse_options"]
+__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "check_flag", "check_plan", "default_hashes", "refuse_options"]
 
 PLAN_FORMAT = 1
 """The value of ``v`` in a plan."""
+
+
+def default_hashes(n: int) -> np.ndarray:
+    """Return ``n`` CRC-32s like those of ids."""
+    return np.array([zlib.crc32(b"%d" % i) for i in range(n)], np.int64)
 
 
 class Placed(NamedTuple):
@@ -32,7 +39,7 @@ class Placed(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What plans are learned from: a sample of the messages and of the top-k subscriptions.
+    """What plans are learned from: a sample of the messages and of the subscriptions.
 
     :ivar messages: a sample of the stream; ideally as many as several windows hold.
     :ivar k: int64[n], how many messages each subscription wants.
@@ -42,6 +49,8 @@ class Sample(NamedTuple):
     :ivar weights: float64[], their weights, of unit norm per subscription.
     :ivar thresholds: float64[n], the score of the k-th best message of a window; -inf if fewer than k match.
     :ivar filled: float64[n], from 0 to 1: how full the messages of a window make the list.
+    :ivar boxes: float64[n, 4], west, south, east and north of the boolean subscriptions among them, NaN for the others; None: there are none. A boolean
+        subscription has the terms of its trigger, and lies at the centre of its rectangle.
     """
 
     messages: MessageBatch
@@ -54,11 +63,23 @@ class Sample(NamedTuple):
     weights: np.ndarray
     thresholds: np.ndarray
     filled: np.ndarray
+    boxes: np.ndarray | None = None
 
     @property
     def n(self) -> int:
         """The number of subscriptions."""
         return len(self.k)
+
+    def rectangles(self) -> np.ndarray:
+        """Return ``boxes``, also if there are none, float64[n, 4]."""
+        return np.full((self.n, 4), np.nan) if self.boxes is None else self.boxes
+
+    def subscription(self, i: int) -> Subscription:
+        """Return a subscription, as distributors place it; of a boolean one, an expression that any term of its trigger satisfies."""
+        own = slice(self.offsets[i], self.offsets[i + 1])
+        if self.boxes is not None and not np.isnan(self.boxes[i, 0]):
+            return BooleanSubscription(self.boxes[i].tolist(), ["or", *self.terms[own].tolist()], None, None)
+        return TopkSubscription(int(self.k[i]), float(self.alpha[i]), float(self.lat[i]), float(self.lon[i]), self.terms[own], self.weights[own], None)
 
 
 class Distributor(ABC):
@@ -86,6 +107,43 @@ class Distributor(ABC):
     replicates: ClassVar[bool] = True
     """Whether a subscription may live on several tasks at once, if only while it moves. The result bolt then merges their results."""
 
+    # -- the optional part: summaries -------------------------------------------------------------
+
+    summaries: ClassVar[bool | None] = None
+    """Default of the option ``summaries``; None: the distributor has no such option, and no interest."""
+
+    @classmethod
+    def summarizes(cls, options: Mapping[str, Any] | None) -> bool:
+        """Tell whether distribution tasks keep the *interest* of subscriptions, and route by it, as the option ``summaries`` says.
+
+        Interest is a counted multiset of (region, routing term). A subscription counts in the regions of :meth:`regions_of`, once with each
+        of its routing terms (:func:`dskype.distribution.triggers.routing_terms`). A message goes to a task only if the region in which
+        it would go there (:meth:`message_regions`) has one of its terms. The interest is state of the distribution tasks, and changes with
+        subscriptions; plans and distributors know nothing of it. Only a distributor with :attr:`replicates` can have it.
+
+        A region is a number from 0 to :meth:`regions` - 1. It means the same under every plan of a topology. By default it is a task.
+
+        Exactness requires one more thing: if a subscription needs a message on a task, it counts in the region in which the message goes there.
+        """
+        return bool((options or {}).get("summaries", cls.summaries))
+
+    def regions(self) -> int:
+        """Return the number of regions. Default: the number of tasks."""
+        return self.tasks
+
+    def regions_of(self, subscription: Subscription) -> Sequence[int] | None:
+        """Return the regions in which a subscription counts, each once; None (the default): in the tasks that it lives on."""
+        return None
+
+    def message_regions(self, messages: MessageBatch, routes: RowTasks) -> np.ndarray:
+        """Return the region in which each message goes to its task, int32[m]. Default: the task.
+
+        :param routes: from :meth:`message_tasks`, of this plan or an earlier one.
+        """
+        return routes.tasks
+
+    # ---------------------------------------------------------------------------------------------
+
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         self.tasks = tasks
 
@@ -111,6 +169,26 @@ class Distributor(ABC):
         """
         return None
 
+    def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Place all subscriptions of a sample at once. Default: one after another.
+
+        :param thresholds: float64[n]; None: not known yet.
+        :param hashes: int64[n], the CRC-32s of their ids; default: those of the texts ``0``, ``1``, ...
+        :returns: (offsets int64[n + 1], tasks int32[], guards float64[n]); subscription *i* lives on ``tasks[offsets[i]:offsets[i + 1]]``.
+        """
+        placed = [self.place(str(i), sample.subscription(i), None if thresholds is None else float(thresholds[i])) for i in range(sample.n)]
+        offsets = np.cumsum([0, *(len(p.tasks) for p in placed)]).astype(np.int64)
+        return offsets, np.array([task for p in placed for task in p.tasks], np.int32), np.array([p.guard for p in placed], np.float64)
+
+    def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
+        """Return the cost of each task for a sample that was placed and routed. Default: its subscriptions x the probability of a message at the task.
+
+        :param offsets: of the subscriptions, and their ``tasks``, as :meth:`place_all` returns them.
+        :param routes: as :meth:`message_tasks` returns them.
+        """
+        messages = np.full(self.tasks, sample.messages.n) if routes is None else np.bincount(routes.tasks, minlength=self.tasks)
+        return np.bincount(tasks, minlength=self.tasks) * (messages / max(1, sample.messages.n))
+
     @abstractmethod
     def message_tasks(self, messages: MessageBatch) -> RowTasks | None:
         """Return which tasks need which messages; None: every task needs all of them.
@@ -126,6 +204,41 @@ class Distributor(ABC):
     @abstractmethod
     def plan(self) -> dict[str, Any]:
         """Return the plan: plain data for JSON, with the keys ``v``, ``distributor``, ``tasks``. Do not change it."""
+
+
+class HasPartitions(Distributor):
+    """A distributor whose plan has partitions that can be split and merged by hand."""
+
+    @abstractmethod
+    def leaves(self) -> list[Leaf]:
+        """Return all partitions and what they cover, in the order of their numbers."""
+
+    @abstractmethod
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return number, tasks, load and extent of each partition, for :meth:`split` and :meth:`merge`."""
+
+    @abstractmethod
+    def split(self, partition: int, task: int, sample: Sample | None = None) -> dict[str, Any]:
+        """Return a plan in which another task has half of a partition's cost.
+
+        :param partition: its number.
+        :param task: the index of the other task.
+        :param sample: says where to cut; default: the plan says.
+        :raises IllegalArgumentException: there is no such partition or task, or the task has the partition already.
+        """
+
+    @abstractmethod
+    def merge(self, one: int, other: int) -> dict[str, Any]:
+        """Return a plan in which the tasks of partition ``one`` also have partition ``other``; neighbours become one partition.
+
+        :raises IllegalArgumentException: there is no such partition, or both have the same tasks.
+        """
+
+
+def check_flag(name: str, options: Mapping[str, Any], option: str) -> None:
+    """Refuse an option of a distributor that is neither true nor false."""
+    if type(options[option]) is not bool:
+        raise IllegalArgumentException(explain(f"The option {option} of the {name} distributor is not usable.", given=options[option], legal="true | false"))
 
 
 def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from typing import Any
 
-from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
+import numpy as np
+
+from dskype.distribution.base import Placed, Sample, default_hashes
 from dskype.distribution.subscriptions import Subscription
+from dskype.distribution.unlearned import Unlearned
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["HashingDistributor"]
 
 
-class HashingDistributor(Distributor):
+class HashingDistributor(Unlearned):
     """Places a subscription by the CRC-32 of its id, modulo the number of tasks. Every task needs every message.
 
     Replication 1, communication N. There is nothing to learn.
@@ -21,17 +22,6 @@ class HashingDistributor(Distributor):
 
     name = "hashing"
     replicates = False
-
-    def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
-        refuse_options(self.name, options)
-        if plan is not None:
-            check_plan(type(self), tasks, plan)
-        super().__init__(tasks)
-
-    @classmethod
-    def learn(cls, tasks: int, sample: Sample, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the only plan; there is nothing to learn."""
-        return cls(tasks, options).plan()
 
     def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return its one task, which depends on the id alone."""
@@ -45,6 +35,7 @@ class HashingDistributor(Distributor):
         """Return None: every task needs every message."""
         return
 
-    def plan(self) -> dict[str, Any]:
-        """Return the number of tasks."""
-        return {"v": PLAN_FORMAT, "distributor": self.name, "tasks": self.tasks}
+    def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Place all subscriptions of a sample at once."""
+        hashes = default_hashes(sample.n) if hashes is None else hashes
+        return np.arange(sample.n + 1), (hashes % self.tasks).astype(np.int32), np.full(sample.n, -np.inf)

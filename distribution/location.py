@@ -28,12 +28,13 @@ class LocationDistributor(Partitioned):
     distance rules far ones out. Replication 1, communication N.
 
     :param options: besides ``method``, the ``cost`` of a leaf: ``product`` (default, equation 15), or ``work``: its subscriptions, weighed by how full
-        their lists are.
+        their lists are. ``summaries`` (default false): a task gets only messages with a routing term of its subscriptions.
     """
 
     name = "location"
-    legal_options = ("method", "cost")
+    legal_options = ("method", "cost", "summaries")
     cuts = "places"
+    summaries = False
 
     @classmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:

@@ -10,16 +10,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dskype.distribution import _kernels as kernels
-from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
+from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, default_hashes, refuse_options
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "default_hashes", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "measure", "postings", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
 COSTS = ("product", "work")
@@ -30,32 +31,7 @@ _OVERHEAD = 0.15
 """Work of all messages at all their keywords, where all subscriptions together have 1."""
 
 
-def default_hashes(n: int) -> np.ndarray:
-    """Return ``n`` CRC-32s like those of ids."""
-    return np.array([zlib.crc32(b"%d" % i) for i in range(n)], np.int64)
-
-
-def trigger_terms(expression: Any) -> list[int]:
-    """Return a trigger of an expression, rising: few and rare terms such that every message that satisfies it has one of them.
-
-    >>> trigger_terms(["and", ["or", 3, 9], 40, ["or", 1, 2, 5]])
-    [40]
-    >>> trigger_terms(["or", 7, ["and", 4, -6]])
-    [-6, 7]
-    """
-    return sorted(_triggers(expression))
-
-
-def _triggers(expression: Any) -> set[int]:
-    if not isinstance(expression, (list, tuple)):
-        return {int(expression)}
-    triggers = [_triggers(part) for part in expression[1:]]
-    if expression[0] == "or":
-        return set().union(*triggers)
-    return min(triggers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
-
-
-class Partitioned(Distributor):
+class Partitioned(HasPartitions):
     """A distributor whose plan assigns partitions of the world or of the vocabulary to tasks (see :mod:`dskype.distribution.plans`).
 
     Unknown terms (negative ids) are in no partition: term *t* belongs to task ``(-1 - t) % tasks``.
@@ -95,6 +71,9 @@ class Partitioned(Distributor):
                 raise IllegalArgumentException(
                     explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values))
                 )
+        if cls.summaries is not None:
+            found.setdefault("summaries", cls.summaries)
+            check_flag(cls.name, found, "summaries")
         return found
 
     @classmethod
@@ -125,11 +104,6 @@ class Partitioned(Distributor):
     def loads(self) -> np.ndarray:
         """Return the loads in the plan: by default subscriptions x the probability of a message (equations 15 and 16), as measured with a sample."""
         return np.array(self._plan["loads"], np.float64)
-
-    def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
-        """Return the cost of each task for a sample that was placed and routed."""
-        messages = np.full(self.tasks, sample.messages.n) if routes is None else np.bincount(routes.tasks, minlength=self.tasks)
-        return np.bincount(tasks, minlength=self.tasks) * (messages / max(1, sample.messages.n))
 
     # -- routing ----------------------------------------------------------------------------------
 
@@ -171,6 +145,10 @@ class Partitioned(Distributor):
         return RowTasks(*kernels.route(messages.offsets, messages.terms, self.tasks, self._flat.routes))
 
     # -- changes of the plan ----------------------------------------------------------------------
+
+    def leaves(self) -> list[Leaf]:
+        """Return all partitions and what they cover."""
+        return list(leaves(self._root))
 
     def partitions(self) -> list[dict[str, Any]]:
         """Return number, tasks, load and extent (``box``, ``terms``) of each partition, for :meth:`split` and :meth:`merge`."""
@@ -410,10 +388,6 @@ def measure(distributor: Distributor, sample: Sample, hashes: np.ndarray | None 
     n = max(1, sample.messages.n)
     routes = distributor.message_tasks(sample.messages)
     messages = np.full(distributor.tasks, sample.messages.n) if routes is None else np.bincount(routes.tasks, minlength=distributor.tasks)
-    if isinstance(distributor, Partitioned):
-        offsets, tasks, _ = distributor.place_all(sample, sample.thresholds, hashes)
-        loads = distributor.task_loads(sample, offsets, tasks, routes)
-    else:
-        tasks = (default_hashes(sample.n) if hashes is None else hashes) % distributor.tasks
-        loads = np.bincount(tasks, minlength=distributor.tasks) * (messages / n)
+    offsets, tasks, _ = distributor.place_all(sample, sample.thresholds, hashes)
+    loads = distributor.task_loads(sample, offsets, tasks, routes)
     return Measured(len(tasks) / max(1, sample.n), float(messages.sum()) / n, np.bincount(tasks, minlength=distributor.tasks), messages, loads)

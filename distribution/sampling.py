@@ -12,10 +12,10 @@ import numpy as np
 from dskype.distribution import learning_kernels
 from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
-from dskype.distribution.partitioned import trigger_terms
+from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, parse_message, parse_subscription
+from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, areas_of, parse_message, parse_subscription
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -74,15 +74,22 @@ def _records(path: str | Path, parse: Any, most: int) -> list[Any]:
 def make_sample(messages: list[Message], subscriptions: list[Subscription], vocabulary: Vocabulary, settings: Settings) -> Sample:
     """Return the sample that consists of some records.
 
-    A boolean subscription counts as a top-k subscription for its trigger terms at the centre of its rectangle, without a threshold. An
-    area counts at its centre.
+    A boolean subscription has its rectangle; for distributors that know no rectangles it counts as a top-k subscription for its trigger terms at the centre of its rectangle, without a
+    threshold. For distributors that know no areas, an area counts at its centre.
     Thresholds are those of a window with all the messages, or with the last ones if the settings have a shorter count window.
     """
     tokenizer = Tokenizer(settings.stop_words)
     offsets, terms, weights = vocabulary.weigh_texts([m.text for m in messages], tokenizer)
     n = len(messages)
     batch = MessageBatch(
-        np.arange(n), np.arange(n), np.array([m.lat for m in messages], np.float64), np.array([m.lon for m in messages], np.float64), offsets, terms, weights
+        np.arange(n),
+        np.arange(n),
+        np.array([m.lat for m in messages], np.float64),
+        np.array([m.lon for m in messages], np.float64),
+        offsets,
+        terms,
+        weights,
+        areas_of(messages),
     )
     rows = []
     for s in subscriptions:
@@ -103,6 +110,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
         np.concatenate(row_weights),
         np.full(len(rows), -np.inf),
         np.ones(len(rows)),
+        np.array([[np.nan] * 4 if isinstance(s, TopkSubscription) else s.bbox for s in subscriptions], np.float64),
     )
     window = batch.slice(max(0, n - settings.extent), n) if settings.window_kind == "count" else batch
     found, counts = sample_thresholds(sample, window, settings.space.diagonal_deg)

@@ -10,6 +10,7 @@ stream    name here           from -> to                      grouping
           ``shortages``       subscription -> distribution    fields(subscription): reports on placements
           ``plans``           subscription-spout -> distr.    all: another plan of the distributor
           ``switched``        subscription -> distribution    all: no task uses routes of older plans any more
+          ``interest``        distribution -> distribution    direct: routing terms that begin or end to be needed
           ``registrations``   distribution -> result          fields(subscription): what begins, what ends and where
 4         ``window``          distribution -> message         direct: each message lives on one task
 5         ``requests``        subscription -> message         all: evaluate these subscriptions at a watermark
@@ -28,6 +29,7 @@ from dskype.topology.fields import Fields
 __all__ = [
     "ANSWERS",
     "FIELDS",
+    "INTEREST",
     "LISTS",
     "MATCHING",
     "MESSAGES",
@@ -47,6 +49,7 @@ __all__ = [
 MESSAGES, SUBSCRIPTIONS, MATCHING, PLACEMENTS, WINDOW = "messages", "subscriptions", "matching", "placements", "window"
 REQUESTS, PROGRESS, PARTIALS, ANSWERS, RESULTS = "requests", "progress", "partials", "answers", "results"
 SHORTAGES, PLANS, SWITCHED, REGISTRATIONS, LISTS = "shortages", "plans", "switched", "registrations", "lists"
+INTEREST = "interest"
 
 _MESSAGE = ("seq", "position", "id", "lat", "lon", "terms", "weights")
 
@@ -63,6 +66,7 @@ FIELDS = {
     SHORTAGES: Fields("subscription", "registration", "epoch", "kind", "theta", "placement"),
     PLANS: Fields("version", "plan"),
     SWITCHED: Fields("version"),
+    INTEREST: Fields("kind", "record"),
     REGISTRATIONS: Fields("subscription", "registration", "event", "record"),
     RESULTS: Fields("subscription", "registration", "kind", "watermark", "message", "score", "rank", "meta", "seq", "position"),
     LISTS: Fields("subscription", "kind", "record"),
@@ -74,4 +78,4 @@ lists in rank order; ``task`` is the id of the subscription task that asked, and
 
 With a distributor that replicates, a placement says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and ``placements`` carries other
 messages, which end a subscription or announce a plan: see :mod:`dskype.bolts.replication.messages`. ``shortages``, ``plans``, ``switched`` and
-``registrations`` are unused where the distributor does not replicate."""
+``registrations`` are unused where the distributor does not replicate, and ``interest`` where it keeps no summaries."""

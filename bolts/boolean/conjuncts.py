@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dskype.bolts.boolean.programs import Normal, compile_expression, normalize
+from dskype.bolts.boolean.programs import compile_expression
+from dskype.distribution.triggers import Normal, normalize
 
 __all__ = ["Decomposed", "decompose"]
 

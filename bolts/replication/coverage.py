@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.replication.messages import Epoch
+
 __all__ = ["Coverage"]
 
 _UNKNOWN = np.iinfo(np.int64).max
@@ -15,10 +17,11 @@ class Coverage:
     """Collects what distribution tasks say about a plan: their markers, and when all their subscriptions have moved.
 
     :param sources: number of distribution tasks.
+    :param summaries: whether they route by interest. Then all of them know the interest of a placement from its watermark on, not earlier.
     """
 
-    def __init__(self, sources: int) -> None:
-        self._sources = sources
+    def __init__(self, sources: int, summaries: bool = False) -> None:
+        self._sources, self._summaries = sources, summaries
         self._from: dict[int, int] = {0: -1}
         self._markers: dict[int, dict[int, int]] = {}
         self._finished: dict[int, set[int]] = {}
@@ -42,6 +45,10 @@ class Coverage:
     def since(self, version: int) -> int:
         """Return the watermark from which on everything arrives that a plan sends here; higher than any while it is unknown."""
         return self._from.get(version, _UNKNOWN)
+
+    def wanted_since(self, epoch: Epoch) -> int:
+        """Return the watermark from which on no distribution task withholds a message that a new replica needs; -1: none ever did."""
+        return epoch.at if self._summaries else -1
 
     def snapshot(self) -> Any:
         """Return the state as plain values."""

@@ -9,6 +9,7 @@ stream            messages
 ``placements``    :class:`Placement`, :class:`Epoch`, :class:`End`, :class:`Survey`, :class:`PlanMarker`, :class:`AllMoved`;
                   without replication the bare subscription (:mod:`dskype.distribution.subscriptions`), or None to unregister
 ``shortages``     :class:`ReplicaReport`
+``interest``      :class:`InterestAdded`, :class:`InterestKnown`, :class:`InterestEnded`
 ``registrations`` :class:`Begin` and :class:`Finish`
 ``lists``         :class:`ReplicaList`, :class:`ReplicaDropped`, :class:`ReplicaGone` (and the tuples of ``ResultPublisher``)
 ================  ==================================================================================================================
@@ -35,6 +36,10 @@ __all__ = [
     "End",
     "Epoch",
     "Finish",
+    "InterestAdded",
+    "InterestEnded",
+    "InterestKnown",
+    "InterestMessage",
     "Placement",
     "PlacementMessage",
     "PlanMarker",
@@ -45,6 +50,7 @@ __all__ = [
     "ReplicaReport",
     "ReportedPlacement",
     "Survey",
+    "decode_interest",
     "decode_placement",
     "decode_replica_message",
 ]
@@ -201,6 +207,53 @@ class ReplicaReport(NamedTuple):
         """Return the report in a row."""
         *fields, placement = row
         return cls(*fields, None if placement is None else ReportedPlacement.decode(placement))
+
+
+# -- interest: between distribution tasks -----------------------------------------------------------------------------------
+
+
+class InterestAdded(NamedTuple):
+    """Pairs that a distribution task needs from now on: term ``terms[i]`` in region ``regions[i]``.
+
+    :ivar number: of the announcement, from 1, rising by 1 for each task.
+    :ivar regions: int32[n]; ``terms``: int64[n]; each pair once.
+    """
+
+    number: int
+    regions: Any
+    terms: Any
+    kind = "added"
+
+
+class InterestKnown(NamedTuple):
+    """The answer to :class:`InterestAdded`.
+
+    :ivar number: of the announcement.
+    :ivar withheld: the highest position of a message that these regions may have missed here; -1: there was none.
+    """
+
+    number: int
+    withheld: int
+    kind = "known"
+
+
+class InterestEnded(NamedTuple):
+    """Pairs that a distribution task needs no more for messages with a position above ``at``, its watermark."""
+
+    at: int
+    regions: Any
+    terms: Any
+    kind = "ended"
+
+
+InterestMessage = InterestAdded | InterestKnown | InterestEnded
+
+_INTEREST_MESSAGES: dict[str, Any] = {message.kind: message for message in (InterestAdded, InterestKnown, InterestEnded)}
+
+
+def decode_interest(kind: str, record: Sequence[Any]) -> InterestMessage:
+    """Return the message in a row of the stream ``interest``; the record is the plain tuple."""
+    return _INTEREST_MESSAGES[kind](*record)
 
 
 # -- registrations: from the distribution task to the result task -----------------------------------------------------------

@@ -64,6 +64,9 @@ class PlacementStrategy:
     def advance(self, watermark: int) -> None:
         """Record the watermark of the distribution task."""
 
+    def finish_batch(self) -> None:
+        """Do what is done once for each batch of tuples. Default: nothing."""
+
     def snapshot(self) -> Any:
         """Return the state as plain values, or None if there is none."""
         return None

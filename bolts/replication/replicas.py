@@ -11,7 +11,8 @@ guard < floor of each replica, so each replica holds k better messages, which co
 union of the replicas' lists at w are the top-k.
 
 An evaluation looks at the whole window. So a replica that is placed later only has to ask at a watermark from which on it receives
-everything that its plan sends to its task (:class:`~dskype.bolts.replication.coverage.Coverage`). Apart from evaluations the floor only
+everything that its plan sends to its task (:class:`~dskype.bolts.replication.coverage.Coverage`), and, with summaries, from which on no
+distribution task withholds a message with one of its keywords. Apart from evaluations the floor only
 rises, so a ready replica stays ready until it becomes pending.
 
 A replica that is neither pending nor ready is *short*: it reports its placement and floor, and gets a new epoch with a lower guard.
@@ -59,7 +60,16 @@ __all__ = ["Replicas"]
 _NOTHING, _ALONE, _PART = 0, 1, 2
 _NEVER = -2
 _STATE = np.dtype(
-    [("epoch", np.int32), ("guard", np.float64), ("plan", np.int32), ("origin", np.int32), ("mode", np.int8), ("evaluated", np.int64), ("asked", np.int64)]
+    [
+        ("epoch", np.int32),
+        ("guard", np.float64),
+        ("plan", np.int32),
+        ("origin", np.int32),
+        ("mode", np.int8),
+        ("evaluated", np.int64),
+        ("asked", np.int64),
+        ("wanted", np.int64),
+    ]
 )
 
 
@@ -97,7 +107,7 @@ class Replicas:
             if slot >= len(self._state):
                 self._state = np.concatenate((self._state, np.zeros(slot + 16 - len(self._state) + slot // 2, _STATE)))
                 self._placed += [()] * (len(self._state) - len(self._placed))
-            self._state[slot] = (0, 0.0, 0, epoch.since, _NOTHING, self.watermark if evaluated else _NEVER, _NEVER)
+            self._state[slot] = (0, 0.0, 0, epoch.since, _NOTHING, self.watermark if evaluated else _NEVER, _NEVER, self._coverage.wanted_since(epoch))
             self._begin_epoch(slot, epoch)
 
     def _begin_epoch(self, slot: int, epoch: Epoch) -> None:
@@ -151,7 +161,7 @@ class Replicas:
     # -- asking ---------------------------------------------------------------------------------------------------------
 
     def askable(self, slots: np.ndarray) -> np.ndarray:
-        """Return the slots that may ask for the window now; the others wait until their plan is covered.
+        """Return the slots that may ask for the window now; the others wait until their plan is covered, and their interest is known.
 
         A replica that has asked under one plan need not wait for the next one: until that is in force, it receives the same messages.
         """
@@ -160,7 +170,7 @@ class Replicas:
             state = self._state[slot]
             if slot in self._evaluate or state["asked"] == _NEVER:
                 plan = self._evaluate.get(slot, int(state["origin"]))
-                if self._coverage.since(plan) > self.watermark:
+                if max(self._coverage.since(plan), state["wanted"]) > self.watermark:
                     covered[i] = False
                     self._waiting.setdefault(plan, {})[slot] = None
         asking = slots[covered]
@@ -316,7 +326,8 @@ class Replicas:
         """Continue from a snapshot."""
         columns = state["columns"]
         self._state = np.zeros(len(columns["epoch"]), _STATE)
-        for name in _STATE.names:
+        self._state["wanted"] = -1  # absent from snapshots of earlier versions
+        for name in columns:
             self._state[name] = columns[name]
         self._placed = [self._interned.setdefault(tuple(tasks), tuple(tasks)) for tasks in state["placed"]]
         self._standing = {slot: (epoch, tuple(tasks), guard) for slot, epoch, tasks, guard in state["standing"]}

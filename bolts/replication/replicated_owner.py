@@ -28,7 +28,7 @@ class ReplicatedOwner(SubscriptionOwner):
 
     :param collector: collector of the bolt.
     :param context: context of the bolt.
-    :param sources: number of distribution tasks.
+    :param coverage: knows the number of distribution tasks.
     :param counted: whether positions are sequence numbers.
     """
 
@@ -40,13 +40,13 @@ class ReplicatedOwner(SubscriptionOwner):
         counters: Mapping[str, Any],
         collector: Any,
         context: Any,
-        sources: int,
+        coverage: Coverage,
         counted: bool,
     ) -> None:
         super().__init__(topk, boolean, publisher, counters)
         self._collector = collector
         tasks, index = context.get_component_tasks(context.get_this_component_id()), context.get_this_task_index()
-        self._coverage = Coverage(sources)
+        self._coverage = coverage
         self._replicas = Replicas(topk, collector, publisher, self._coverage, tasks, index, counted)
         self._boolean_placements = BooleanPlacements(boolean.metadata, collector, self._coverage, index, boolean.forget)
 
@@ -96,13 +96,17 @@ class ReplicatedOwner(SubscriptionOwner):
         """Begin replicas of top-k subscriptions."""
         watermark = self._topk.watermark
         for complete in (True, False):
-            chosen = [row for row in rows if (watermark == BEFORE_ALL and self._coverage.since(row[2].epoch.since) <= watermark) is complete]
+            chosen = [row for row in rows if (watermark == BEFORE_ALL and self._receives_all(row[2].epoch)) is complete]
             if chosen:
                 slots = self._open(chosen, complete)
                 if complete:
                     self._settle(slots)
                 else:
                     self.ask(slots)
+
+    def _receives_all(self, epoch: Epoch) -> bool:
+        """Tell whether a new replica of an epoch receives everything that it needs above the present watermark."""
+        return max(self._coverage.since(epoch.since), self._coverage.wanted_since(epoch)) <= self._topk.watermark
 
     def _open(self, rows: Sequence[tuple[str, str, Placement]], complete: bool) -> np.ndarray:
         slots = self._topk.open([(name, registration, placement.subscription) for name, registration, placement in rows], complete)

@@ -133,13 +133,25 @@ class ReplicatedPlacement(PlacementStrategy):
         if old is not None:
             self._end(name, old, replaced=topk)
         # Before the first message no list can be full, and a placement for a threshold would have to grow at once.
-        placed = self._place(name, subscription, -np.inf if self.watermark < 0 else None)
-        self._registry.set(name, registration, topk, 1, placed.tasks)
+        placed = self._place(name, subscription, self._first_threshold())
+        self._remember(name, Entry(registration, topk, 1, tuple(placed.tasks)), subscription)
         self._send_registration(name, registration, "begin", Begin(topk, self.watermark))
         placement = Placement(subscription, self._epoch(1, placed.tasks, placed.guard))
         for index in placed.tasks:
             self._send(index, name, registration, placement)
         self._advance_until_blocked()
+
+    def _first_threshold(self) -> float | None:
+        """Return the threshold by which a new subscription is placed."""
+        return -np.inf if self.watermark < 0 else None
+
+    def _remember(self, name: str, entry: Entry, subscription: Subscription | None) -> None:
+        """Record where a subscription lives. ``subscription`` is None if it lives there already."""
+        self._registry.set(name, *entry)
+
+    def _forget(self, name: str) -> None:
+        """Remove a subscription from the registry."""
+        self._registry.remove(name)
 
     def _place(self, name: str, subscription: Subscription, floor: float | None) -> Placed:
         """Choose tasks for a subscription; during a plan change those of both plans, because other tasks may still send by the old one."""
@@ -155,8 +167,11 @@ class ReplicatedPlacement(PlacementStrategy):
         if entry is None:
             self._counters["unknown_unregistered"].inc()
             return
+        self._unregister(name, entry)
+
+    def _unregister(self, name: str, entry: Entry) -> None:
         self._end(name, entry, replaced=False)
-        self._registry.remove(name)
+        self._forget(name)
         self._advance_until_blocked()
 
     def _end(self, name: str, entry: Entry, *, replaced: bool) -> None:
@@ -196,7 +211,7 @@ class ReplicatedPlacement(PlacementStrategy):
         epoch = self._epoch(entry.epoch + 1, sorted(tasks), guard, **options)
         for index in sorted({*epoch.tasks, *entry.tasks}):
             self._send(index, name, entry.registration, epoch if index in entry.tasks else Placement(subscription, epoch))
-        self._registry.set(name, entry.registration, entry.topk, epoch.number, epoch.tasks)
+        self._remember(name, entry._replace(epoch=epoch.number, tasks=tuple(epoch.tasks)), subscription)
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
@@ -218,7 +233,7 @@ class ReplicatedPlacement(PlacementStrategy):
         if entry is None or entry.registration != report.registration:
             return
         if report.kind == EXPIRED:
-            self.unregister(name)
+            self._unregister(name, entry)
             return
         if entry.epoch != report.epoch:
             return

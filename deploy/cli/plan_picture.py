@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dskype.distribution.plans import leaves
+from dskype.deploy.client.plans import with_partitions
 from dskype.spouts.areas import centre_of
 
 __all__ = ["draw", "places_of"]
@@ -48,7 +48,7 @@ def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None
 
     :param messages: latitudes and longitudes in degrees, drawn as dots on the map.
     """
-    parts = list(leaves(plan["root"]))
+    parts = with_partitions(plan).leaves()
     boxes = any(border is not None for part in parts for border in part.box)
     ranges = any(part.terms != (0, None) for part in parts)
     height, body = 70, []

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dskype.distribution import DISTRIBUTORS, Partitioned, make_distributor, start_distributor
+from dskype.distribution import DISTRIBUTORS, HasPartitions, Partitioned, make_distributor, start_distributor
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-__all__ = ["SUBSCRIPTION_BOLT", "component_tasks", "distributor_of", "partitioned", "read_current", "send_plan"]
+__all__ = ["SUBSCRIPTION_BOLT", "component_tasks", "distributor_of", "partitioned", "read_current", "send_plan", "with_partitions"]
 
 SUBSCRIPTION_BOLT = "subscription-bolt"
 
@@ -24,19 +24,27 @@ def distributor_of(plan: Mapping[str, Any]) -> Any:
     return make_distributor(plan["distributor"], plan["tasks"], plan=plan)
 
 
-def partitioned(plan: Mapping[str, Any]) -> Partitioned:
+def with_partitions(plan: Mapping[str, Any]) -> HasPartitions:
     """Return the distributor of a plan with partitions.
 
     :raises IllegalArgumentException: the distributor has no partitions.
     """
+    return _checked(plan, HasPartitions, "This distributor has no partitions.")
+
+
+def partitioned(plan: Mapping[str, Any]) -> Partitioned:
+    """Return the distributor of a plan whose partitions the monitor can rearrange.
+
+    :raises IllegalArgumentException: it cannot.
+    """
+    return _checked(plan, Partitioned, "The monitor cannot balance the partitions of this distributor.")
+
+
+def _checked(plan: Mapping[str, Any], kind: type, problem: str) -> Any:
     found = distributor_of(plan)
-    if not isinstance(found, Partitioned):
+    if not isinstance(found, kind):
         raise IllegalArgumentException(
-            explain(
-                "This distributor has no partitions.",
-                given=plan["distributor"],
-                legal=", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, Partitioned))),
-            )
+            explain(problem, given=plan["distributor"], legal=", ".join(sorted(name for name, found in DISTRIBUTORS.items() if issubclass(found, kind))))
         )
     return found
 
@@ -92,7 +100,7 @@ def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
         raise TopologyError(
             explain(
                 "The plan is too large for a record of Kafka.",
-                given=f"{len(value):,} bytes, {len(partitioned(plan).partitions()):,} partitions",
+                given=f"{len(value):,} bytes, {len(with_partitions(plan).partitions()):,} partitions",
                 legal=f"up to {_RECORD_BYTES:,} bytes",
                 hint="learn one with fewer partitions: --option method=balanced",
             )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dskype.distribution.agrid import WORLD, AGrid
+from dskype.distribution.baselines.routers import GridRouter, TreeRouter
 from dskype.topology.errors import IllegalArgumentException
 
 
@@ -75,8 +76,13 @@ def assert_finds(grid, rng, n=60):
     places = np.concatenate([areas[:, :2], areas[:, 2:]])
     for (lon, lat), found in zip(places.tolist(), grid.locate(places[:, 1], places[:, 0]).tolist()):
         assert {found} == plain_partitions(grid, [lon, lat, lon, lat])
-    for area in areas:
-        assert grid.touching(area) == sorted(plain_partitions(grid, area.tolist()))
+    expected = [sorted(plain_partitions(grid, area.tolist())) for area in areas]
+    for router in (grid, GridRouter(grid), TreeRouter(grid)):
+        assert (router.locate(places[:, 1], places[:, 0]) == grid.locate(places[:, 1], places[:, 0])).all()
+        rows, partitions = router.overlaps(areas)
+        assert (np.diff(rows) >= 0).all() and rows.dtype == np.int64 and partitions.dtype == np.int32
+        assert [sorted(partitions[rows == i].tolist()) for i in range(n)] == expected
+    assert [grid.touching(area) for area in areas[:9]] == expected[:9]
 
 
 SIZES = [(1, 1, WORLD), (7, 5, WORLD), (100, 40, (-10.0, 35.0, 30.0, 60.0)), (300, 1000, WORLD), (1000, 1000, (5.0, 45.0, 15.5, 55.25)), (4000, 700, WORLD)]

@@ -23,7 +23,7 @@ from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window import WINDOWS
 from dskype.deploy.verification import Inputs, Report
 from dskype.deploy.verification.writes import check_topology_writes
-from dskype.distribution import DISTRIBUTORS, Partitioned, make_distributor
+from dskype.distribution import DISTRIBUTORS, AGridDistributor, HasPartitions, make_distributor
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
 from dskype.topology import TopologyBuilder
@@ -60,7 +60,7 @@ def topology(tasks, name="dskype"):
         "subscription-spout", Fields("subscription"), "subscriptions"
     ).all_grouping("subscription-spout", "plans").fields_grouping("subscription-bolt", Fields("subscription"), "shortages").all_grouping(
         "subscription-bolt", "switched"
-    )
+    ).direct_grouping("distribution-bolt", "interest")
     builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)).direct_grouping(
         "distribution-bolt", "matching"
     ).direct_grouping("distribution-bolt", "placements").direct_grouping("aggregation-bolt", "answers")
@@ -201,18 +201,29 @@ BAD_AREAS = [
 def another_plan(rng, name, tasks, options, plan):
     """Return a plan some splits and merges away from another one; the same one for distributors without partitions."""
     distributor = make_distributor(name, tasks, options, plan)
-    for _ in range(rng.choice([1, 1, 2, 5]) if isinstance(distributor, Partitioned) else 0):
+    for _ in range(rng.choice([1, 1, 2, 5]) if isinstance(distributor, HasPartitions) else 0):
         parts = len(distributor.partitions())
         try:
-            plan = (
-                distributor.split(rng.randrange(parts), rng.randrange(tasks))
-                if rng.random() < 0.6
-                else distributor.merge(rng.randrange(parts), rng.randrange(parts))
-            )
+            if isinstance(distributor, AGridDistributor) and rng.random() < 0.5:
+                plan = shifted(rng, distributor)
+            elif rng.random() < 0.6:
+                plan = distributor.split(rng.randrange(parts), rng.randrange(tasks))
+            else:
+                plan = distributor.merge(rng.randrange(parts), rng.randrange(parts))
         except IllegalArgumentException:
             continue
         distributor = make_distributor(name, tasks, options, plan)
     return distributor.plan()
+
+
+def shifted(rng, distributor):
+    """Return a plan in which a neighbour has some cells of a partition."""
+    giver = rng.randrange(len(distributor.partitions()))
+    near, cells = distributor.grid.neighbours(giver), distributor.grid.cells(giver)
+    taker = rng.choice(near) if near else giver
+    beside = cells.x1 == distributor.grid.cells(taker).x0 or cells.x0 == distributor.grid.cells(taker).x1
+    low, high = (cells.x0, cells.x1) if beside else (cells.y0, cells.y1)
+    return distributor.shift(giver, taker, rng.choice([None, rng.randint(low, high)]))
 
 
 class Planner:

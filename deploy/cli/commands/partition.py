@@ -29,10 +29,10 @@ from dskype.deploy.cli.arguments import (
     target,
 )
 from dskype.deploy.client.balancing import Band, balance, watch
-from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan
+from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions
 from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.terminal import counted, put, say
-from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, make_distributor, read_plan
+from dskype.distribution import DISTRIBUTORS, HasPartitions, distributor_class, make_distributor, read_plan
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import read_sample
 from dskype.spouts.vocabulary import Vocabulary
@@ -164,10 +164,10 @@ def _show(args: argparse.Namespace) -> int:
         with open_client(args) as client:
             version, plan = read_current(client)
     distributor = distributor_of(plan)
-    rows = distributor.partitions() if isinstance(distributor, Partitioned) else []
+    rows = distributor.partitions() if isinstance(distributor, HasPartitions) else []
     if args.picture:
         if not rows:
-            partitioned(plan)
+            with_partitions(plan)
         _write(args.picture, plan_picture.draw(plan, messages=plan_picture.places_of(args.messages)), args.force)
     loads = distributor.loads()
     if args.output == "json":
@@ -209,24 +209,24 @@ def _covers(row: Mapping[str, Any]) -> str:
     return ", ".join(parts) or "everything"
 
 
-def _change(args: argparse.Namespace, change: Callable[[Partitioned, Any], dict[str, Any]]) -> int:
+def _change(args: argparse.Namespace, change: Callable[[HasPartitions, Any], dict[str, Any]]) -> int:
     if args.output is None and not args.publish:
         raise UsageError("expected -o OUT, --publish or both")
     if args.plan is not None and not args.publish:
-        plan = change(partitioned(read_plan(args.plan)), _sample(args, offline_settings(args)) if hasattr(args, "messages") else None)
+        plan = change(with_partitions(read_plan(args.plan)), _sample(args, offline_settings(args)) if hasattr(args, "messages") else None)
     else:
         with open_client(args) as client:
             version, plan = read_current(client)
             if args.plan is not None:
                 plan = read_plan(args.plan)
-            plan = change(partitioned(plan), _sample(args, client.settings) if hasattr(args, "messages") else None)
+            plan = change(with_partitions(plan), _sample(args, client.settings) if hasattr(args, "messages") else None)
             if args.publish:
                 send_plan(client, version + 1, plan)
                 say(f"version {version + 1} is sent to {client.name}")
     if args.output is not None:
         _write(args.output, json.dumps(plan), args.force)
     loads = np.array(plan["loads"])
-    say(f"{counted(len(partitioned(plan).partitions()), 'partition')}; greatest load / mean {balance(loads):.2f} as the plan estimates it")
+    say(f"{counted(len(with_partitions(plan).partitions()), 'partition')}; greatest load / mean {balance(loads):.2f} as the plan estimates it")
     return 0
 
 
