@@ -41,6 +41,7 @@ __all__ = [
     "check_distributor",
     "distributor_class",
     "distributor_files",
+    "distributor_of_plan",
     "make_distributor",
     "read_plan",
     "start_distributor",
@@ -85,6 +86,14 @@ def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = 
     :raises IllegalArgumentException: the name is not known, or the options or the plan are not usable.
     """
     return distributor_class(name)(tasks, options, plan)
+
+
+def distributor_of_plan(settings: Settings, tasks: int, plan: Mapping[str, Any]) -> Distributor:
+    """Return the distributor that a topology's settings name, with a plan.
+
+    :raises IllegalArgumentException: the options or the plan are not usable.
+    """
+    return make_distributor(settings.distributor, tasks, _source(settings)[1], plan)
 
 
 def summarizes(settings: Settings) -> bool:

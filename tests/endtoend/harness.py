@@ -63,7 +63,7 @@ def topology(tasks, name="dskype"):
     ).direct_grouping("distribution-bolt", "interest")
     builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)).direct_grouping(
         "distribution-bolt", "matching"
-    ).direct_grouping("distribution-bolt", "placements").direct_grouping("aggregation-bolt", "answers")
+    ).direct_grouping("distribution-bolt", "placements").direct_grouping("subscription-bolt", "transfers").direct_grouping("aggregation-bolt", "answers")
     builder.set_bolt("message-bolt", MessageBolt(), tasks.get("message-bolt", 1)).direct_grouping("distribution-bolt", "window").all_grouping(
         "subscription-bolt", "requests"
     ).all_grouping("subscription-bolt", "progress")
