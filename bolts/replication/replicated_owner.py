@@ -52,7 +52,7 @@ class ReplicatedOwner(SubscriptionOwner):
         tasks, index = context.get_component_tasks(context.get_this_component_id()), context.get_this_task_index()
         self._coverage = coverage
         self._replicas = Replicas(topk, collector, publisher, self._coverage, tasks, index, settings.window_kind == "count")
-        self._transfers = Transfers(collector, tasks, partial(distributor_of_plan, settings, len(tasks)))
+        self._transfers = Transfers(collector, tasks, partial(distributor_of_plan, settings, len(tasks)), context.register_counter("transferred"))
         context.register_gauge("arriving", lambda: len(self._transfers))
         self._boolean_placements = BooleanPlacements(boolean.metadata, collector, self._coverage, index, boolean.forget)
 

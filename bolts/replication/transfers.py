@@ -31,10 +31,11 @@ class Transfers:
     :param collector: collector of the bolt.
     :param tasks: ids of all tasks of the bolt, by index.
     :param make: makes a distributor from a plan.
+    :param counter: counts the subscriptions that are sent.
     """
 
-    def __init__(self, collector: Any, tasks: Sequence[int], make: Callable[[Mapping[str, Any]], Distributor]) -> None:
-        self._collector, self._tasks, self._make = collector, list(tasks), make
+    def __init__(self, collector: Any, tasks: Sequence[int], make: Callable[[Mapping[str, Any]], Distributor], counter: Any) -> None:
+        self._collector, self._tasks, self._make, self._counter = collector, list(tasks), make, counter
         self._version = 0
         self._plan: Any = None
         self._distributor: Distributor | None = None
@@ -54,6 +55,7 @@ class Transfers:
 
     def send(self, name: str, registration: str, subscription: BooleanSubscription, indexes: Sequence[int]) -> None:
         """Send a subscription to other tasks."""
+        self._counter.inc(len(indexes))
         for index in indexes:
             self._collector.emit_direct(self._tasks[index], (name, registration, subscription.encode()), streams.TRANSFERS)
 

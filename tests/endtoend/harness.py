@@ -280,6 +280,8 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
 
 def options_of(name, tasks):
     """Return options of a distributor for a number of tasks."""
+    if name == "agrid":  # lines between cells that cut the subscriptions
+        return {"granularity": 24, "box": SPACE}
     if name not in ("spatial-first", "keyword-first"):
         return {}
     n1 = max(n for n in range(1, tasks + 1) if tasks % n == 0 and n * n <= tasks)
