@@ -16,8 +16,9 @@ import numpy as np
 
 from dskype.distribution import aggregates_kernels as kernels
 from dskype.distribution.agrid import CellBox
+from dskype.distribution.agrid_learning import CellCosts, best_cut
 
-__all__ = ["SIDES", "CellCosts", "Cut", "Strip", "StripLoad", "Workload"]
+__all__ = ["SIDES", "Split", "Strip", "StripLoad", "Workload"]
 
 SIDES = ("west", "south", "east", "north")
 """The sides of a partition. A strip lies along one of them."""
@@ -56,7 +57,7 @@ class StripLoad(NamedTuple):
     queries: int
 
 
-class Cut(NamedTuple):
+class Split(NamedTuple):
     """The best cut of a partition into two.
 
     :ivar moving: the half that costs less to send, as a strip.
@@ -65,18 +66,6 @@ class Cut(NamedTuple):
 
     moving: StripLoad
     staying: float
-
-
-class CellCosts(NamedTuple):
-    """Costs of single cells, as one evaluator hands them to another; only cells with costs are in it.
-
-    :ivar x, y: int32[n], cells of the fine grid.
-    :ivar cost: float64[n].
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    cost: np.ndarray
 
 
 class Workload:
@@ -160,30 +149,27 @@ class Workload:
         n = len(self._costs.rows if side % 2 else self._costs.columns)
         return StripLoad(strip, *self.span(side % 2, *((0, size) if side < 2 else (n - size, n))))
 
-    def best_cut(self) -> Cut | None:
+    def best_split(self) -> Split | None:
         """Return the cut after which the costs of both halves differ least; O(columns + rows) (section 4.3).
 
-        Of two equal cuts the one along which fewer subscriptions have to move is returned. None: the partition is a single cell or has no costs.
+        The half with fewer subscriptions moves. None: the partition is a single cell or has no costs.
         """
-        best: tuple[float, int, Cut] | None = None
-        for axis, line in enumerate((self._costs.columns, self._costs.rows)):
-            if len(line) < 2 or not self._total > 0:
-                continue
-            at, below = kernels.best_cut(line, self._total)
-            halves = self.load_of(Strip(axis, at)), self.load_of(Strip(axis + 2, len(line) - at))
-            moving, staying = sorted(halves, key=lambda half: half.queries)
-            found = abs(self._total - 2 * below), moving.queries, Cut(moving, staying.cost)
-            if best is None or found[:2] < best[:2]:
-                best = found
-        return best and best[2]
+        cut = best_cut(self._costs.columns, self._costs.rows) if self._total > 0 else None
+        if cut is None:
+            return None
+        axis = 0 if cut.axis == "lon" else 1
+        length = len(self._costs.rows if axis else self._costs.columns)
+        halves = self.load_of(Strip(axis, cut.at)), self.load_of(Strip(axis + 2, length - cut.at))
+        moving, staying = sorted(halves, key=lambda half: half.queries)
+        return Split(moving, staying.cost)
 
     def strip_of_cost(self, side: int, cost: float) -> StripLoad | None:
         """Return the strip along a side whose cost comes nearest to ``cost``; None if the partition is one cell wide there."""
         line = self._costs.rows if side % 2 else self._costs.columns
         if len(line) < 2:
             return None
-        size, _ = kernels.cut_of_amount(line, cost * self._unit, side >= 2)
-        return self.load_of(Strip(side, int(size)))
+        sums = np.cumsum((line if side < 2 else line[::-1])[:-1])
+        return self.load_of(Strip(side, 1 + int(np.abs(sums - cost * self._unit).argmin())))
 
     # -- operations -------------------------------------------------------------------------------
 
@@ -192,7 +178,7 @@ class Workload:
         x0, y0 = self.box.x0, self.box.y0
         part = self._costs.cells[box.x0 - x0 : box.x1 - x0, box.y0 - y0 : box.y1 - y0]
         x, y = np.nonzero(part)
-        return CellCosts((x + box.x0).astype(np.int32), (y + box.y0).astype(np.int32), np.asarray(part[x, y] / self._unit, np.float64))
+        return CellCosts(box, x + box.x0, y + box.y0, np.asarray(part[x, y] / self._unit, np.float64))
 
     def resized(self, box: CellBox, boxes: np.ndarray, handed_over: CellCosts | None = None) -> Workload:
         """Return the workload of another partition that takes the place of this one; O(its cells and subscriptions).
@@ -204,9 +190,9 @@ class Workload:
         new = Workload(box)
         kept = box.intersection(self.box)
         if kept.cells:
-            new.record(*self.costs_in(kept))
+            new.record(*self.costs_in(kept)[1:])
         if handed_over is not None:
-            new.record(*handed_over)
+            new.record(*handed_over[1:])
         new.add_queries(boxes)
         return new
 

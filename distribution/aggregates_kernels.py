@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["Costs", "Extents", "best_cut", "count_extents", "cut_of_amount", "record_costs"]
+__all__ = ["Costs", "Extents", "count_extents", "record_costs"]
 
 
 class Costs(NamedTuple):
@@ -56,42 +56,3 @@ def count_extents(extents: Extents, boxes: np.ndarray, sign: int) -> None:
         extents.first_rows[boxes[i, 1]] += sign
         extents.last_columns[boxes[i, 2] - 1] += sign
         extents.last_rows[boxes[i, 3] - 1] += sign
-
-
-@njit(cache=True)
-def best_cut(line: np.ndarray, total: float) -> tuple[int, float]:
-    """Return where to cut a line of costs so that both parts differ least, and the cost below the cut.
-
-    A scan from below ends where it passes half of the total; the cut is before or after the cell that passes it.
-
-    :param line: float64[n], n >= 2, of columns or rows; ``total`` is its sum.
-    :returns: the first index above the cut, 1 to n - 1; of two equal cuts the lower one.
-    """
-    below, last = 0.0, len(line) - 1
-    for i in range(last):
-        after = below + line[i]
-        if 2 * after >= total or i == last - 1:
-            if i > 0 and total - 2 * below <= abs(2 * after - total):
-                return i, below
-            return i + 1, after
-        below = after
-    return last, below
-
-
-@njit(cache=True)
-def cut_of_amount(line: np.ndarray, amount: float, from_above: bool) -> tuple[int, float]:
-    """Return the number of cells at one end of a line whose costs come nearest to an amount, and their sum.
-
-    :param line: float64[n], n >= 2.
-    :param from_above: whether to count from the upper end.
-    :returns: the number, 1 to n - 1; of two equal ones the smaller.
-    """
-    taken, n = 0.0, len(line)
-    for i in range(n - 1):
-        after = taken + (line[n - 1 - i] if from_above else line[i])
-        if after >= amount or i == n - 2:
-            if i > 0 and amount - taken <= abs(after - amount):
-                return i, taken
-            return i + 1, after
-        taken = after
-    return n - 1, taken

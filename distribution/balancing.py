@@ -29,9 +29,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from dskype.distribution.aggregates import Cut, Strip, StripLoad, Workload
+from dskype.distribution.aggregates import Split, Strip, StripLoad, Workload
 from dskype.distribution.agrid import CellBox
 
 __all__ = [
@@ -48,7 +46,6 @@ __all__ = [
     "corner_neighbours",
     "decide",
     "evaluators_of",
-    "initial_boxes",
     "moves_of",
     "sized",
     "summarize",
@@ -97,7 +94,7 @@ class Summary(NamedTuple):
 
     :ivar evaluator: its number.
     :ivar cost: of the partition; ``queries``: number of its subscriptions.
-    :ivar cut: the best split; None: it cannot be split.
+    :ivar split: the best one; None: it cannot be split.
     :ivar corners: at most 8.
     :ivar mergers: at most 4; one for each closed side.
     """
@@ -105,7 +102,7 @@ class Summary(NamedTuple):
     evaluator: int
     cost: float
     queries: int
-    cut: Cut | None
+    split: Split | None
     corners: tuple[CornerOffer, ...]
     mergers: tuple[Merger, ...]
 
@@ -113,7 +110,7 @@ class Summary(NamedTuple):
     def size_bytes(self) -> int:
         """The size of the summary on the wire. The ends of a merger are corner shifts, too, and are sent once."""
         between = sum(max(0, len(merger.parts) - 2) for merger in self.mergers)
-        return _HEAD.size + _OFFER.size * ((self.cut is not None) + len(self.corners) + between)
+        return _HEAD.size + _OFFER.size * ((self.split is not None) + len(self.corners) + between)
 
 
 class Shift(NamedTuple):
@@ -224,7 +221,7 @@ def summarize(evaluator: int, workload: Workload, boxes: Mapping[int, CellBox]) 
             parts.append(Part(other, size, *workload.span(1 - side % 2, at, at + size)))
             at += size
         mergers.append(Merger(side, tuple(parts)))
-    return Summary(evaluator, workload.cost, workload.queries, workload.best_cut(), corners, tuple(mergers))
+    return Summary(evaluator, workload.cost, workload.queries, workload.best_split(), corners, tuple(mergers))
 
 
 def sized(shift: Shift, workload: Workload, beta: float) -> Shift | None:
@@ -327,14 +324,14 @@ def _shifts(a: Summary, summaries: Mapping[int, Summary], neighbours: Sequence[t
 
 def _split_merges(x: Summary, mergers: Sequence[tuple[float, int, int, Merger]], busy: set[int], beta: float) -> Iterable[_Candidate]:
     """Return the split of an evaluator with the merger that loads its neighbours least (Equations 4 and 5)."""
-    if x.cut is None:
+    if x.split is None:
         return
     for merged, queries, auxiliary, merger in mergers:
         involved = {auxiliary, *(part.target for part in merger.parts)}
         if x.evaluator not in involved and not involved & busy:
-            after = max(x.cut.moving.cost, x.cut.staying, merged)
-            operation = SplitMerge(x.evaluator, x.cut.moving.strip, auxiliary, merger)
-            yield _Candidate(x.cost - after, beta * (x.cut.moving.queries + queries), operation)
+            after = max(x.split.moving.cost, x.split.staying, merged)
+            operation = SplitMerge(x.evaluator, x.split.moving.strip, auxiliary, merger)
+            yield _Candidate(x.cost - after, beta * (x.split.moving.queries + queries), operation)
             return
 
 
@@ -353,27 +350,3 @@ def moves_of(operation: Operation, boxes: Mapping[int, CellBox]) -> list[Move]:
         return [*found, Move(operation.strip.cells(boxes[operation.source]), operation.source, operation.auxiliary)]
     assert operation.size is not None
     return [Move(Strip(operation.side, operation.size).cells(boxes[operation.source]), operation.source, operation.target)]
-
-
-def initial_boxes(workload: Workload, evaluators: int) -> dict[int, CellBox]:
-    """Return partitions of nearly equal cost for a sample of the workload (section 4.1).
-
-    The partition with the greatest cost is cut in two, as equally as possible, until there are enough or none can be cut.
-
-    :param workload: of the whole space.
-    :returns: evaluator -> partition.
-    """
-    parts = [workload]
-    while len(parts) < evaluators:
-        parts.sort(key=lambda part: part.cost)
-        number = next((i for i in reversed(range(len(parts))) if parts[i].best_cut() is not None), None)
-        if number is None:
-            break
-        part = parts.pop(number)
-        cut = part.best_cut()
-        assert cut is not None
-        cells = cut.moving.strip.cells(part.box)
-        rest = part.box.without(cells)
-        assert rest is not None
-        parts += [part.resized(box, np.zeros((0, 4), np.int64)) for box in (cells, rest)]
-    return {number: part.box for number, part in enumerate(parts)}

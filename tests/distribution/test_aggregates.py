@@ -61,14 +61,14 @@ def test_strips_and_cuts_are_those_of_plain_sums(seed):
     assert (workload.cost, workload.queries) == plain.load(plain.box)
     for strip in plain.strips():
         assert workload.load_of(strip) == StripLoad(strip, *plain.load(strip.cells(plain.box)))
-    cut = workload.best_cut()
-    if cut is None:
+    split = workload.best_split()
+    if split is None:
         assert not plain.strips() or not plain.messages
         return
-    assert cut.moving == StripLoad(cut.moving.strip, *plain.load(cut.moving.strip.cells(plain.box)))
-    assert cut.staying == workload.cost - cut.moving.cost
-    assert abs(cut.staying - cut.moving.cost) == plain.least_difference()
-    assert cut.moving.queries <= plain.load(plain.box.without(cut.moving.strip.cells(plain.box)))[1]
+    assert split.moving == StripLoad(split.moving.strip, *plain.load(split.moving.strip.cells(plain.box)))
+    assert split.staying == workload.cost - split.moving.cost
+    assert abs(split.staying - split.moving.cost) == plain.least_difference()
+    assert split.moving.queries <= plain.load(plain.box.without(split.moving.strip.cells(plain.box)))[1]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -9,19 +9,8 @@ import pytest
 
 from dskype.distribution.aggregates import Strip, Workload
 from dskype.distribution.agrid import AGrid, CellBox
-from dskype.distribution.balancing import (
-    Balance,
-    Shift,
-    SplitMerge,
-    closed_sides,
-    corner_neighbours,
-    decide,
-    evaluators_of,
-    initial_boxes,
-    moves_of,
-    sized,
-    summarize,
-)
+from dskype.distribution.agrid_learning import CellCosts, initial_partitions
+from dskype.distribution.balancing import Balance, Shift, SplitMerge, closed_sides, corner_neighbours, decide, evaluators_of, moves_of, sized, summarize
 
 SIDE = 24
 
@@ -31,10 +20,9 @@ class World:
 
     def __init__(self, seed: int, evaluators: int = 12) -> None:
         self.random = np.random.default_rng(seed)
-        whole = Workload(CellBox(0, 0, SIDE, SIDE))
         even = self.random.integers(SIDE, size=(400, 2))
-        whole.record(*even.T, np.ones(400))
-        self.grid = AGrid(SIDE, SIDE, partitions=initial_boxes(whole, evaluators))
+        parts = initial_partitions(CellCosts(CellBox(0, 0, SIDE, SIDE), *even.T, np.ones(400)), evaluators)
+        self.grid = AGrid(SIDE, SIDE, partitions={number: part.box for number, part in enumerate(parts)})
         self.messages = np.concatenate((even, self.random.integers(8, size=(800, 2))))
         corners = self.random.integers(SIDE - 4, size=(200, 2))
         self.subscriptions = np.concatenate((corners, corners + self.random.integers(1, 5, (200, 2))), axis=1)
@@ -58,22 +46,6 @@ class World:
         for move in moves_of(operation, self.grid.partitions()):
             self.grid.move(*move)
         self.grid._check()
-
-
-def test_initial_partitions_cover_the_grid_and_have_nearly_equal_costs():
-    world = World(1, 16)
-    even = Workload(CellBox(0, 0, SIDE, SIDE))
-    even.record(*world.messages[:400].T, np.ones(400))
-    boxes = initial_boxes(even, 16)
-    costs = [even.resized(box, np.zeros((0, 4), np.int64)).cost for box in boxes.values()]
-    assert len(boxes) == 16 and sum(costs) == 400
-    assert max(costs) <= 1.5 * 400 / 16
-
-
-def test_a_single_cell_cannot_be_divided():
-    one = Workload(CellBox(0, 0, 1, 1))
-    one.record(np.zeros(5, np.int64), np.zeros(5, np.int64), np.ones(5))
-    assert initial_boxes(one, 4) == {0: CellBox(0, 0, 1, 1)}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -150,7 +122,7 @@ def test_a_split_is_decided_by_cost_reduction_and_subscriptions():
     workloads[2].record(np.array([5]), np.array([6]), np.array([2.0]))
     workloads[2].add_queries(np.array([[4, 4, 8, 8]] * 10))
     summaries = [summarize(evaluator, workload, boxes) for evaluator, workload in workloads.items()]
-    assert [s.evaluator for s in summaries if s.cut and s.cost == 40] == [0]
+    assert [s.evaluator for s in summaries if s.split and s.cost == 40] == [0]
     [operation] = decide(boxes, summaries, Balance(beta=0.1))
     assert isinstance(operation, SplitMerge)
     assert operation.source == 0 and operation.auxiliary == 1, "the one with fewer subscriptions is given away"

@@ -21,20 +21,8 @@ from dskype.deploy.benchmarks.papers.balancing_workload import Second, WorkloadS
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.distribution.aggregates import Workload
 from dskype.distribution.agrid import AGrid, CellBox
-from dskype.distribution.balancing import (
-    BOX_BYTES,
-    OPERATION_BYTES,
-    Balance,
-    Operation,
-    Shift,
-    SplitMerge,
-    decide,
-    evaluators_of,
-    initial_boxes,
-    moves_of,
-    sized,
-    summarize,
-)
+from dskype.distribution.agrid_learning import CellCosts, initial_partitions
+from dskype.distribution.balancing import BOX_BYTES, OPERATION_BYTES, Balance, Operation, Shift, SplitMerge, decide, evaluators_of, moves_of, sized, summarize
 
 __all__ = ["WINDOW_S", "BalancingSetting", "Evaluators", "simulate"]
 
@@ -167,12 +155,11 @@ class _Balancer:
         return sent
 
 
-def learned_boxes(seconds: list[Second], grid: int, evaluators: int) -> dict[int, CellBox]:
-    """Return the initial partitions for a sample of the workload."""
-    workload = Workload(CellBox(0, 0, grid, grid))
-    for second in seconds:
-        workload.record(second.x, second.y, second.cost)
-    return initial_boxes(workload, evaluators)
+def learned_grid(seconds: list[Second], size: int, evaluators: int) -> AGrid:
+    """Return a grid with the initial partitions for a sample of the workload."""
+    x, y, cost = (np.concatenate([getattr(second, name) for second in seconds]) for name in ("x", "y", "cost"))
+    parts = initial_partitions(CellCosts(CellBox(0, 0, size, size), x, y, cost), evaluators)
+    return AGrid(size, size, (0.0, 0.0, 1.0, 1.0), {number: part.box for number, part in enumerate(parts)})
 
 
 def simulate(corpus: Corpus, setting: BalancingSetting) -> dict[str, Any]:
@@ -184,8 +171,7 @@ def simulate(corpus: Corpus, setting: BalancingSetting) -> dict[str, Any]:
     """
     stream = play(corpus, setting.workload)
     learning = [next(stream) for _ in range(min(_LEARNED_FROM_S, setting.workload.calm_s))]
-    size = setting.workload.grid
-    grid = AGrid(size, size, (0.0, 0.0, 1.0, 1.0), learned_boxes(learning, size, setting.evaluators))
+    grid = learned_grid(learning, setting.workload.grid, setting.evaluators)
     evaluators = Evaluators(grid, learning[-1].boxes)
     balancer = _Balancer(evaluators, setting)
     rows, boxes = [], {}
