@@ -14,8 +14,8 @@ from dskype.deploy.benchmarks.papers.balancing_simulation import WINDOW_S, Balan
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting
 from dskype.deploy.benchmarks.papers.experiments import HELD, ratio, table_line
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
-from dskype.deploy.cli.arguments import output, positive
-from dskype.deploy.machine.terminal import say
+from dskype.deploy.cli.arguments import positive
+from dskype.deploy.machine.terminal import put, say
 
 __all__ = ["GOALS", "HEADINGS", "Goal", "add_arguments", "measures", "run", "run_all", "table"]
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         grid=args.grid, subscriptions=args.subscriptions, messages_per_s=args.rate, moves=args.moves, hot_scale=args.hot_scale, seed=args.seed
     )
     found = run_all(corpus, [BalancingSetting(n, workload=workload) for n in args.evaluators], say)
-    output(f"Messages: {corpus.source}\n\n{table(found)}")
+    put(f"Messages: {corpus.source}\n\n{table(found)}")
     return 0
 
 
