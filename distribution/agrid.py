@@ -18,8 +18,8 @@ WORLD = (-180.0, -90.0, 180.0, 90.0)
 _TILES = 256
 """The most tiles along a side. They fill a quarter of a megabyte, which a processor keeps in its second cache."""
 
-_MOST_CELLS = 1 << 15
-"""The most columns and the most rows."""
+_MOST_CELLS = 16 * _TILES
+"""The most columns and the most rows: tiles have sides of up to 16 cells."""
 
 
 class CellBox(NamedTuple):
@@ -71,7 +71,7 @@ class AGrid:
 
     The borders of the grid are no borders of the world: the outermost cells reach to its end.
 
-    :param columns: columns from west to east; ``rows``: rows from south to north; each 1 to 32,768.
+    :param columns: columns from west to east; ``rows``: rows from south to north; each 1 to 4,096.
     :param box: west, south, east and north of the grid in degrees.
     :param partitions: the cells of each partition, by its number; together they are the whole grid, each cell once. Default: number 0 has them all.
     :raises IllegalArgumentException: the partitions are no division of the grid, or the grid has no cells.
@@ -92,10 +92,10 @@ class AGrid:
             if number < 0 or not cells.cells or self.all_cells.intersection(cells) != cells:
                 raise IllegalArgumentException(explain("A partition has no cells of the grid.", given={number: list(cells)}, legal=f"{columns} x {rows} cells"))
         bounds = np.zeros((max(boxes, default=0) + 1, 4), np.int32)
-        blocks = np.zeros((1, 1 << 2 * shift), np.int32)
+        strips, tables = np.zeros((1, 3), np.int64), np.zeros((1, 1 << 2 * shift), np.int32)
         self._free = np.array([1, 0], np.int64)
         scales = (columns / (east - west), rows / (north - south))
-        self.arrays = kernels.GridArrays(west, south, *scales, columns, rows, shift, tiles, blocks, bounds)
+        self.arrays = kernels.GridArrays(west, south, *scales, columns, rows, shift, tiles, strips, tables, bounds)
         """The grid as arrays, for kernels; other arrays after a change."""
         for number, cells in boxes.items():
             bounds[number] = cells
@@ -143,8 +143,7 @@ class AGrid:
 
         :param area: west, south, east, north in degrees; west > east crosses the antimeridian.
         """
-        numbers = np.arange(len(self.arrays.bounds), dtype=np.int32)
-        return sorted(kernels.touching(np.array(area, np.float64), self.arrays, numbers, len(numbers)).tolist())
+        return sorted(self.overlaps(np.array([area], np.float64))[1].tolist())
 
     def overlaps(self, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows int64[m], partitions int32[m]): the partitions that each area touches. O(partitions found).
@@ -157,7 +156,7 @@ class AGrid:
     @property
     def memory_bytes(self) -> int:
         """Size of its arrays."""
-        return sum(array.nbytes for array in (self.arrays.tiles, self.arrays.blocks, self.arrays.bounds, self._free))
+        return sum(array.nbytes for array in (self.arrays.tiles, self.arrays.strips, self.arrays.tables, self.arrays.bounds, self._free))
 
     def search(self, cells: CellBox) -> list[int]:
         """Return the partitions that have one of these cells, rising. O(partitions found), and sorting them."""
@@ -223,6 +222,7 @@ class AGrid:
 
         :raises IllegalArgumentException: together they are no rectangle.
         """
+        self.cells(keeper)  # it is not free
         self.move(self.cells(giver), giver, keeper)
 
     def shift(self, giver: int, taker: int, at: int | None = None) -> CellBox:
@@ -283,22 +283,23 @@ class AGrid:
         other = object.__new__(AGrid)
         other.columns, other.rows, other.box, other.all_cells, other._free = self.columns, self.rows, self.box, self.all_cells, self._free.copy()
         arrays = self.arrays
-        other.arrays = arrays._replace(tiles=arrays.tiles.copy(), blocks=arrays.blocks.copy(), bounds=arrays.bounds.copy())
+        other.arrays = arrays._replace(tiles=arrays.tiles.copy(), strips=arrays.strips.copy(), tables=arrays.tables.copy(), bounds=arrays.bounds.copy())
         return other
 
     def _assign(self, cells: CellBox, partition: int) -> None:
         """Give cells to a partition, with room for blocks on the border."""
-        shift, blocks = self.arrays.shift, self.arrays.blocks
+        shift, tables = self.arrays.shift, self.arrays.tables
         wanted = 2 * ((cells.x1 - cells.x0 >> shift) + (cells.y1 - cells.y0 >> shift)) + 8
         if shift and self._free[0] < wanted:
-            more = np.zeros((2 * len(blocks) + wanted, blocks.shape[1]), np.int32)
-            more[: len(blocks)] = blocks
-            free = np.zeros(len(more) + 1, np.int64)
-            count = int(self._free[0])
-            new = np.arange(len(more) - 1, len(blocks) - 1, -1)
+            before, count = len(tables), int(self._free[0])
+            after = 2 * before + wanted
+            more_strips, more_tables = np.zeros((after, 3), np.int64), np.zeros((after, tables.shape[1]), np.int32)
+            more_strips[:before], more_tables[:before] = self.arrays.strips, tables
+            free = np.zeros(after + 1, np.int64)
+            new = np.arange(after - 1, before - 1, -1)
             free[1 : 1 + len(new)], free[1 + len(new) : 1 + len(new) + count] = new, self._free[1 : 1 + count]
             free[0] = len(new) + count
-            self.arrays, self._free = self.arrays._replace(blocks=more), free
+            self.arrays, self._free = self.arrays._replace(strips=more_strips, tables=more_tables), free
         kernels.assign(*cells, partition, self.arrays, self._free)
 
     def _check(self) -> None:
@@ -310,9 +311,15 @@ class AGrid:
             assert count == inside[number] == (found[number].cells if number in found else 0), number
         used = [~tile for tile in arrays.tiles.ravel().tolist() if tile < 0]
         free = self._free[1 : 1 + self._free[0]].tolist()
-        assert sorted([*used, *free]) == list(range(len(arrays.blocks)))
         side = 1 << arrays.shift
+        assert sorted([*used, *free]) == list(range(len(arrays.tables)))
+        columns, rows = (
+            np.minimum(np.arange(n), most - 1) for n, most in ((arrays.tiles.shape[1] * side, self.columns), (arrays.tiles.shape[0] * side, self.rows))
+        )
         for ty, tx in np.argwhere(arrays.tiles < 0).tolist():
-            block = arrays.blocks[~arrays.tiles[ty, tx]].reshape(side, side)
-            assert len(np.unique(block[: self.rows - ty * side, : self.columns - tx * side])) > 1
+            x, y = columns[tx * side : tx * side + side], rows[ty * side : ty * side + side]
+            inside = [cells for cells in found.values() if cells.intersection(CellBox(int(x[0]), int(y[0]), int(x[-1]) + 1, int(y[-1]) + 1)).cells]
+            assert len(inside) > 1
+            widths, *_ = arrays.strips[~arrays.tiles[ty, tx], 2:].tolist()
+            assert widths == 1 + len({cells.x0 for cells in inside if x[0] < cells.x0 <= x[-1]})
         assert all(cells == self.all_cells.intersection(cells) and cells.cells for cells in found.values())

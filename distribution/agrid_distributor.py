@@ -31,6 +31,9 @@ _SLACK = 0.1
 
 _GRANULARITY = 1000
 
+_ONE = np.array([0, 1])
+"""The offsets of one rectangle."""
+
 
 class AGridDistributor(HasPartitions):
     """Places a boolean subscription on every task whose partitions its rectangle touches. A point goes to the one task of its place, an area to those that it touches.
@@ -155,7 +158,8 @@ class AGridDistributor(HasPartitions):
     def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return the tasks of all partitions that a rectangle touches; of a top-k subscription, all tasks that have a partition not too far away."""
         if isinstance(subscription, BooleanSubscription):
-            return Placed(sorted(kernels.touching(np.array(subscription.bbox, np.float64), self.grid.arrays, self.task_of, self.tasks).tolist()))
+            _, found = kernels.route_areas(_ONE, np.array([subscription.bbox], np.float64), self.grid.arrays, self.task_of, self.tasks)
+            return Placed(sorted(found.tolist()))
         return self.place_topk(subscription, threshold)
 
     def place_topk(self, subscription: TopkSubscription, threshold: float | None) -> Placed:

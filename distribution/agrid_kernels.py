@@ -7,21 +7,23 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search", "touching"]
+__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search"]
 
 
 class GridArrays(NamedTuple):
     """An A-Grid as arrays.
 
-    Square tiles of ``1 << shift`` by ``1 << shift`` cells cover the grid. A tile that lies in one partition stands for all its cells, so that the arrays that a search reads
-    stay in the processor's cache, however fine the grid is. Other tiles have a block with an entry for each cell.
+    Square tiles of ``1 << shift`` by ``1 << shift`` cells, at most 16 x 16, cover the grid. A tile that lies in one partition stands for all its cells. Another tile has a block: its columns
+    and rows are numbered by the strips between borders, and a table has the partition of each pair of strips. So what a search reads is small, stays in the
+    processor's cache, and does not grow with the number of cells.
 
     :ivar west: longitude of the western edge of column 0, degrees; ``south``: latitude of the southern edge of row 0.
     :ivar per_lon: columns per degree of longitude; ``per_lat``: rows per degree of latitude.
     :ivar columns: number of columns; ``rows``: number of rows.
-    :ivar shift: binary logarithm of the cells in a side of a tile.
+    :ivar shift: binary logarithm of the cells in a side of a tile, 0 to 4.
     :ivar tiles: int32[tile rows, tile columns], a partition if >= 0, else ``~block``.
-    :ivar blocks: int32[blocks, side * side], the partition of each cell of a tile, row by row.
+    :ivar strips: int64[blocks, 3]: the strip of each column of the tile, 4 bits each from the lowest on; the strip of each row, likewise; how many strips of columns there are.
+    :ivar tables: int32[blocks, side * side], the partition of each pair of strips, row by row.
     :ivar bounds: int32[partitions, 4]: first column, first row, end of the columns, end of the rows; all 0 for a number that no partition has.
     """
 
@@ -33,7 +35,8 @@ class GridArrays(NamedTuple):
     rows: int
     shift: int
     tiles: np.ndarray
-    blocks: np.ndarray
+    strips: np.ndarray
+    tables: np.ndarray
     bounds: np.ndarray
 
 
@@ -62,13 +65,13 @@ def cell(degrees, edge, per_degree, cells):
 
 
 @njit(cache=True, inline="always")
-def _partition_of(x, y, shift, tiles, blocks):
-    """Return the partition of a cell."""
-    found = tiles[y >> shift, x >> shift]
-    if found >= 0:
-        return found
-    mask = (1 << shift) - 1
-    return blocks[~found, ((y & mask) << shift) + (x & mask)]
+def _partition_of(x, y, shift, tiles, strips, tables):
+    """Return the partition of a cell. Without a branch, which would be mispredicted for places near borders."""
+    tile, mask = int(tiles[y >> shift, x >> shift]), (1 << shift) - 1
+    mixed = tile >> 63  # all bits if the tile has a block, else none
+    block = ~tile & mixed
+    column, row = (strips[block, 0] >> ((x & mask) << 2)) & 15, (strips[block, 1] >> ((y & mask) << 2)) & 15
+    return (int(tables[block, row * strips[block, 2] + column]) & mixed) | (tile & ~mixed)
 
 
 @njit(cache=True)
@@ -93,10 +96,10 @@ def locate(lat, lon, grid):
     :param grid: :class:`GridArrays`.
     """
     west, south, per_lon, per_lat, columns, rows = grid.west, grid.south, grid.per_lon, grid.per_lat, grid.columns, grid.rows
-    shift, tiles, blocks = grid.shift, grid.tiles, grid.blocks
+    shift, tiles, strips, tables = grid.shift, grid.tiles, grid.strips, grid.tables
     found = np.empty(len(lat), np.int32)
     for i in range(len(lat)):
-        found[i] = _partition_of(cell(lon[i], west, per_lon, columns), cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
+        found[i] = _partition_of(cell(lon[i], west, per_lon, columns), cell(lat[i], south, per_lat, rows), shift, tiles, strips, tables)
     return found
 
 
@@ -110,44 +113,47 @@ def route_points(offsets, lat, lon, grid, task_of):
     :param task_of: int32[partitions].
     """
     west, south, per_lon, per_lat, columns, rows = grid.west, grid.south, grid.per_lon, grid.per_lat, grid.columns, grid.rows
-    shift, tiles, blocks = grid.shift, grid.tiles, grid.blocks
+    shift, tiles, strips, tables = grid.shift, grid.tiles, grid.strips, grid.tables
     to_rows, to_tasks = np.empty(len(lat), np.int64), np.empty(len(lat), np.int32)
     found = 0
     for i in range(len(lat)):
-        partition = _partition_of(cell(lon[i], west, per_lon, columns), cell(lat[i], south, per_lat, rows), shift, tiles, blocks)
+        partition = _partition_of(cell(lon[i], west, per_lon, columns), cell(lat[i], south, per_lat, rows), shift, tiles, strips, tables)
         to_rows[found], to_tasks[found] = i, task_of[partition]
         found += offsets[i] < offsets[i + 1]
     return to_rows[:found], to_tasks[:found]
 
 
-@njit(cache=True)
-def _search(x0, y0, x1, y1, grid, visited, stamp, found):
-    """Write the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included, to ``found``; return how many there are.
+@njit(cache=True, inline="always")
+def _search(corners, shift, tiles, strips, tables, bounds, visited, stamp, found, begin):
+    """Write the partitions that have one of some cells to ``found`` from ``begin`` on; return the end.
 
     Neighbour-based search (Tornado, section 3.1, Algorithm 1): the first partition is that of the corner with the least coordinates (the paper begins
     at the top left). From the dominant cell of each partition, which is the least of its cells inside, pointers lead to the cell behind the partition in the same row, and
     to the one in the same column. Any other partition inside has the cell before its dominant cell, in the row or in the column, in common with one that is found.
     O(partitions found): each is looked at once, and has two pointers. ``found`` is the queue.
 
+    The arrays are arguments of their own, because each use of one in a tuple would be counted.
+
+    :param corners: first column, first row, last column and last row.
     :param visited: int64[partitions], holds ``stamp`` for no partition on entry.
     """
-    shift, tiles, blocks, bounds = grid.shift, grid.tiles, grid.blocks, grid.bounds
-    first = _partition_of(x0, y0, shift, tiles, blocks)
+    x0, y0, x1, y1 = corners
+    first = _partition_of(x0, y0, shift, tiles, strips, tables)
     visited[first] = stamp
-    found[0] = first
-    count, at = 1, 0
+    found[begin] = first
+    count, at = begin + 1, begin
     while at < count:
         here = found[at]
         at += 1
-        right, above = bounds[here, 2], bounds[here, 3]
+        right, above = int(bounds[here, 2]), int(bounds[here, 3])
         if right <= x1:
-            other = _partition_of(right, max(y0, bounds[here, 1]), shift, tiles, blocks)
+            other = _partition_of(right, max(y0, int(bounds[here, 1])), shift, tiles, strips, tables)
             if visited[other] != stamp:
                 visited[other] = stamp
                 found[count] = other
                 count += 1
         if above <= y1:
-            other = _partition_of(max(x0, bounds[here, 0]), above, shift, tiles, blocks)
+            other = _partition_of(max(x0, int(bounds[here, 0])), above, shift, tiles, strips, tables)
             if visited[other] != stamp:
                 visited[other] = stamp
                 found[count] = other
@@ -158,41 +164,15 @@ def _search(x0, y0, x1, y1, grid, visited, stamp, found):
 @njit(cache=True)
 def search(x0, y0, x1, y1, grid):
     """Return the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included; int64[], in the order of the search."""
-    found = np.empty(len(grid.bounds), np.int64)
-    return found[: _search(x0, y0, x1, y1, grid, np.zeros(len(grid.bounds), np.int64), 1, found)]
-
-
-@njit(cache=True)
-def _touched(area, grid, visited, stamp, found, task_of, last):
-    """Write the tasks of the partitions that an area touches to ``found``, each once; return how many there are.
-
-    An area across the antimeridian has two parts, which may lie in the same partition.
-
-    :param visited: int64[partitions], below ``stamp``; this function uses ``stamp`` and ``stamp + 1``.
-    :param found: int64[tasks + partitions], with the tasks at the beginning; the rest is working memory.
-    :param last: int64[tasks], below ``stamp``.
-    """
-    west, south, east, north = area[0], area[1], area[2], area[3]
-    y0, y1 = cell(south, grid.south, grid.per_lat, grid.rows), cell(north, grid.south, grid.per_lat, grid.rows)
-    x0, x1 = cell(west, grid.west, grid.per_lon, grid.columns), cell(east, grid.west, grid.per_lon, grid.columns)
-    parts = 1 if west <= east else 2
-    count = 0
-    for part in range(parts):
-        begin = x0 if part == 0 else 0
-        end = x1 if part == parts - 1 else grid.columns - 1
-        queue = found[len(last) :]
-        for p in range(_search(begin, y0, end, y1, grid, visited, stamp + part, queue)):
-            task = task_of[queue[p]]
-            if last[task] != stamp:
-                last[task] = stamp
-                found[count] = task
-                count += 1
-    return count
+    found, visited = np.empty(len(grid.bounds), np.int64), np.zeros(len(grid.bounds), np.int64)
+    return found[: _search((x0, y0, x1, y1), grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds, visited, 1, found, 0)]
 
 
 @njit(cache=True)
 def route_areas(offsets, areas, grid, task_of, tasks):
-    """Return (rows int64[m], tasks int32[m]): the messages that have keywords, each with the tasks of all partitions that its area touches.
+    """Return (rows int64[m], tasks int32[m]): the messages that have keywords, each with the tasks of all partitions that its area touches, each once.
+
+    An area across the antimeridian has two parts, which may lie in the same partition.
 
     :param offsets: int64[n + 1]; message *i* has keywords if ``offsets[i] < offsets[i + 1]``.
     :param areas: float64[n, 4], west, south, east, north; a point has west = east and south = north.
@@ -200,10 +180,11 @@ def route_areas(offsets, areas, grid, task_of, tasks):
     :param task_of: int32[partitions].
     :param tasks: number of tasks.
     """
-    visited, last = np.zeros(len(grid.bounds), np.int64), np.zeros(tasks, np.int64)
-    found = np.empty(tasks + len(grid.bounds), np.int64)
+    west, south, per_lon, per_lat, columns, height = grid.west, grid.south, grid.per_lon, grid.per_lat, grid.columns, grid.rows
+    shift, tiles, strips, tables, bounds = grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds
+    visited, last, found = np.zeros(len(bounds), np.int64), np.zeros(tasks, np.int64), np.empty(len(bounds), np.int64)
     rows, to = np.empty(2 * len(areas) + tasks, np.int64), np.empty(2 * len(areas) + tasks, np.int32)
-    total = 0
+    total = stamp = 0
     for i in range(len(areas)):
         if offsets[i] == offsets[i + 1]:
             continue
@@ -211,23 +192,44 @@ def route_areas(offsets, areas, grid, task_of, tasks):
             more_rows, more_to = np.empty(2 * len(rows) + tasks, np.int64), np.empty(2 * len(rows) + tasks, np.int32)
             more_rows[:total], more_to[:total] = rows[:total], to[:total]
             rows, to = more_rows, more_to
-        for p in range(_touched(areas[i], grid, visited, 2 * i + 1, found, task_of, last)):
-            rows[total], to[total] = i, found[p]
-            total += 1
+        x0, x1 = cell(areas[i, 0], west, per_lon, columns), cell(areas[i, 2], west, per_lon, columns)
+        y0, y1 = cell(areas[i, 1], south, per_lat, height), cell(areas[i, 3], south, per_lat, height)
+        crosses = areas[i, 0] > areas[i, 2]
+        for part in range(2 if crosses else 1):
+            stamp += 1
+            begin, end = 0 if part == 1 else x0, columns - 1 if crosses and part == 0 else x1
+            for p in range(_search((begin, y0, end, y1), shift, tiles, strips, tables, bounds, visited, stamp, found, 0)):
+                task = task_of[found[p]]
+                if last[task] != i + 1:
+                    last[task] = i + 1
+                    rows[total], to[total] = i, task
+                    total += 1
     return rows[:total], to[:total]
 
 
 @njit(cache=True)
-def touching(area, grid, task_of, tasks):
-    """Return the tasks of all partitions that one area touches; int64[], each once.
-
-    :param area: float64[4], west, south, east, north.
-    :param grid: :class:`GridArrays`.
-    :param task_of: int32[partitions].
-    :param tasks: number of tasks.
-    """
-    found = np.empty(tasks + len(grid.bounds), np.int64)
-    return found[: _touched(area, grid, np.zeros(len(grid.bounds), np.int64), 1, found, task_of, np.zeros(tasks, np.int64))]
+def _write_block(cells, block, strips, tables):
+    """Write the partitions of the cells of a tile (int64[side, side]) to a block."""
+    side = len(cells)
+    columns = rows = 0
+    column_of, row_of = np.zeros(side, np.int64), np.zeros(side, np.int64)
+    for i in range(1, side):
+        new_column = new_row = 0
+        for j in range(side):
+            if cells[j, i] != cells[j, i - 1]:
+                new_column = 1
+            if cells[i, j] != cells[i - 1, j]:
+                new_row = 1
+        columns += new_column
+        rows += new_row
+        column_of[i], row_of[i] = columns, rows
+    strips[block, 0] = strips[block, 1] = 0
+    strips[block, 2] = columns + 1
+    for i in range(side):
+        strips[block, 0] |= column_of[i] << (4 * i)
+        strips[block, 1] |= row_of[i] << (4 * i)
+        for j in range(side):
+            tables[block, row_of[i] * (columns + 1) + column_of[j]] = cells[i, j]
 
 
 @njit(cache=True)
@@ -238,46 +240,42 @@ def assign(x0, y0, x1, y1, partition, grid, free):
     :param grid: :class:`GridArrays`; changed here.
     :param free: int64[blocks + 1]: how many blocks are free, and then their numbers; enough for all tiles on the border of the cells. Changed here.
     """
-    shift, tiles, blocks = grid.shift, grid.tiles, grid.blocks
+    shift, tiles, strips, tables = grid.shift, grid.tiles, grid.strips, grid.tables
     side = 1 << shift
+    cells = np.empty((side, side), np.int64)
     for ty in range(y0 >> shift, ((y1 - 1) >> shift) + 1):
         bottom, top = ty << shift, min((ty + 1) << shift, grid.rows)
-        low, high = max(y0, bottom), min(y1, top)
         for tx in range(x0 >> shift, ((x1 - 1) >> shift) + 1):
             left, right = tx << shift, min((tx + 1) << shift, grid.columns)
-            begin, end = max(x0, left), min(x1, right)
             old = tiles[ty, tx]
             if old == partition:
                 continue
-            whole = begin == left and end == right and low == bottom and high == top
-            if not whole:
-                if old >= 0:
-                    number = free[free[0]]
-                    free[0] -= 1
-                    tiles[ty, tx] = ~number
-                    for p in range(side * side):
-                        blocks[number, p] = old
-                else:
-                    number = ~old
-                for y in range(low - bottom, high - bottom):
-                    for x in range(begin - left, end - left):
-                        blocks[number, (y << shift) + x] = partition
-                whole = True
-                for y in range(top - bottom):
-                    for x in range(right - left):
-                        whole = whole and blocks[number, (y << shift) + x] == partition
-                old = ~number
+            whole = True
+            for y in range(bottom, bottom + side):  # what is behind the border of the grid is like what is before it
+                for x in range(left, left + side):
+                    inside_x, inside_y = min(x, right - 1), min(y, top - 1)
+                    own = partition
+                    if not (x0 <= inside_x < x1 and y0 <= inside_y < y1):
+                        own = _partition_of(inside_x, inside_y, shift, tiles, strips, tables)
+                    cells[y - bottom, x - left] = own
+                    whole = whole and own == partition
             if whole:
                 if old < 0:
                     free[0] += 1
                     free[free[0]] = ~old
                 tiles[ty, tx] = partition
+                continue
+            if old >= 0:
+                old = ~free[free[0]]
+                free[0] -= 1
+                tiles[ty, tx] = old
+            _write_block(cells, ~old, strips, tables)
 
 
 @njit(cache=True)
 def count_cells(grid):
     """Return how many cells each partition has, int64[partitions], and how many of them are inside its bounds, likewise."""
-    shift, tiles, blocks, bounds = grid.shift, grid.tiles, grid.blocks, grid.bounds
+    shift, tiles, strips, tables, bounds = grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds
     cells, inside = np.zeros(len(bounds), np.int64), np.zeros(len(bounds), np.int64)
     for ty in range(tiles.shape[0]):
         for tx in range(tiles.shape[1]):
@@ -290,7 +288,7 @@ def count_cells(grid):
                 continue
             for y in range(bottom, top):
                 for x in range(left, right):
-                    p = blocks[~tiles[ty, tx], ((y - bottom) << shift) + x - left]
+                    p = _partition_of(x, y, shift, tiles, strips, tables)
                     cells[p] += 1
                     inside[p] += bounds[p, 0] <= x < bounds[p, 2] and bounds[p, 1] <= y < bounds[p, 3]
     return cells, inside

@@ -15,13 +15,14 @@ from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window import WINDOWS
 from dskype.bolts.window.base import make_window
 from dskype.distribution import DISTRIBUTORS, distributor_class, make_distributor
+from dskype.distribution.agrid import AGrid
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from tests import naive
 from tests.bolts.boolean import oracle
 from tests.bolts.topk.test_engine import run
 from tests.bolts.window import scenes
-from tests.distribution import worlds
+from tests.distribution import test_agrid, worlds
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
@@ -81,6 +82,15 @@ def play_distributor(name: str, options: dict[str, object]) -> None:
         distributor.place_all(sample, sample.thresholds)
 
 
+def play_agrid() -> None:
+    """Shift, split and merge partitions; the A-Grid and the routers of its baselines are compared with a plain search."""
+    rng, grid = np.random.default_rng(6), AGrid(700, 40)
+    for _ in range(2):
+        test_agrid.random_changes(rng, grid, 20)
+        grid._check()
+        test_agrid.assert_finds(grid, rng, 12)
+
+
 def play_vocabulary() -> None:
     """Cut and weigh texts; the weights are compared with the oracle."""
     texts = ["old lake, old park", "Straße am See", "the lake \u00e9t\u00e9", "", "unknown " * 3]
@@ -114,6 +124,7 @@ def main() -> None:
     for name, options in worlds.EVERY:
         play_distributor(name, options)
     assert {name for name, _ in worlds.EVERY} == set(DISTRIBUTORS)
+    play_agrid()
     play_vocabulary()
 
 

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _filler("papers.balancing", cluster=False),
     )
     actions.add("distribution", _runner("papers.distribution"), "repeat the evaluation of the distribution mechanisms", _filler("papers.distribution"))
+    actions.add("routing", _runner("routing"), "measure how long an A-Grid takes to route points and rectangles", _filler("routing", cluster=False))
 
 
 def _load(module: str) -> Any:

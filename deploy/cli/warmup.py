@@ -106,7 +106,13 @@ def _distribute() -> None:
     from dskype.spouts.vocabulary import Vocabulary
 
     vocabulary, prefix, n = Vocabulary.empty(), make_distributor("prefix", 2), len(_WORDS)
-    prefix.message_tasks(MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer())))
+    messages = MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer()))
+    prefix.message_tasks(messages)
     terms, weights = vocabulary.weigh(_WORDS)
     prefix.place("s", TopkSubscription(3, 0.5, 0.0, 0.0, terms, weights, None), 0.5)
-    prefix.place("s", BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None))
+    boolean = BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None)
+    prefix.place("s", boolean)
+    agrid = make_distributor("agrid", 2)
+    agrid.place("s", boolean)
+    for batch in (messages, messages._replace(areas=messages.rectangles())):
+        agrid.message_tasks(batch)

@@ -1,6 +1,6 @@
 """Routers over the partitions of an A-Grid that find them another way: a plain grid and an R-tree (Tornado, section 5.2).
 
-They answer as the A-Grid does, so they are no distributors, but only measured: ``python -m dskype.deploy.benchmarks.routing``.
+They answer as the A-Grid does, so they are no distributors, but only measured: ``dskype bench routing``.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ EVERY = [(name, {}) for name in sorted(DISTRIBUTORS)] + [
     ("keyword", {"method": "balanced", "cost": "work"}),
     ("spatial-first", {"keywords": "keyword", "n2": 1}),
     ("keyword-first", {"keywords": "keyword", "method": "paper"}),
+    ("agrid", {"granularity": 8, "box": [-100, -40, 90, 60]}),
 ]
 """Every distributor, and its options."""
 

@@ -109,11 +109,15 @@ def go_on_plain(name: str, path: Path, seed: int | None = None) -> SimulatedTopo
 # -- DSkype: every index, buffer, window and distributor --------------------------------------------------------------------------------
 
 
+_FIRST = ("hashing", "keyword", "keyword-first", "location", "prefix", "spatial-first")
+"""Distributors of the first scenes, which keep their parts; later ones follow."""
+
+
 def dskype_scenes() -> dict[str, tuple[dict, dict, bool]]:
     """Return name -> (configuration, tasks, whether the window is one of time); each kind of each part occurs."""
     found = {}
     parts = [itertools.cycle(sorted(kinds)) for kinds in (INDEXES, BUFFERS, WINDOWS)]
-    for i, (distributor, index, buffer, window) in enumerate(zip(sorted(DISTRIBUTORS), *parts)):
+    for i, (distributor, index, buffer, window) in enumerate(zip([*_FIRST, *sorted(DISTRIBUTORS.keys() - set(_FIRST))], *parts)):
         timed = i == 1
         tasks = {"subscription-bolt": 4 if distributor.endswith("first") else 2, "message-bolt": 2, "distribution-bolt": 1 + i % 2}
         conf = {
