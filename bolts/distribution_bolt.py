@@ -102,7 +102,7 @@ class DistributionBolt(BatchBolt):
             self._placement = ReplicatedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent)
         else:
             others = [task for task in context.get_component_tasks(self._component) if task != context.get_this_task_id()]
-            self._placement = SummarizedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent, others=others)
+            self._placement = SummarizedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent, others)
 
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""

@@ -141,12 +141,15 @@ class Distributor(ABC):
         """Return the regions in which a subscription counts, each once; None (the default): in the tasks that it lives on."""
         return None
 
-    def message_regions(self, messages: MessageBatch, routes: RowTasks) -> np.ndarray:
-        """Return the region in which each message goes to its task, int32[m]. Default: the task.
+    def message_regions(self, messages: MessageBatch, routes: RowTasks) -> tuple[RowTasks, np.ndarray]:
+        """Return the routes of messages with the region of each, int32[m]. Default: the task.
+
+        A message that may go to a task in several regions, as an area can, has a row for each of them, next to each other; it goes there if
+        one of them wants it.
 
         :param routes: from :meth:`message_tasks`, of this plan or an earlier one.
         """
-        return routes.tasks
+        return routes, routes.tasks
 
     # ---------------------------------------------------------------------------------------------
 

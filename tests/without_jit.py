@@ -22,7 +22,7 @@ from tests import naive
 from tests.bolts.boolean import oracle
 from tests.bolts.topk.test_engine import run
 from tests.bolts.window import scenes
-from tests.distribution import test_agrid, worlds
+from tests.distribution import test_agrid, test_interest, worlds
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
@@ -125,6 +125,7 @@ def main() -> None:
         play_distributor(name, options)
     assert {name for name, _ in worlds.EVERY} == set(DISTRIBUTORS)
     play_agrid()
+    test_interest.play(65, 4)
     play_vocabulary()
 
 

@@ -15,7 +15,9 @@
 =====================  =======================================  ==========================================================
 bolt                   strategy for one task per subscription    strategy for several
 =====================  =======================================  ==========================================================
-distribution           ``placement.PlacementStrategy``           ``replicated_placement.ReplicatedPlacement``, ``registry``
+distribution           ``placement.PlacementStrategy``           ``replicated_placement.ReplicatedPlacement``, ``registry``; with
+                                                                 summaries ``summarized_placement.SummarizedPlacement``, and
+                                                                 ``interest_exchange`` between distribution tasks
 subscription           ``ownership.SingleOwner``                 ``replicated_owner.ReplicatedOwner`` with ``replicas``,
                                                                  ``boolean_placements`` and ``coverage``
 result                 ``merging.ResultStrategy``                ``merging.MergedResults`` with ``merger``,

@@ -84,15 +84,18 @@ class InterestExchange:
 
         :param routes: from :meth:`~dskype.distribution.base.Distributor.message_tasks`.
         """
-        if routes is None and type(distributor).message_regions is Distributor.message_regions:
-            before, routes = messages.n * distributor.tasks, self._copy.routes(messages)
+        regions_are_tasks = type(distributor).message_regions is Distributor.message_regions
+        if routes is None and regions_are_tasks:
+            before, found = messages.n * distributor.tasks, self._copy.routes(messages)
         else:
             if routes is None:
                 every = np.arange(distributor.tasks, dtype=np.int32)
                 routes = RowTasks(np.repeat(np.arange(messages.n), distributor.tasks), np.tile(every, messages.n))
-            before, routes = len(routes.rows), self._copy.filter(messages, routes, distributor.message_regions(messages, routes))
-        self._withheld_counter.inc(before - len(routes.rows))
-        return routes
+            before, found = len(routes.rows), self._copy.filter(messages, *distributor.message_regions(messages, routes))
+            if not regions_are_tasks:
+                found = _once(found)
+        self._withheld_counter.inc(before - len(found.rows))
+        return found
 
     # -- what this task needs -----------------------------------------------------------------------------------------
 
@@ -232,6 +235,14 @@ class InterestExchange:
 
     def _send(self, task: int, message: InterestMessage) -> None:
         self._collector.emit_direct(task, (message.kind, list(message)), streams.INTEREST)
+
+
+def _once(routes: RowTasks) -> RowTasks:
+    """Return each of some routes once; equal ones are next to each other."""
+    rows, tasks = routes
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (rows[1:] != rows[:-1]) | (tasks[1:] != tasks[:-1])
+    return RowTasks(rows[first], tasks[first])
 
 
 def _columns(pairs: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:

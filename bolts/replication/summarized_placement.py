@@ -13,7 +13,7 @@ placement or later; a boolean subscription matches from this watermark on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from dskype.bolts.replication.interest_exchange import InterestExchange, pairs_o
 from dskype.bolts.replication.messages import SHORT, SURVEYED, Located, ReplicaReport, decode_interest
 from dskype.bolts.replication.registry import Entry, SubscriptionInterest
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
+from dskype.distribution import Distributor
 from dskype.distribution.subscriptions import Subscription, decode_subscription
 from dskype.distribution.triggers import routing_terms
 from dskype.spouts import streams
@@ -50,12 +51,22 @@ class _Held(NamedTuple):
 class SummarizedPlacement(ReplicatedPlacement):
     """Places subscriptions when their interest is known everywhere, and routes messages by interest; see the module.
 
+    Parameters are those of :class:`~dskype.bolts.replication.replicated_placement.ReplicatedPlacement`, and
+
     :param others: ids of the other distribution tasks.
     """
 
-    def __init__(self, *arguments: Any, others: Iterable[int]) -> None:
-        super().__init__(*arguments)
-        _, _, _, collector, context, _ = arguments
+    def __init__(
+        self,
+        distributor: Distributor,
+        make: Callable[[Mapping[str, Any]], Distributor],
+        tasks: list[int],
+        collector: Any,
+        context: Any,
+        window: int,
+        others: Iterable[int],
+    ) -> None:
+        super().__init__(distributor, make, tasks, collector, context, window)
         self._exchange = InterestExchange(self._distributor.regions(), others, collector, context)
         self._registrations: dict[str, list[tuple[str, Subscription]]] = {}  # held, by name, in order
         self._waiting: dict[int, list[_Held]] = {}  # by the number that has to be settled

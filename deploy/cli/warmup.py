@@ -96,10 +96,11 @@ def _run_small_topology() -> None:
 
 
 def _distribute() -> None:
-    """Place and route as distribution bolts with partitions do, which the small topology does not."""
+    """Place and route as distribution bolts with partitions and with interest do, which the small topology does not."""
     import numpy as np
 
     from dskype.distribution import make_distributor
+    from dskype.distribution.interest import Interest
     from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
     from dskype.spouts.batch import MessageBatch
     from dskype.spouts.text import Tokenizer
@@ -107,7 +108,7 @@ def _distribute() -> None:
 
     vocabulary, prefix, n = Vocabulary.empty(), make_distributor("prefix", 2), len(_WORDS)
     messages = MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer()))
-    prefix.message_tasks(messages)
+    routes = prefix.message_tasks(messages)
     terms, weights = vocabulary.weigh(_WORDS)
     prefix.place("s", TopkSubscription(3, 0.5, 0.0, 0.0, terms, weights, None), 0.5)
     boolean = BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None)
@@ -116,3 +117,9 @@ def _distribute() -> None:
     agrid.place("s", boolean)
     for batch in (messages, messages._replace(areas=messages.rectangles())):
         agrid.message_tasks(batch)
+    interest, regions = Interest(2), np.zeros(len(terms), np.int32)
+    interest.add(regions, terms)
+    interest.filter(messages, routes, routes.tasks)
+    interest.routes(messages)
+    interest.restore(interest.snapshot())
+    interest.remove(regions, terms)

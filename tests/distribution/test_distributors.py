@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, make_distributor
+from dskype.distribution.interest import Interest
 from dskype.distribution.partitioned import measure
+from dskype.distribution.triggers import routing_terms
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.expression import satisfies, terms
 from dskype.topology.errors import IllegalArgumentException
+from dskype.topology.groupings import RowTasks
 from tests.distribution import worlds
 from tests.distribution.worlds import EVERY
 from tests.naive import overlapping
@@ -107,6 +110,41 @@ def test_every_area_that_meets_the_rectangle_of_a_subscription_reaches_a_task_of
                     matches += 1
         assert matches > 20
         assert_exact(found, world(0), messages, rng, 6)
+
+
+@pytest.mark.parametrize(("name", "options"), [(name, options) for name, options in EVERY if distributor_class(name).summaries is not None])
+@every_size
+def test_interest_keeps_every_message_that_a_subscription_needs(name, options, tasks):
+    rng = np.random.default_rng([tasks, 7])
+    points = worlds.messages(rng, 120, first=400)
+    for found in (distributor(name, tasks, options), make_distributor(name, tasks, options)):
+        lives, interest = [], Interest(found.regions())
+        for number in range(25):
+            for subscription in (worlds.boolean(rng, 300), worlds.subscription(world(0), number)):
+                placed = found.place(f"s{number}", subscription, None)
+                regions, terms = found.regions_of(subscription), routing_terms(subscription)
+                regions = np.array(placed.tasks if regions is None else regions, np.int32)
+                assert len(set(regions.tolist())) == len(regions) and ((regions >= 0) & (regions < found.regions())).all()
+                interest.add(np.repeat(regions, len(terms)), np.tile(terms, len(regions)))
+                lives.append((subscription, placed, set(terms.tolist())))
+        for messages in (points, worlds.with_areas(rng, points)):
+            routes = found.message_tasks(messages)
+            if routes is None:
+                routes = RowTasks(np.repeat(np.arange(messages.n), tasks), np.tile(np.arange(tasks, dtype=np.int32), messages.n))
+            in_regions, at = found.message_regions(messages, routes)
+            assert at.dtype == np.int32 and len(at) == len(in_regions.rows) and routed_pairs(in_regions) == routed_pairs(routes)
+            before, kept = routed_pairs(routes), routed_pairs(interest.filter(messages, in_regions, at))
+            assert kept <= before
+            for subscription, placed, terms in lives:
+                needed = [row for row in range(messages.n) if terms & set(messages.terms[messages.offsets[row] : messages.offsets[row + 1]].tolist())]
+                for row in needed:  # it may match, so what the interest keeps from its tasks was not on the way to them
+                    assert all((row, task) in kept for task in placed.tasks if (row, task) in before)
+            assert len(kept) < len(before)
+
+
+def routed_pairs(routes):
+    """Return the pairs of a message and a task."""
+    return set(zip(routes.rows.tolist(), routes.tasks.tolist()))
 
 
 @every_name
@@ -254,6 +292,8 @@ def test_an_unknown_distributor_is_refused():
         ("spatial-first", {"n1": 4}, r"given: '4 x 1'.*n1 \* n2 = 6"),
         ("keyword-first", {"n2": 0}, "n2.*1 or more"),
         ("keyword-first", {"keywords": "x"}, "prefix | keyword"),
+        ("location", {"summaries": "yes"}, "summaries.*true | false"),
+        ("agrid", {"summaries": 1}, "summaries.*true | false"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(name, options, text):

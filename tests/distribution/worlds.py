@@ -16,6 +16,7 @@ DIAGONAL = 402.5
 EVERY = [(name, {}) for name in sorted(DISTRIBUTORS)] + [
     ("location", {"method": "paper"}),
     ("location", {"cost": "work"}),
+    ("location", {"summaries": True}),
     ("keyword", {"method": "paper"}),
     ("keyword", {"method": "balanced"}),
     ("prefix", {"method": "paper", "slack": 0}),
