@@ -132,4 +132,4 @@ def test_a_split_is_decided_by_cost_reduction_and_subscriptions():
     workloads[0].add_queries(np.array([[0, 0, 4, 8]] * 100))
     summaries[0] = summarize(0, workloads[0], boxes)
     assert decide(boxes, summaries, Balance(beta=0.3)) == []
-    assert decide(boxes, summaries, Balance(beta=0.1), resting={2}) == []
+    assert decide(boxes, summaries, Balance(beta=0.1), resting={1, 2}) == []
