@@ -38,7 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.index.options": {},
     "dskype.buffer": "kmax",
     "dskype.buffer.options": {},
-    "dskype.boolean.index": "plain",
+    "dskype.boolean.index": "lanes",
     "dskype.boolean.index.options": {},
     "dskype.window.index": "chunks",
     "dskype.window.index.options": {},
@@ -150,7 +150,7 @@ class Settings:
     index_options: dict[str, Any] = field(default_factory=dict)
     buffer: str = "kmax"
     buffer_options: dict[str, Any] = field(default_factory=dict)
-    boolean_index: str = "plain"
+    boolean_index: str = "lanes"
     boolean_index_options: dict[str, Any] = field(default_factory=dict)
     window_index: str = "chunks"
     window_index_options: dict[str, Any] = field(default_factory=dict)

@@ -63,6 +63,11 @@ def test_kernels_import_numpy_and_numba_only(path):
     assert {name.split(".")[0] for name in imports(path) if not other_kernels.fullmatch(name)} <= legal
 
 
+def test_packages_with_kernels_that_import_kernels_let_the_cache_compare_them():
+    packages = {path.relative_to(ROOT).parts[0] for path in MODULES if path.name.endswith("_kernels.py") and uses(path, "dskype")}
+    assert packages and all("compare_imported_kernels()" in (ROOT / package / "__init__.py").read_text() for package in packages)
+
+
 def test_only_component_code_is_pickled():
     users = {p.name for p in MODULES if uses(p, "pickle", "marshal", "shelve", "pyspark.cloudpickle")}
     assert users <= {"resident.py", "builder.py", "launch.py"}

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dskype.bolts.boolean.program_kernels import follow_jumps, overlaps
+
 __all__ = [
     "EMPTY",
     "NEED_POSTINGS",
@@ -162,14 +164,9 @@ def _put_entry(index, place, slot, program, west, south, east, north):
 
 
 @njit(cache=True)
-def insert(index, slots, boxes, kinds, offsets, programs, first):
-    """Put subscriptions ``first`` and following in; return (how many are in, what is lacking for the next, how much).
-
-    :param slots: int64[n], free ones.
-    :param boxes: float64[n, 4].
-    :param kinds: int8[n].
-    :param offsets: int64[n + 1] into ``programs``, int64[].
-    """
+def insert(index, batch, first):
+    """Put subscriptions ``first`` and following in; return (how many are in, what is lacking for the next, how much)."""
+    slots, boxes, kinds, offsets, programs = batch.slots, batch.boxes, batch.kinds, batch.offsets, batch.programs
     for i in range(first, len(slots)):
         slot = slots[i]
         begin, end = offsets[i], offsets[i + 1]
@@ -267,19 +264,6 @@ def rehash(index, keys, heads, counts, classes):
 
 
 @njit(cache=True)
-def _contains(terms, first, last, term):
-    """Tell whether ``term`` is among the rising ``terms[first:last]``."""
-    end = last
-    while first < last:
-        middle = (first + last) >> 1
-        if terms[middle] < term:
-            first = middle + 1
-        else:
-            last = middle
-    return first < end and terms[first] == term
-
-
-@njit(cache=True)
 def _satisfied(programs, start, terms, first, last):
     """Evaluate the program at ``start`` over ``terms[first:last]``, one of which triggered it."""
     length, kind = programs[start] >> 2, programs[start] & 3
@@ -292,26 +276,7 @@ def _satisfied(programs, start, terms, first, last):
             if first == last or terms[first] != term:
                 return False
         return True
-    start += 2 + programs[start + 1]
-    size = (end - start) >> 1
-    at = np.int64(0)
-    while at < size:
-        place = start + 2 * at
-        jumps = programs[place + 1]
-        at = jumps >> 32 if _contains(terms, first, last, programs[place]) else jumps & 0xFFFFFFFF
-    return at == size
-
-
-@njit(cache=True)
-def _overlap(index, slot, west, south, east, north):
-    """Tell whether a slot's rectangle and another one share a point."""
-    box_west, box_east = index.boxes[slot, 0], index.boxes[slot, 2]
-    if not (index.boxes[slot, 1] <= north and south <= index.boxes[slot, 3]):
-        return False
-    crossing = np.int64(box_west > box_east) + np.int64(west > east)
-    if crossing == 0:
-        return box_west <= east and west <= box_east
-    return crossing == 2 or box_west <= east or west <= box_east
+    return follow_jumps(programs, start + 2 + programs[start + 1], end, terms, first, last)
 
 
 @njit(cache=True)
@@ -387,7 +352,7 @@ def match(index, wests, souths, easts, norths, offsets, terms):
                     if crosses:
                         inside = (boxes[0, e] <= sure_east) | (sure_west <= boxes[2, e])
                     inside = inside & (boxes[1, e] <= sure_north) & (sure_south <= boxes[3, e])
-                    if not inside and not _overlap(index, slot, west, south, east, north):
+                    if not inside and not overlaps(index.boxes[slot], west, south, east, north):
                         continue
                     program = index.entry_programs[e]
                     if program >= 0 and not _satisfied(index.programs, np.int64(program), terms, first, last):

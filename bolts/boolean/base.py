@@ -12,7 +12,7 @@ import numpy as np
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["BooleanIndex", "arrays_bytes", "box_of"]
+__all__ = ["BooleanIndex", "arrays_bytes", "box_of", "enlarged", "foreign_snapshot", "read_only"]
 
 
 class BooleanIndex(ABC):
@@ -85,6 +85,10 @@ class BooleanIndex(ABC):
     def __len__(self) -> int:
         """Return how many subscriptions there are."""
 
+    @abstractmethod
+    def _by_slot(self) -> tuple[np.ndarray, int]:
+        """Return an array by slot, and the value that it has for free slots."""
+
     # -- what it may override -----------------------------------------------------------------------------------------
 
     def insert(self, slot: int, bbox: Sequence[float], expression: Any) -> None:
@@ -110,11 +114,71 @@ class BooleanIndex(ABC):
         """What the index's arrays take."""
         return arrays_bytes(vars(self).values())
 
+    # -- slots --------------------------------------------------------------------------------------------------------
+
+    def _is_taken(self, slots: np.ndarray) -> np.ndarray:
+        by_slot, free = self._by_slot()
+        taken = np.zeros(len(slots), bool)
+        there = (slots >= 0) & (slots < len(by_slot))
+        taken[there] = by_slot[slots[there]] != free
+        return taken
+
+    def _free_slots(self, slots: Sequence[int] | np.ndarray, n: int) -> np.ndarray:
+        """Return the slots of ``n`` new subscriptions as int64[n].
+
+        :raises IllegalArgumentException: a slot is taken, negative or too large, or given twice, or there are not ``n``.
+        """
+        array = np.asarray(slots, np.int64)
+        if len(array) != n:
+            raise IllegalArgumentException(explain("Each subscription needs a slot.", given=f"{len(array)} slots for {n} subscriptions"))
+        wrong = self._is_taken(array) | (array < 0) | (array >= 2**31)
+        if wrong.any() or _has_repeats(array):
+            given = array[wrong].tolist() or array.tolist()
+            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=given, legal="free ones, 0 to 2**31 - 1"))
+        return array
+
+    def _taken_slots(self, slots: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return slots of subscriptions that are to leave as int64[n].
+
+        :raises IllegalArgumentException: a slot is free, or given twice.
+        """
+        array = np.asarray(slots, np.int64)
+        free = ~self._is_taken(array)
+        if free.any() or _has_repeats(array):
+            raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=array[free].tolist() or array.tolist()))
+        return array
+
     def _check(self) -> None:
         """Verify all invariants; for tests.
 
         :raises AssertionError: one does not hold.
         """
+
+
+def _has_repeats(slots: np.ndarray) -> bool:
+    ordered = np.sort(slots)
+    return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Return a read-only view: kernels are compiled once, whether what is given can be written to or not."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def enlarged(array: np.ndarray, size: int, fill: float = 0) -> np.ndarray:
+    """Return an array of ``size`` rows that begins with ``array``; the others hold ``fill``."""
+    larger = np.empty((size, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    larger[len(array) :] = fill
+    return larger
+
+
+def foreign_snapshot(state: Mapping[str, Any], legal: int) -> IllegalArgumentException:
+    """Return the error for a snapshot of another format, or of an index of another kind."""
+    given = f"{state.get('format')} with {', '.join(sorted(map(str, state)))}"
+    return IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=given, legal=str(legal)))
 
 
 def arrays_bytes(values: Any) -> int:

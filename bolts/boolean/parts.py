@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.bolts.boolean import parts_kernels as kernels
-from dskype.bolts.boolean.base import BooleanIndex, arrays_bytes, box_of
+from dskype.bolts.boolean.base import BooleanIndex, arrays_bytes, box_of, enlarged, foreign_snapshot
 from dskype.bolts.boolean.conjuncts import decompose
 from dskype.bolts.boolean.match_kernels import Messages, Scratch
 from dskype.bolts.topk.table import TermIds, readable
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["PartsIndex", "Rows", "enlarged"]
+__all__ = ["PartsIndex", "Rows", "grown"]
 
 _FORMAT = 1
 _SEARCHES = 1 << 26
@@ -151,12 +151,12 @@ class PartsIndex(BooleanIndex):
             self._rebuild()
         elif what == kernels.NEED_PARTS:
             n = int(index.meta[kernels.PARTS]) + need
-            self._index = index._replace(part=enlarged(index.part, n), box=enlarged(index.box, n))
+            self._index = index._replace(part=grown(index.part, n), box=grown(index.box, n))
         elif what == kernels.NEED_POOL:
             n = int(index.meta[kernels.POOL]) + need
             if n >= 2**31:
                 raise IllegalArgumentException(explain("An index can hold no more.", given=f"{self._size} subscriptions", hint="use more tasks"))
-            self._index = index._replace(pool=enlarged(index.pool, n))
+            self._index = index._replace(pool=grown(index.pool, n))
         elif what == kernels.NEED_KEYS:
             size = len(index.key)
             while size * 3 < 4 * (int(index.meta[kernels.KEYS]) + need):
@@ -166,9 +166,7 @@ class PartsIndex(BooleanIndex):
             self._index = index._replace(key=key, value=value)
         else:
             n = int(index.meta[kernels.NODES]) + need
-            self._index = index._replace(
-                node=enlarged(index.node, n), child=enlarged(index.child, n), rect=enlarged(index.rect, n), hint=enlarged(index.hint, n)
-            )
+            self._index = index._replace(node=grown(index.node, n), child=grown(index.child, n), rect=grown(index.rect, n), hint=grown(index.hint, n))
 
     def _run(self, kernel: Callable[..., tuple[int, int, int]], given: Any) -> None:
         """Call a kernel until all is done, and make room where it stops."""
@@ -184,12 +182,7 @@ class PartsIndex(BooleanIndex):
     def insert_many(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> None:
         """Put subscriptions in; see :meth:`BooleanIndex.insert_many`."""
         n = len(expressions)
-        array, rectangles = np.asarray(slots, np.int64), box_of(boxes, n)
-        if len(array) != n:
-            raise IllegalArgumentException(explain("Each subscription needs a slot.", given=f"{len(array)} slots for {n} subscriptions"))
-        taken = [s for s in array.tolist() if s < 0 or s >= 2**31 or self._has(s)]
-        if taken or len(np.unique(array)) != n:
-            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or array.tolist(), legal="free ones, 0 to 2**31 - 1"))
+        rectangles, array = box_of(boxes, n), self._free_slots(slots, n)
         self._insert(Rows.of_expressions(array, rectangles, expressions))
         self._size += n
 
@@ -211,7 +204,7 @@ class PartsIndex(BooleanIndex):
             later = np.zeros(len(crosses), np.bool_)
             slots, boxes, program, offsets, terms = rows.slots, rows.boxes, rows.program, rows.offsets, rows.terms
         index = self._index
-        self._index = index._replace(head=enlarged(index.head, int(slots.max()) + 1, -1))
+        self._index = index._replace(head=grown(index.head, int(slots.max()) + 1, -1))
         ids = self._terms.acquire(terms)
         literals = np.array(rows.literals, np.int64)
         literals[::3] = self._terms.acquire(literals[::3])
@@ -228,24 +221,19 @@ class PartsIndex(BooleanIndex):
         )
         self._run(self._insert_parts, given)
 
-    def _has(self, slot: int) -> bool:
-        return 0 <= slot < len(self._index.head) and bool(self._index.head[slot] >= 0)
+    def _by_slot(self) -> tuple[np.ndarray, int]:
+        return self._index.head, -1
 
     def remove_many(self, slots: Sequence[int] | np.ndarray) -> None:
         """Take subscriptions out; see :meth:`BooleanIndex.remove_many`."""
-        array = np.asarray(slots, np.int64)
-        listed = array.tolist()
-        missing = [s for s in listed if not self._has(s)]
-        if missing or len(set(listed)) != len(listed):
-            raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=missing or listed))
-        if not listed:
+        array = readable(self._taken_slots(slots), np.int64)
+        if not len(array):
             return
-        array = readable(array, np.int64)
         boxes, offsets, stops, terms = kernels.used_terms(self._index, array)
         self._leaving(boxes, offsets[:-1], stops, terms)
         self._run(self._remove_slots, array)
         self._terms.release(terms)
-        self._size -= len(listed)
+        self._size -= len(array)
 
     # -- matching -----------------------------------------------------------------------------------------------------
 
@@ -255,7 +243,7 @@ class PartsIndex(BooleanIndex):
         now, stamp, seen = self._scratch
         if now[0] + 2 * len(areas) >= _SEARCHES:
             now[0], stamp[:], seen[:] = 0, 0, 0
-        self._scratch = Scratch(now, enlarged(stamp, len(self._terms)), enlarged(seen, len(self._index.part)))
+        self._scratch = Scratch(now, grown(stamp, len(self._terms)), grown(seen, len(self._index.part)))
         given = Messages(
             readable(areas, np.float64), readable(messages.offsets, np.int64), readable(messages.terms, np.int64), self._terms.map.key, self._terms.map.local
         )
@@ -276,8 +264,8 @@ class PartsIndex(BooleanIndex):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a state; subscriptions are inserted again."""
-        if state["format"] != _FORMAT:
-            raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
+        if state["format"] != _FORMAT or "program" not in state:
+            raise foreign_snapshot(state, _FORMAT)
         self._clear()
         self._insert(Rows(*(state[name] for name in Rows._fields)))
         self._size = len(np.unique(state["slots"]))
@@ -357,11 +345,7 @@ class PartsIndex(BooleanIndex):
         assert at == a.meta[k.POOL] <= len(a.pool)
 
 
-def enlarged(array: np.ndarray, n: int, fill: int = 0) -> np.ndarray:
+def grown(array: np.ndarray, n: int, fill: int = 0) -> np.ndarray:
     """Return ``array``, or if it has fewer than ``n`` rows a copy with a quarter more than it had; new rows hold ``fill``."""
     have = len(array)
-    if n <= have:
-        return array
-    larger = np.full((max(n, have + have // 4 + 16), *array.shape[1:]), fill, array.dtype)
-    larger[:have] = array
-    return larger
+    return array if n <= have else enlarged(array, max(n, have + have // 4 + 16), fill)

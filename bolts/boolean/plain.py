@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from dskype.bolts.boolean import _kernels as kernels
-from dskype.bolts.boolean.base import BooleanIndex, arrays_bytes, box_of
-from dskype.bolts.boolean.programs import AND, GENERAL, compile_expression
+from dskype.bolts.boolean.base import arrays_bytes, enlarged, read_only
+from dskype.bolts.boolean.compiled import CompiledIndex
+from dskype.bolts.boolean.program_kernels import Batch
+from dskype.bolts.boolean.programs import AND, GENERAL
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["PlainIndex"]
 
-_FORMAT = 1
 _NEEDS = {kernels.NEED_PROGRAMS: "programs", kernels.NEED_POSTINGS: "entries", kernels.NEED_TERMS: "terms"}
 
 
-class PlainIndex(BooleanIndex):
+class PlainIndex(CompiledIndex):
     """Files each subscription under its trigger terms (see :mod:`~dskype.bolts.boolean.programs`) and scans their postings.
 
     A posting holds the slot and the rectangle in float32, rounded outwards, so that a scan reads memory in a row and looks at
@@ -32,10 +30,6 @@ class PlainIndex(BooleanIndex):
     """
 
     name = "plain"
-
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(options)
-        self._clear()
 
     def _clear(self) -> None:
         self._size = 0
@@ -73,7 +67,7 @@ class PlainIndex(BooleanIndex):
             size = max(n, have + have // 2, 16)
             starts = np.full(size, -1, np.int64)
             starts[:have] = arrays.starts
-            self._arrays = arrays._replace(boxes=_enlarged(arrays.boxes, size), starts=starts)
+            self._arrays = arrays._replace(boxes=enlarged(arrays.boxes, size), starts=starts)
 
     def _grow(self, what: int, need: int) -> None:
         arrays = self._arrays
@@ -81,13 +75,13 @@ class PlainIndex(BooleanIndex):
             size = max(int(arrays.counters[kernels.PROGRAMS_USED]) + need, len(arrays.programs) * 3 // 2)
             if size >= 2**31:
                 raise IllegalArgumentException(explain("A plain index can hold no more.", given=f"{self._size} subscriptions", hint="use more tasks"))
-            self._arrays = arrays._replace(programs=_enlarged(arrays.programs, size))
+            self._arrays = arrays._replace(programs=enlarged(arrays.programs, size))
         elif what == kernels.NEED_POSTINGS:
             size = max(int(arrays.counters[kernels.POSTINGS_USED]) + need, len(arrays.entry_slots) * 3 // 2)
             boxes = np.zeros((4, size), np.float32)
             boxes[:, : len(arrays.entry_slots)] = arrays.entry_boxes
             self._arrays = arrays._replace(
-                entry_slots=_enlarged(arrays.entry_slots, size), entry_programs=_enlarged(arrays.entry_programs, size), entry_boxes=boxes
+                entry_slots=enlarged(arrays.entry_slots, size), entry_programs=enlarged(arrays.entry_programs, size), entry_boxes=boxes
             )
         else:
             live = int((arrays.classes >= 0).sum())
@@ -100,76 +94,41 @@ class PlainIndex(BooleanIndex):
 
     # -- changes --------------------------------------------------------------------------------------------------------
 
-    def insert_many(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> None:
-        """Put subscriptions in; see :meth:`BooleanIndex.insert_many`."""
-        n = len(expressions)
-        compiled = [compile_expression(expression) for expression in expressions]
-        offsets = np.zeros(n + 1, np.int64)
-        np.cumsum([len(program) for _, program in compiled], out=offsets[1:])
-        programs = np.fromiter((step for _, program in compiled for step in program), np.int64, int(offsets[-1]))
-        self._insert(np.asarray(slots, np.int64), box_of(boxes, n), np.array([kind for kind, _ in compiled], np.int8), offsets, programs)
+    def _by_slot(self) -> tuple[np.ndarray, int]:
+        return self._arrays.starts, -1
 
-    def _insert(self, slots: np.ndarray, boxes: np.ndarray, kinds: np.ndarray, offsets: np.ndarray, programs: np.ndarray) -> None:
-        n = len(slots)
-        if n != len(kinds):
-            raise IllegalArgumentException(explain("Each subscription needs a slot.", given=f"{n} slots for {len(kinds)} subscriptions"))
-        if n == 0:
-            return
-        low, high = int(slots.min()), int(slots.max())
-        inside = slots[slots < len(self._arrays.starts)]
-        if low < 0 or high >= 2**31 or (self._arrays.starts[inside] >= 0).any() or len(np.unique(slots)) != n:
-            taken = [s for s in slots.tolist() if self._has(s)]
-            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
-        self._grow_slots(high + 1)
-        done, given = 0, tuple(map(_frozen, (slots, boxes, kinds, offsets, programs)))
+    def _insert(self, batch: Batch) -> None:
+        self._grow_slots(int(batch.slots.max()) + 1)
+        done = 0
         while True:
-            done, what, need = kernels.insert(self._arrays, *given, done)
+            done, what, need = kernels.insert(self._arrays, batch, done)
             if not what:
                 break
             self._grow(what, int(need))
-        self._size += n
+        self._size += len(batch.slots)
 
-    def _has(self, slot: int) -> bool:
-        return 0 <= slot < len(self._arrays.starts) and bool(self._arrays.starts[slot] >= 0)
-
-    def remove_many(self, slots: Sequence[int] | np.ndarray) -> None:
-        """Take subscriptions out; see :meth:`BooleanIndex.remove_many`."""
-        array = np.asarray(slots, np.int64)
-        listed = array.tolist()
-        missing = [s for s in listed if not self._has(s)]
-        if missing or len(set(listed)) != len(listed):
-            raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=missing or listed))
-        kernels.remove(self._arrays, _frozen(array))
-        self._size -= len(listed)
+    def _remove(self, slots: np.ndarray) -> None:
+        kernels.remove(self._arrays, slots)
+        self._size -= len(slots)
 
     # -- matching -------------------------------------------------------------------------------------------------------
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the matches; see :meth:`BooleanIndex.match`."""
+        """Return the matches; see :meth:`~dskype.bolts.boolean.base.BooleanIndex.match`."""
         lat, lon = messages.lat, messages.lon
         places = (lon, lat, lon, lat) if messages.areas is None else messages.areas.T
-        return kernels.match(self._arrays, *map(_frozen, (*places, messages.offsets, messages.terms)))
+        return kernels.match(self._arrays, *map(read_only, (*places, messages.offsets, messages.terms)))
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return slots, boxes and programs; posting lists are made again."""
+    def _compiled(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         arrays = self._arrays
-        slots = np.flatnonzero(arrays.starts >= 0)
         starts = arrays.starts[slots]
         lengths = arrays.programs[starts] >> 2
         offsets = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         places = np.arange(offsets[-1]) + np.repeat(starts + 1 - offsets[:-1], lengths)
-        kinds = (arrays.programs[starts] & 3).astype(np.int8)
-        return {"format": _FORMAT, "slots": slots, "boxes": arrays.boxes[slots], "kinds": kinds, "offsets": offsets, "programs": arrays.programs[places]}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state."""
-        if state["format"] != _FORMAT:
-            raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
-        self._clear()
-        self._insert(state["slots"], state["boxes"], state["kinds"], state["offsets"], state["programs"])
+        return arrays.boxes[slots], (arrays.programs[starts] & 3).astype(np.int8), offsets, arrays.programs[places]
 
     # -- checks ---------------------------------------------------------------------------------------------------------
 
@@ -213,19 +172,6 @@ class PlainIndex(BooleanIndex):
                     for inner, outer in ((low, entry[0]), (south, entry[1]), (-high, -entry[2]), (-north, -entry[3])):
                         assert outer == inner or 0 <= inner - outer <= abs(inner) * 5e-7 + 1e-10
         assert set(found) == expected
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view: kernels are compiled once, whether what is given can be written to or not."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
-
-
-def _enlarged(array: np.ndarray, size: int) -> np.ndarray:
-    larger = np.zeros((size, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 def _free_blocks(heads: np.ndarray, links: np.ndarray) -> list[tuple[int, int]]:

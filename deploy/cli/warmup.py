@@ -36,8 +36,9 @@ def compile_kernels(progress: Callable[[str], None]) -> bool:
 
     :param progress: gets one line of text.
     """
-    paths.export_numba_cache()
-    stamp = paths.numba_cache_dir() / "compiled"
+    folder = paths.export_numba_cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = folder / "compiled"
     state = _state()
     if stamp.is_file() and stamp.read_text() == state:
         return False

@@ -307,6 +307,14 @@ def test_a_distributor_that_replicates_needs_the_streams_that_lead_back():
         validate_submission("dskype", {"topology.acker.executors": 0, "dskype.distributor": "prefix"}, builder)
 
 
+def test_summaries_need_the_stream_between_distribution_tasks():
+    builder, conf = topology({}), {"topology.acker.executors": 0, "dskype.distributor": "agrid"}
+    del builder.components["distribution-bolt"].inputs["distribution-bolt", "interest"]
+    validate_submission("dskype", {**conf, "dskype.distributor.options": {"summaries": False}}, builder)
+    with pytest.raises(InvalidTopologyException, match="needs a stream.*given: 'interest'"):
+        validate_submission("dskype", conf, builder)
+
+
 def test_watermarks_go_where_they_are_waited_for():
     built = topology({})
     assert watermark_sources(built, "distribution-bolt") == ["message-spout"] and watermark_sources(built, "subscription-bolt") == ["distribution-bolt"]

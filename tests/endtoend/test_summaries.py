@@ -72,7 +72,9 @@ def test_when_all_have_gone_no_interest_is_left():
     simulation.step()
     simulation.message({"text": "lake w1", "lat": 0, "lon": 0})
     simulation.drain(2)
-    assert metric(simulation, "interest_pairs") == 3 * 3 * 5, "each of three tasks has lake and four words, in three regions"
+    assert metric(simulation, "interest_pairs") == 3 * (3 + 4 * 2), (
+        "each of three tasks knows lake in three regions, and four words in the two that the rectangles touch"
+    )
     for i in range(12):
         if i % 3:
             simulation.subscription(f"s{i}", None)

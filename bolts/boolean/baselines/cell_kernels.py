@@ -13,7 +13,6 @@ from dskype.bolts.boolean.baselines.record_kernels import (
     PLACES,
     SOUTH,
     WEST,
-    contained,
     covers,
     create,
     finish,
@@ -25,6 +24,7 @@ from dskype.bolts.boolean.baselines.record_kernels import (
     satisfied,
     trigger_range,
 )
+from dskype.bolts.boolean.program_kernels import contains
 
 __all__ = [
     "APART",
@@ -43,7 +43,6 @@ __all__ = [
     "find",
     "insert",
     "match",
-    "match_areas",
     "misplaced",
     "rehash",
     "remove",
@@ -346,40 +345,24 @@ def _collect(records, cells, place, lon, lat, found, n):
 
 
 @njit(cache=True)
-def match(records, cells, lat, lon, offsets, terms):
-    """Return (message int32[], slot int32[]) of all matches of points, sorted by message, then slot."""
-    out_message, out_slot = np.empty(1024, np.int32), np.empty(1024, np.int32)
-    found, scratch = np.empty(1024, np.int32), np.empty(1024, np.int32)
-    n = np.int64(0)
+def _search_point(records, cells, lon, lat, terms, first, last, found):
+    """Collect what contains a point and has a trigger in ``terms[first:last]``; return (``found`` or a larger one, how many)."""
     all_cells = cells.grid[_COLUMNS] * cells.grid[_LINES]
     turns = 2 if cells.counters[APART] > 0 else 1
-    for m in range(len(lat)):
-        first, last = offsets[m], offsets[m + 1]
-        column, _, line, _ = cell_range(cells, lon[m], lat[m], lon[m], lat[m])
-        cell = line * cells.grid[_COLUMNS] + column
-        hits = np.int64(0)
-        for t in range(first, last):
-            for turn in range(turns):
-                place = find(cells, cell if turn == 0 else all_cells, terms[t])
-                if cells.rows[place, _CELL] == EMPTY:
-                    continue
-                if hits + cells.rows[place, _COUNT] >= len(found):
-                    found = larger(found, hits + np.int64(cells.rows[place, _COUNT]) + 1)
-                hits, dead = _collect(records, cells, place, lon[m], lat[m], found, hits)
-                if dead:
-                    _sweep(records, cells, place)
-        if n + hits > len(out_slot):
-            out_message, out_slot = larger(out_message, n + hits), larger(out_slot, n + hits)
-        if hits > len(scratch):
-            scratch = np.empty(2 * hits, np.int32)
-        begin = n
-        for h in range(hits):
-            if satisfied(records, np.int64(found[h]), terms, first, last):
-                out_slot[n] = np.int32(records.words[found[h]] >> 32)
-                n += 1
-        n = finish(out_slot, begin, n, scratch)
-        out_message[begin:n] = m
-    return out_message[:n].copy(), out_slot[:n].copy()
+    column, _, line, _ = cell_range(cells, lon, lat, lon, lat)
+    cell = line * cells.grid[_COLUMNS] + column
+    hits = np.int64(0)
+    for t in range(first, last):
+        for turn in range(turns):
+            place = find(cells, cell if turn == 0 else all_cells, terms[t])
+            if cells.rows[place, _CELL] == EMPTY:
+                continue
+            if hits + cells.rows[place, _COUNT] >= len(found):
+                found = larger(found, hits + np.int64(cells.rows[place, _COUNT]) + 1)
+            hits, dead = _collect(records, cells, place, lon, lat, found, hits)
+            if dead:
+                _sweep(records, cells, place)
+    return found, hits
 
 
 @njit(cache=True)
@@ -418,7 +401,7 @@ def _search_area(records, cells, area, terms, first, last, found):
         if by_rows:
             place = np.int64(turn)
             cell = np.int64(cells.rows[place, _CELL])
-            if cell == EMPTY or not _in_range(cells, cell, column, wide, line, high) or not contained(terms, first, last, cells.terms[place, 0]):
+            if cell == EMPTY or not _in_range(cells, cell, column, wide, line, high) or not contains(terms, first, last, cells.terms[place, 0]):
                 continue
         else:
             t, c = turn // (wide * high + 1), turn % (wide * high + 1)
@@ -435,14 +418,21 @@ def _search_area(records, cells, area, terms, first, last, found):
 
 
 @njit(cache=True)
-def match_areas(records, cells, areas, offsets, terms):
-    """Return (message int32[], slot int32[]) of all matches of areas, sorted by message, then slot."""
+def match(records, cells, rectangles, points, offsets, terms):
+    """Return (message int32[], slot int32[]) of all matches, sorted by message, then slot.
+
+    :param rectangles: float64[n, 4], of the messages.
+    :param points: bool, whether all of them are points.
+    """
     out_message, out_slot = np.empty(1024, np.int32), np.empty(1024, np.int32)
     found, scratch = np.empty(1024, np.int32), np.empty(1024, np.int32)
     n = np.int64(0)
-    for m in range(len(areas)):
+    for m in range(len(rectangles)):
         first, last = offsets[m], offsets[m + 1]
-        found, hits = _search_area(records, cells, areas[m], terms, first, last, found)
+        if points:
+            found, hits = _search_point(records, cells, rectangles[m, 0], rectangles[m, 1], terms, first, last, found)
+        else:
+            found, hits = _search_area(records, cells, rectangles[m], terms, first, last, found)
         if n + hits > len(out_slot):
             out_message, out_slot = larger(out_message, n + hits), larger(out_slot, n + hits)
         if hits > len(scratch):

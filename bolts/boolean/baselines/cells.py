@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from dskype.bolts.boolean.base import enlarged
 from dskype.bolts.boolean.baselines import cell_kernels as kernels
 from dskype.bolts.boolean.baselines import record_kernels
 from dskype.bolts.boolean.baselines.options import number, whole
-from dskype.bolts.boolean.baselines.record_kernels import Batch
-from dskype.bolts.boolean.baselines.records import RecordIndex, enlarged
+from dskype.bolts.boolean.baselines.records import RecordIndex
+from dskype.bolts.boolean.program_kernels import Batch
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Gi2Index", "TableIndex"]
@@ -61,14 +62,11 @@ class _CellIndex(RecordIndex):
             kernels.rehash(cells, terms, rows)
             self._cells = cells._replace(terms=terms, rows=rows)
 
-    def _unfile(self, slots: np.ndarray) -> None:
+    def _remove(self, slots: np.ndarray) -> None:
         kernels.remove(self._records, self._cells, slots)
 
-    def _match(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-        return kernels.match(self._records, self._cells, *messages)
-
-    def _match_areas(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-        return kernels.match_areas(self._records, self._cells, *messages)
+    def _match(self, rectangles: np.ndarray, points: bool, offsets: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return kernels.match(self._records, self._cells, rectangles, points, offsets, terms)
 
     def _check(self) -> None:
         """Verify records, lists, table and pool."""
@@ -166,18 +164,14 @@ class Gi2Index(_CellIndex):
         kernels.vacuum(self._records, self._cells, self._vacuum * (int(self._cells.counters[kernels.POSTINGS]) - before))
         return lacking
 
-    def _unfile(self, slots: np.ndarray) -> None:
+    def _remove(self, slots: np.ndarray) -> None:
         dead = record_kernels.kill_all(self._records, slots)
         self._cells.counters[kernels.DEAD] += dead
         kernels.vacuum(self._records, self._cells, self._vacuum * int(dead))
 
-    def _match(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-        kernels.vacuum(self._records, self._cells, self._vacuum * len(messages[0]))
-        return super()._match(messages)
-
-    def _match_areas(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-        kernels.vacuum(self._records, self._cells, self._vacuum * len(messages[0]))
-        return super()._match_areas(messages)
+    def _match(self, rectangles: np.ndarray, points: bool, offsets: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        kernels.vacuum(self._records, self._cells, self._vacuum * len(rectangles))
+        return super()._match(rectangles, points, offsets, terms)
 
 
 def _table(size: int) -> tuple[np.ndarray, np.ndarray]:

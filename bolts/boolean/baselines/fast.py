@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from dskype.bolts.boolean.base import enlarged
 from dskype.bolts.boolean.baselines import fast_filing_kernels, fast_search_kernels, record_kernels
 from dskype.bolts.boolean.baselines import fast_kernels as kernels
 from dskype.bolts.boolean.baselines.options import whole
-from dskype.bolts.boolean.baselines.record_kernels import Batch
-from dskype.bolts.boolean.baselines.records import RecordIndex, enlarged
+from dskype.bolts.boolean.baselines.records import RecordIndex
+from dskype.bolts.boolean.program_kernels import Batch
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["FastIndex"]
@@ -112,7 +113,7 @@ class FastIndex(RecordIndex):
             self._clean(len(batch.slots))
         return lacking
 
-    def _unfile(self, slots: np.ndarray) -> None:
+    def _remove(self, slots: np.ndarray) -> None:
         dead = record_kernels.kill_all(self._records, slots)
         self._pyramid.counters[kernels.DEAD] += dead
         self._clean(int(dead))
@@ -123,13 +124,9 @@ class FastIndex(RecordIndex):
 
     # -- matching -----------------------------------------------------------------------------------------------------
 
-    def _match(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-        self._clean(len(messages[0]))
-        return fast_search_kernels.match(self._records, self._pyramid, *messages)
-
-    def _match_areas(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-        self._clean(len(messages[0]))
-        return fast_search_kernels.match_areas(self._records, self._pyramid, *messages)
+    def _match(self, rectangles: np.ndarray, points: bool, offsets: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self._clean(len(rectangles))
+        return fast_search_kernels.match(self._records, self._pyramid, rectangles, points, offsets, terms)
 
     # -- checks -------------------------------------------------------------------------------------------------------
 

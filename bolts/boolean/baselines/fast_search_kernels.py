@@ -29,7 +29,7 @@ from dskype.bolts.boolean.baselines.fast_kernels import (
 )
 from dskype.bolts.boolean.baselines.record_kernels import covers, finish, larger, meets, satisfied, slot_of
 
-__all__ = ["match", "match_areas"]
+__all__ = ["match"]
 
 _OWNER, _VALUE = 2, 3
 
@@ -186,31 +186,6 @@ def _scan(records, pyramid, blocks, count, exact, terms, first, last, out_slot):
 
 
 @njit(cache=True)
-def match(records, pyramid, lat, lon, offsets, terms):
-    """Return (message int32[], slot int32[]) of all matches of points, sorted by message, then slot."""
-    out_message, out_slot = np.empty(1024, np.int32), np.empty(1024, np.int32)
-    slots, scratch = np.empty(1024, np.int32), np.empty(1024, np.int32)
-    blocks, stack = np.empty(256, np.int32), np.empty(256, np.int64)
-    exact = np.empty(4, np.float64)
-    n = np.int64(0)
-    for m in range(len(lat)):
-        first, last = offsets[m], offsets[m + 1]
-        exact[0] = exact[2] = lon[m]
-        exact[1] = exact[3] = lat[m]
-        blocks, count, stack = _blocks_of_point(pyramid, lon[m], lat[m], terms, first, last, blocks, stack)
-        slots, hits = _scan(records, pyramid, blocks, count, exact, terms, first, last, slots)
-        if n + hits > len(out_slot):
-            out_message, out_slot = larger(out_message, n + hits), larger(out_slot, n + hits)
-        if hits > len(scratch):
-            scratch = np.empty(2 * hits, np.int32)
-        hits = finish(slots, np.int64(0), hits, scratch)
-        out_slot[n : n + hits] = slots[:hits]
-        out_message[n : n + hits] = m
-        n += hits
-    return out_message[:n].copy(), out_slot[:n].copy()
-
-
-@njit(cache=True)
 def _blocks_of_area(pyramid, area, terms, first, last, blocks, stack, cells):
     """Collect the lists of all cells that an area reaches into; return (``blocks``, how many, ``stack``, ``cells`` or a larger one).
 
@@ -239,16 +214,23 @@ def _blocks_of_area(pyramid, area, terms, first, last, blocks, stack, cells):
 
 
 @njit(cache=True)
-def match_areas(records, pyramid, areas, offsets, terms):
-    """Return (message int32[], slot int32[]) of all matches of areas, sorted by message, then slot."""
+def match(records, pyramid, rectangles, points, offsets, terms):
+    """Return (message int32[], slot int32[]) of all matches, sorted by message, then slot.
+
+    :param rectangles: float64[n, 4], of the messages.
+    :param points: bool, whether all of them are points.
+    """
     out_message, out_slot = np.empty(1024, np.int32), np.empty(1024, np.int32)
     slots, scratch = np.empty(1024, np.int32), np.empty(1024, np.int32)
     blocks, stack, cells = np.empty(256, np.int32), np.empty(256, np.int64), np.empty(256, np.int64)
     n = np.int64(0)
-    for m in range(len(areas)):
+    for m in range(len(rectangles)):
         first, last = offsets[m], offsets[m + 1]
-        blocks, count, stack, cells = _blocks_of_area(pyramid, areas[m], terms, first, last, blocks, stack, cells)
-        slots, hits = _scan(records, pyramid, blocks, count, areas[m], terms, first, last, slots)
+        if points:
+            blocks, count, stack = _blocks_of_point(pyramid, rectangles[m, 0], rectangles[m, 1], terms, first, last, blocks, stack)
+        else:
+            blocks, count, stack, cells = _blocks_of_area(pyramid, rectangles[m], terms, first, last, blocks, stack, cells)
+        slots, hits = _scan(records, pyramid, blocks, count, rectangles[m], terms, first, last, slots)
         if n + hits > len(out_slot):
             out_message, out_slot = larger(out_message, n + hits), larger(out_slot, n + hits)
         if hits > len(scratch):

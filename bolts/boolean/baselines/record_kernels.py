@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dskype.bolts.boolean.program_kernels import contains, follow_jumps, overlaps
+
 __all__ = [
     "AND",
     "EAST",
@@ -23,9 +25,7 @@ __all__ = [
     "SOUTH",
     "USED",
     "WEST",
-    "Batch",
     "Records",
-    "contained",
     "covers",
     "create",
     "finish",
@@ -33,7 +33,6 @@ __all__ = [
     "kill_all",
     "larger",
     "length_of",
-    "longitudes_meet",
     "meets",
     "mix",
     "release",
@@ -68,16 +67,6 @@ class Records(NamedTuple):
     blocks: np.ndarray
     free: np.ndarray
     counters: np.ndarray
-
-
-class Batch(NamedTuple):
-    """Subscriptions to insert: slots int64[n], boxes float64[n, 4], kinds int8[n], offsets int64[n + 1] into programs int64[]; all read-only."""
-
-    slots: np.ndarray
-    boxes: np.ndarray
-    kinds: np.ndarray
-    offsets: np.ndarray
-    programs: np.ndarray
 
 
 @njit(cache=True)
@@ -179,19 +168,6 @@ def trigger_range(records, record):
 
 
 @njit(cache=True)
-def contained(terms, first, last, term):
-    """Tell whether ``term`` is among the rising ``terms[first:last]``."""
-    end = last
-    while first < last:
-        middle = (first + last) >> 1
-        if terms[middle] < term:
-            first = middle + 1
-        else:
-            last = middle
-    return first < end and terms[first] == term
-
-
-@njit(cache=True)
 def satisfied(records, record, terms, first, last):
     """Evaluate a record's program over the rising ``terms[first:last]``."""
     words = records.words
@@ -201,7 +177,7 @@ def satisfied(records, record, terms, first, last):
     if kind == AND:
         if last - first > 32:
             for i in range(start, end):
-                if not contained(terms, first, last, words[i]):
+                if not contains(terms, first, last, words[i]):
                     return False
             return True
         for i in range(start, end):
@@ -213,29 +189,10 @@ def satisfied(records, record, terms, first, last):
         return True
     if kind == OR:
         for i in range(start, end):
-            if contained(terms, first, last, words[i]):
+            if contains(terms, first, last, words[i]):
                 return True
         return False
-    start += 1 + words[start]
-    size = (end - start) >> 1
-    at = np.int64(0)
-    while at < size:
-        place = start + 2 * at
-        jumps = words[place + 1]
-        at = jumps >> 32 if contained(terms, first, last, words[place]) else jumps & 0xFFFFFFFF
-    return at == size
-
-
-@njit(cache=True)
-def longitudes_meet(west, east, other_west, other_east):
-    """Tell whether two ranges of longitude overlap, borders included; west > east crosses the antimeridian."""
-    if west <= east:
-        if other_west <= other_east:
-            return west <= other_east and other_west <= east
-        return west <= other_east or other_west <= east
-    if other_west <= other_east:
-        return other_west <= east or west <= other_east
-    return True
+    return follow_jumps(words, start + 1 + words[start], end, terms, first, last)
 
 
 @njit(cache=True)
@@ -250,10 +207,7 @@ def covers(records, record, lon, lat):
 @njit(cache=True)
 def meets(records, record, area):
     """Tell whether an area (float64[4]) and a record's rectangle overlap, borders included."""
-    floats = records.floats
-    if not (floats[record + SOUTH] <= area[3] and area[1] <= floats[record + NORTH]):
-        return False
-    return longitudes_meet(floats[record + WEST], floats[record + EAST], area[0], area[2])
+    return overlaps(records.floats[record + WEST : record + HEAD], area[0], area[1], area[2], area[3])
 
 
 @njit(cache=True)

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
-from dskype.bolts.boolean.base import BooleanIndex, box_of
+from dskype.bolts.boolean.base import enlarged, read_only
 from dskype.bolts.boolean.baselines import record_kernels as kernels
-from dskype.bolts.boolean.programs import AND, compile_expression
+from dskype.bolts.boolean.compiled import CompiledIndex
+from dskype.bolts.boolean.program_kernels import Batch
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["RecordIndex", "enlarged"]
+__all__ = ["RecordIndex"]
 
-_FORMAT = 1
 _MOST_WORDS = 2**31
 
 
-class RecordIndex(BooleanIndex):
+class RecordIndex(CompiledIndex):
     """Holds one record per subscription (see :mod:`~dskype.bolts.boolean.baselines.record_kernels`), and files records in postings of its own.
 
     A subclass files with a kernel that can go on where it stopped: it returns what is lacking, :meth:`_grow` makes room, and the kernel is
     called again. Memory: 4 bytes per slot, 48 and 8 per step of the program for each record, and the subclass's postings.
     """
-
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(options)
-        self._clear()
 
     def _clear(self) -> None:
         words = np.zeros(64, np.int64)
@@ -41,7 +36,7 @@ class RecordIndex(BooleanIndex):
     # -- what a subclass implements -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def _file(self, batch: kernels.Batch, progress: np.ndarray) -> tuple[int, int]:
+    def _file(self, batch: Batch, progress: np.ndarray) -> tuple[int, int]:
         """File a batch from where ``progress`` (int64[3], all 0 at first) says; return what is lacking and how much, (0, 0) at the end."""
 
     @abstractmethod
@@ -49,54 +44,23 @@ class RecordIndex(BooleanIndex):
         """Make room for what is lacking."""
 
     @abstractmethod
-    def _unfile(self, slots: np.ndarray) -> None:
-        """Take live subscriptions out."""
+    def _match(self, rectangles: np.ndarray, points: bool, offsets: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Match messages.
 
-    @abstractmethod
-    def _match(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Match points: latitudes, longitudes, offsets, terms."""
-
-    @abstractmethod
-    def _match_areas(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Match areas: float64[n, 4], offsets, terms."""
+        :param rectangles: float64[n, 4].
+        :param points: whether all of them are points.
+        """
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def insert_many(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> None:
-        """Put subscriptions in; see :meth:`BooleanIndex.insert_many`."""
-        n = len(expressions)
-        compiled = [compile_expression(expression) for expression in expressions]
-        offsets = np.zeros(n + 1, np.int64)
-        np.cumsum([len(program) for _, program in compiled], out=offsets[1:])
-        programs = np.fromiter((step for _, program in compiled for step in program), np.int64, int(offsets[-1]))
-        self._insert(np.asarray(slots, np.int64), box_of(boxes, n), np.array([kind for kind, _ in compiled], np.int8), offsets, programs)
+    def _by_slot(self) -> tuple[np.ndarray, int]:
+        return self._records.blocks, -1
 
-    def insert_conjunctions(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> None:
-        """Put conjunctions in; see :meth:`BooleanIndex.insert_conjunctions`. Takes no time in Python if terms rise and are there once."""
-        n, ends, steps = len(offsets) - 1, np.asarray(offsets, np.int64), np.asarray(terms, np.int64)
-        rising = np.ones(len(steps) + 1, bool)
-        rising[1:-1] = steps[1:] > steps[:-1]
-        rising[ends] = True
-        if (np.diff(ends) < 1).any() or not rising[ends[0] : ends[-1]].all():
-            super().insert_conjunctions(slots, boxes, offsets, steps)
-        else:
-            self._insert(np.asarray(slots, np.int64), box_of(boxes, n), np.full(n, AND, np.int8), ends, steps)
-
-    def _insert(self, slots: np.ndarray, boxes: np.ndarray, kinds: np.ndarray, offsets: np.ndarray, programs: np.ndarray) -> None:
-        n = len(slots)
-        if n != len(kinds):
-            raise IllegalArgumentException(explain("Each subscription needs a slot.", given=f"{n} slots for {len(kinds)} subscriptions"))
-        if n == 0:
-            return
-        blocks = self._records.blocks
-        inside = slots[(slots >= 0) & (slots < len(blocks))]
-        if slots.min() < 0 or slots.max() >= 2**31 or (blocks[inside] >= 0).any() or len(np.unique(slots)) != n:
-            taken = [s for s in slots.tolist() if self._has(s)]
-            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
-        high = int(slots.max())
+    def _insert(self, batch: Batch) -> None:
+        blocks, high = self._records.blocks, int(batch.slots.max())
         if high >= len(blocks):
             self._records = self._records._replace(blocks=enlarged(blocks, max(high + 1, len(blocks) * 5 // 4), -1))
-        batch, progress = kernels.Batch(*map(_frozen, (slots, boxes, kinds, offsets, programs))), np.zeros(3, np.int64)
+        progress = np.zeros(3, np.int64)
         while True:
             what, need = self._file(batch, progress)
             if not what:
@@ -113,28 +77,11 @@ class RecordIndex(BooleanIndex):
         words = enlarged(records.words, size, 0)
         self._records = records._replace(words=words, floats=words.view(np.float64))
 
-    def _has(self, slot: int) -> bool:
-        return 0 <= slot < len(self._records.blocks) and bool(self._records.blocks[slot] >= 0)
-
-    def remove_many(self, slots: Sequence[int] | np.ndarray) -> None:
-        """Take subscriptions out; see :meth:`BooleanIndex.remove_many`."""
-        array = np.asarray(slots, np.int64)
-        if len(array) == 0:
-            return
-        outside = array.min() < 0 or array.max() >= len(self._records.blocks)
-        if outside or (self._records.blocks[array] < 0).any() or len(np.unique(array)) != len(array):
-            listed = array.tolist()
-            missing = [s for s in listed if not self._has(s)]
-            raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=missing or listed))
-        self._unfile(_frozen(array))
-
     # -- matching -----------------------------------------------------------------------------------------------------
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the matches; see :meth:`BooleanIndex.match`."""
-        if messages.areas is not None:
-            return self._match_areas(tuple(map(_frozen, (messages.areas, messages.offsets, messages.terms))))
-        return self._match(tuple(map(_frozen, (messages.lat, messages.lon, messages.offsets, messages.terms))))
+        """Return the matches; see :meth:`~dskype.bolts.boolean.base.BooleanIndex.match`."""
+        return self._match(read_only(messages.rectangles()), messages.areas is None, read_only(messages.offsets), read_only(messages.terms))
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -147,25 +94,15 @@ class RecordIndex(BooleanIndex):
         """Return the tuples of arrays that the index consists of."""
         return (self._records,)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return slots, boxes and programs; postings are made again."""
+    def _compiled(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         records = self._records
-        slots = np.flatnonzero(records.blocks >= 0)
         starts = records.blocks[slots].astype(np.int64)
         heads = records.words[starts]
         lengths = (heads & 0xFFFFFFFF) >> 2
         offsets = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         places = np.arange(offsets[-1]) + np.repeat(starts + kernels.HEAD - offsets[:-1], lengths)
-        boxes = records.floats[starts[:, None] + np.arange(kernels.WEST, kernels.HEAD)]
-        return {"format": _FORMAT, "slots": slots, "boxes": boxes, "kinds": (heads & 3).astype(np.int8), "offsets": offsets, "programs": records.words[places]}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state."""
-        if state["format"] != _FORMAT:
-            raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
-        self._clear()
-        self._insert(state["slots"], state["boxes"], state["kinds"], state["offsets"], state["programs"])
+        return records.floats[starts[:, None] + np.arange(kernels.WEST, kernels.HEAD)], (heads & 3).astype(np.int8), offsets, records.words[places]
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
@@ -194,18 +131,3 @@ class RecordIndex(BooleanIndex):
             at += blocks[start]
         assert at == int(records.counters[kernels.USED]) <= len(records.words)
         return dead
-
-
-def enlarged(array: np.ndarray, size: int, fill: float) -> np.ndarray:
-    """Return an array of ``size`` rows that begins with ``array``; the others hold ``fill``."""
-    larger = np.empty((size, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    larger[len(array) :] = fill
-    return larger
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view: kernels are compiled once, whether what is given can be written to or not."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view

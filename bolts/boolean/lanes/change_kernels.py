@@ -7,8 +7,6 @@ posting under each of its triggers.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
@@ -62,28 +60,13 @@ from dskype.bolts.boolean.lanes.group_kernels import clear_lane, fit_frame, gath
 from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
 from dskype.bolts.boolean.lanes.vector_kernels import fetch, lent
+from dskype.bolts.boolean.program_kernels import Batch
 
 NEED_TABLE, NEED_CODES, NEED_PROGRAMS, NEED_POOLS = 1, 2, 3, 4
 """What is lacking for the next step."""
 _AND, _OR = 1, 2  # kinds of dskype.bolts.boolean.programs; the third is any expression
 _CODED = 5  # keywords that a posting knows
 _FEW = SHORT // 2  # postings with which a list becomes a run of records again
-
-
-class Batch(NamedTuple):
-    """Subscriptions that are put in.
-
-    :ivar slots: int64[n].
-    :ivar boxes: float64[n, 4].
-    :ivar kinds: int8[n], of dskype.bolts.boolean.programs.
-    :ivar offsets: int64[n + 1], into ``programs``, int64[].
-    """
-
-    slots: np.ndarray
-    boxes: np.ndarray
-    kinds: np.ndarray
-    offsets: np.ndarray
-    programs: np.ndarray
 
 
 @njit(cache=True)

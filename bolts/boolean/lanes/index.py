@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
-from dskype.bolts.boolean.base import BooleanIndex, box_of
+from dskype.bolts.boolean.base import read_only
+from dskype.bolts.boolean.compiled import CompiledIndex
 from dskype.bolts.boolean.lanes import _kernels as kernels
 from dskype.bolts.boolean.lanes import change_kernels as changes
 from dskype.bolts.boolean.lanes import group_kernels as groups
 from dskype.bolts.boolean.lanes import match_kernels as matching
 from dskype.bolts.boolean.lanes.checks import check
 from dskype.bolts.boolean.lanes.memory import Rows
-from dskype.bolts.boolean.programs import AND, compile_expression
+from dskype.bolts.boolean.program_kernels import Batch
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["LanesIndex"]
 
-_FORMAT = 1  # that of the plain index: either can take over a state of the other
 _KEPT = 1 << 18  # matches from which on a result is handed over instead of copied
 _MARGIN = {"blocks": 128, "groups": 16, "nodes": 64, "records": 128}
 
 
-class LanesIndex(BooleanIndex):
+class LanesIndex(CompiledIndex):
     """Looks for a conjunction in the list of its rarest keyword, by its rectangle in 16 bits and the codes of its next four keywords.
 
     A list of up to 16 postings is a run of records. A longer one has groups of up to 256 postings, whose rectangles are 16-bit numbers in
@@ -38,10 +34,6 @@ class LanesIndex(BooleanIndex):
     """
 
     name = "lanes"
-
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(options)
-        self._clear()
 
     def _clear(self) -> None:
         self._size = 0
@@ -112,66 +104,29 @@ class LanesIndex(BooleanIndex):
 
     # -- changes --------------------------------------------------------------------------------------------------------
 
-    def insert_many(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> None:
-        """Put subscriptions in; see :meth:`BooleanIndex.insert_many`."""
-        n = len(expressions)
-        compiled = [compile_expression(expression) for expression in expressions]
-        offsets = np.zeros(n + 1, np.int64)
-        np.cumsum([len(program) for _, program in compiled], out=offsets[1:])
-        programs = np.fromiter((step for _, program in compiled for step in program), np.int64, int(offsets[-1]))
-        self._insert(np.asarray(slots, np.int64), box_of(boxes, n), np.array([kind for kind, _ in compiled], np.int8), offsets, programs)
+    def _by_slot(self) -> tuple[np.ndarray, int]:
+        return self._rows["places"].array, 0
 
-    def insert_conjunctions(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> None:
-        """Put conjunctions in; see :meth:`BooleanIndex.insert_conjunctions`. Takes no time in Python if terms rise and are there once."""
-        n, ends, steps = len(offsets) - 1, np.asarray(offsets, np.int64), np.asarray(terms, np.int64)
-        rising = np.ones(len(steps) + 1, bool)
-        rising[1:-1] = steps[1:] > steps[:-1]
-        rising[ends] = True
-        if (np.diff(ends) < 1).any() or not rising[ends[0] : ends[-1]].all():
-            super().insert_conjunctions(slots, boxes, offsets, steps)
-        else:
-            self._insert(np.asarray(slots, np.int64), box_of(boxes, n), np.full(n, AND, np.int8), ends, steps)
-
-    def _insert(self, slots: np.ndarray, boxes: np.ndarray, kinds: np.ndarray, offsets: np.ndarray, programs: np.ndarray) -> None:
-        n = len(slots)
-        if n != len(kinds):
-            raise IllegalArgumentException(explain("Each subscription needs a slot.", given=f"{n} slots for {len(kinds)} subscriptions"))
-        if n == 0:
-            return
-        places = self._rows["places"].array
-        low, high = int(slots.min()), int(slots.max())
-        if low < 0 or high >= 2**31 or places[slots[slots < len(places)]].any() or (n > 1 and _has_doubles(slots)):
-            taken = [s for s in slots.tolist() if 0 <= s < len(places) and places[s]]
-            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
-        del places
+    def _insert(self, batch: Batch) -> None:
+        high = int(batch.slots.max())
         if high >= min(len(self._rows["places"].array), len(self._rows["boxes"].array)):
             self._reserve(boxes=high + 1, places=high + 1)
-        self._largest_program = 4 * int(np.diff(offsets).max()) + 64
-        batch = changes.Batch(*map(_frozen, (slots, boxes, kinds, offsets, programs)))
+        self._largest_program = 4 * int(np.diff(batch.offsets).max()) + 64
         progress = np.array([0, -1], np.int64)
         while need := changes.insert(self._stores, self._work, batch, progress):
             self._grow(need)
-        self._size += n
+        self._size += len(batch.slots)
 
-    def remove_many(self, slots: Sequence[int] | np.ndarray) -> None:
-        """Take subscriptions out; see :meth:`BooleanIndex.remove_many`."""
-        array = np.asarray(slots, np.int64)
-        if not len(array):
-            return
-        places = self._rows["places"].array
-        if array.min() < 0 or array.max() >= len(places) or not places[array].all() or (len(array) > 1 and _has_doubles(array)):
-            missing = [s for s in array.tolist() if not 0 <= s < len(places) or not places[s]]
-            raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=missing or array.tolist()))
-        del places
+    def _remove(self, slots: np.ndarray) -> None:
         progress = np.zeros(1, np.int64)
-        while need := changes.remove(self._stores, self._work, _frozen(array), progress):
+        while need := changes.remove(self._stores, self._work, slots, progress):
             self._grow(need)
-        self._size -= len(array)
+        self._size -= len(slots)
 
     # -- matching -------------------------------------------------------------------------------------------------------
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the matches; see :meth:`BooleanIndex.match`."""
+        """Return the matches; see :meth:`~dskype.bolts.boolean.base.BooleanIndex.match`."""
         n, areas = messages.n, messages.areas
         if n > len(self._messages.row):
             self._messages = _messages(2 * n)
@@ -180,7 +135,7 @@ class LanesIndex(BooleanIndex):
             box[:n, 0] = box[:n, 2] = messages.lon
             box[:n, 1] = box[:n, 3] = messages.lat
             ends[:n, 0], ends[:n, 1] = messages.offsets[:-1], messages.offsets[1:]
-            batch = matching.Messages(box, ends, row, _frozen(messages.terms))
+            batch = matching.Messages(box, ends, row, read_only(messages.terms))
         else:
             batch, n = _halves(messages, areas)
         progress = np.zeros(4, np.int64)
@@ -208,22 +163,13 @@ class LanesIndex(BooleanIndex):
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return slots, boxes and programs, as the plain index does."""
-        slots = np.flatnonzero(self._rows["places"].array)
+    def _compiled(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         offsets, kinds = np.zeros(len(slots) + 1, np.int64), np.zeros(len(slots), np.int8)
         changes.describe(self._stores, slots, offsets, kinds, np.zeros(0, np.int64))
         programs = np.zeros(int(offsets[-1]), np.int64)
         if len(programs):
             changes.describe(self._stores, slots, offsets, kinds, programs)
-        return {"format": _FORMAT, "slots": slots, "boxes": self._rows["boxes"].array[slots], "kinds": kinds, "offsets": offsets, "programs": programs}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state, also of the plain index."""
-        if state["format"] != _FORMAT or "kinds" not in state:
-            raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
-        self._clear()
-        self._insert(*(np.asarray(state[name]) for name in ("slots", "boxes", "kinds", "offsets", "programs")))
+        return self._rows["boxes"].array[slots], kinds, offsets, programs
 
     def _check(self) -> None:
         """Verify all invariants; see :func:`~dskype.bolts.boolean.lanes.checks.check`."""
@@ -244,16 +190,4 @@ def _halves(messages: MessageBatch, areas: np.ndarray) -> tuple[matching.Message
     second = np.flatnonzero(row[1:] == row[:-1]) + 1
     box[second - 1, 2], box[second, 0] = kernels.FAR_DEG, -kernels.FAR_DEG
     ends = np.stack([messages.offsets[row], messages.offsets[row + 1]], axis=1)
-    return matching.Messages(box, ends, row, _frozen(messages.terms)), len(row)
-
-
-def _has_doubles(slots: np.ndarray) -> bool:
-    rising = np.sort(slots)
-    return bool((rising[1:] == rising[:-1]).any())
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view: kernels are compiled once, whether what is given can be written to or not."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
+    return matching.Messages(box, ends, row, read_only(messages.terms)), len(row)

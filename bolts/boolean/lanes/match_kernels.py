@@ -40,6 +40,7 @@ from dskype.bolts.boolean.lanes.group_kernels import step_of
 from dskype.bolts.boolean.lanes.sort_kernels import sort_slots
 from dskype.bolts.boolean.lanes.table_kernels import EMPTY, hashed, home
 from dskype.bolts.boolean.lanes.vector_kernels import bits, covered, covered_floats, equal, fetch, fill, flagged, lent, lowest, pack, pack_places, wanted_bits
+from dskype.bolts.boolean.program_kernels import contains, follow_jumps, overlaps
 
 MESSAGES = 64
 """Most messages of a chunk."""
@@ -253,30 +254,6 @@ def _open_groups(index, messages, n, groups, found, ends, low):
 
 
 @njit(cache=True)
-def _overlaps(index, slot, box):
-    """Tell whether the rectangle of a slot overlaps one that does not cross the antimeridian."""
-    west, south, east, north = index.boxes[slot, 0], index.boxes[slot, 1], index.boxes[slot, 2], index.boxes[slot, 3]
-    if not (south <= box[3] and box[1] <= north):
-        return False
-    if west <= east:
-        return west <= box[2] and box[0] <= east
-    return box[2] >= west or box[0] <= east
-
-
-@njit(cache=True)
-def _contains(terms, first, last, term):
-    """Tell whether ``term`` is among the rising ``terms[first:last]``."""
-    end = last
-    while first < last:
-        middle = (first + last) >> 1
-        if terms[middle] < term:
-            first = middle + 1
-        else:
-            last = middle
-    return first < end and terms[first] == term
-
-
-@njit(cache=True)
 def _satisfied(index, slot, terms, first, last, bitmap):
     """Evaluate the program of a slot over ``terms[first:last]``, one of which is a trigger."""
     kind, _, length, body = program_head(index, program_of(index, slot))
@@ -288,17 +265,12 @@ def _satisfied(index, slot, terms, first, last, bitmap):
         return True
     if kind == ALL_TERMS:
         for k in range(1, length):
-            if not _contains(terms, first, last, index.program[body + k]):
+            if not contains(terms, first, last, index.program[body + k]):
                 return False
         return True
     if kind == ANY_TERM:
         return True
-    start = body + 1 + index.program[body]
-    size, at = (body + length - start) >> 1, np.int64(0)
-    while at < size:
-        jumps = index.program[start + 2 * at + 1]
-        at = jumps >> 32 if _contains(terms, first, last, index.program[start + 2 * at]) else jumps & 0xFFFFFFFF
-    return at == size
+    return follow_jumps(index.program, body + 1 + index.program[body], body + length, terms, first, last)
 
 
 @njit(cache=True, inline="always")
@@ -373,11 +345,11 @@ def _scan_records(record, found, low, high, box, n, doubtful):
 @njit(cache=True)
 def _decide(index, messages, m, found, doubtful, n):
     """Append those doubtful slots that match; return (where they end, whether there may be doubles)."""
-    doubt, touch, doubles = found.items[4], found.items[5], False
+    doubt, touch, doubles, box = found.items[4], found.items[5], False, messages.box[m]
     for i in range(doubtful):
         mark = np.int64(doubt[i])
         slot = mark if mark >= 0 else mark - FLAG
-        if touch[i] and not _overlaps(index, slot, messages.box[m]):
+        if touch[i] and not overlaps(index.boxes[slot], box[0], box[1], box[2], box[3]):
             continue
         if mark < 0:
             doubles = True

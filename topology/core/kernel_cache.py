@@ -1,0 +1,88 @@
+"""Compiled kernels that follow the kernels they import.
+
+numba compiles what a kernel calls into the kernel, and treats what it imports as constants. Its cache, however, compares only the kernel's own file:
+if another file changes, the machine code in the cache is that of the old one. Here the cache compares the files of all kernels that a kernel imports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import CacheImpl, _CacheLocator
+
+__all__ = ["compare_imported_kernels"]
+
+_IMPORTS = re.compile(rb"^(?:from|import)\s+(dskype\.[\w.]*_kernels)\b", re.MULTILINE)
+
+
+def compare_imported_kernels() -> None:
+    """Let the cache compare imported kernels, too, for every kernel of this product that is imported after this call.
+
+    A package with kernels that import kernels of other files calls this in its ``__init__.py``. It holds in any process and for any cache folder, also in
+    Spark's executors. Further calls do nothing.
+    """
+    locators = CacheImpl._locator_classes
+    if _ImportsLocator not in locators:
+        CacheImpl._locator_classes = [_ImportsLocator, *locators]
+
+
+class _ImportsLocator(_CacheLocator):
+    """Where numba would keep a kernel, with a stamp that covers the kernels it imports.
+
+    :param standard: the locator that numba chooses by itself.
+    :param module: the name of the kernel's module.
+    """
+
+    def __init__(self, standard: Any, module: str) -> None:
+        self._standard = standard
+        self._module = module
+        self._py_file = standard._py_file  # numba's warnings name it
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _ImportsLocator | None:
+        """Return a locator for a kernel of this product, else None: numba then asks its next locator."""
+        if not py_func.__module__.startswith("dskype."):
+            return None
+        locators: list[Any] = CacheImpl._locator_classes
+        found = (locator.from_function(py_func, py_file) for locator in locators if locator is not cls)
+        standard = next((locator for locator in found if locator is not None), None)
+        return standard and cls(standard, py_func.__module__)
+
+    def ensure_cache_path(self) -> None:
+        self._standard.ensure_cache_path()
+
+    def get_cache_path(self) -> str:
+        return self._standard.get_cache_path()
+
+    def get_disambiguator(self) -> str:
+        return self._standard.get_disambiguator()
+
+    def get_source_stamp(self) -> bytes:
+        return _digest(self._module)
+
+
+@cache
+def _digest(module: str) -> bytes:
+    """Return a digest of a kernel module and of all that it imports, directly and through others.
+
+    Each file is read once in a process, when its first kernel is imported: later changes are not part of the code that this process compiles.
+    """
+    modules = [module]
+    for name in modules:  # grows meanwhile
+        modules += [found for found in _source(name)[1] if found not in modules]
+    digest = hashlib.sha256()
+    for name in sorted(modules):
+        digest.update(_source(name)[0])
+    return digest.digest()
+
+
+@cache
+def _source(module: str) -> tuple[bytes, list[str]]:
+    """Return a digest of a module's file, and the names of the kernel modules that it imports."""
+    text = Path(str(importlib.import_module(module).__file__)).read_bytes()
+    return hashlib.sha256(text).digest(), sorted({name.decode() for name in _IMPORTS.findall(text)})
