@@ -128,7 +128,7 @@ class Workload:
 
     def _count(self, boxes: np.ndarray, sign: int) -> None:
         x0, y0, x1, y1 = self.box
-        inside = np.clip(boxes, (x0, y0, x0, y0), (x1, y1, x1, y1)) - np.array((x0, y0, x0, y0))
+        inside = np.clip(np.asarray(boxes, np.int64).reshape(-1, 4), (x0, y0, x0, y0), (x1, y1, x1, y1)) - np.array((x0, y0, x0, y0))
         kernels.count_extents(self._extents, inside, sign)
         self.queries += sign * len(boxes)
 
