@@ -18,11 +18,14 @@ from dskype.distribution.hybrids import KeywordFirstDistributor, SpatialFirstDis
 from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
 from dskype.distribution.location import LocationDistributor
 from dskype.distribution.partitioned import Partitioned
+from dskype.topology.core.kernel_cache import compare_imported_kernels
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
     from dskype.spouts.vocabulary import Vocabulary
+
+compare_imported_kernels()
 
 __all__ = [
     "DISTRIBUTORS",
