@@ -20,7 +20,7 @@ def moved(seed, faults):
     options = options_of("agrid", tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
     conf = {"dskype.distributor": "agrid", "dskype.distributor.options": options, "dskype.window.messages": 10}
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
-    play(simulation, rng, messages=60, subscriptions=30, planner=Planner(simulation, rng, often=0.6), areas=rng.choice([0.0, 0.3]))
+    play(simulation, rng, messages=60, subscriptions=60, planner=Planner(simulation, rng, often=0.9), areas=rng.choice([0.0, 0.3]))
     for _ in range(8):  # what moves last may take its time
         if not metric(simulation, "moving"):
             break
