@@ -74,7 +74,9 @@ def test_learned_partitions_are_balanced_and_messages_go_to_one_task(real, tasks
     sample, other = real
     learned, equal = make(tasks, sample), make_distributor("uniform-space", tasks, plan=distributor_class("uniform-space").learn(tasks, sample))
     found = measure(learned, sample)
-    assert np.allclose(found.loads, learned.loads(), rtol=1e-4) and found.communication == 1.0 and found.replication < 1.5
+    assert (
+        np.allclose(found.loads, learned.loads(), rtol=1e-4) and found.communication == 1.0 and found.replication < 2.5
+    )  # a third of the rectangles has sides of ten degrees
     assert found.balance <= 1.25 and measure(learned, other).balance <= 1.5  # 310 messages each vary
     assert measure(equal, sample).balance > 2 and np.allclose(measure(equal, sample).loads, equal.loads(), rtol=1e-4)
 
@@ -126,9 +128,10 @@ def test_splits_merges_and_shifts_keep_everything_exact(learned):
             elif kind == "merge":
                 plan = found.merge(one, other)
             else:
-                near = found.grid.neighbours(one)
-                cells = found.grid.cells(one)
-                plan = found.shift(one, int(rng.choice(near)), None if rng.random() < 0.5 else int(rng.integers(min(cells[:2]), max(cells[2:]) + 1)))
+                cells, taker = found.grid.cells(one), int(rng.choice(found.grid.neighbours(one)))
+                beside = found.grid.cells(taker).x0 == cells.x1 or found.grid.cells(taker).x1 == cells.x0
+                low, high = (cells.x0, cells.x1) if beside else (cells.y0, cells.y1)
+                plan = found.shift(one, taker, None if rng.random() < 0.5 else int(rng.integers(low, high + 1)))
         except (IllegalArgumentException, ValueError):
             continue
         done[kind] += 1
@@ -205,8 +208,9 @@ def test_a_damaged_plan_is_refused(change, text):
 
 
 def test_changes_that_make_no_sense_are_refused():
-    found = make(3, options={"granularity": 2})
+    found, coarse = make(3, options={"granularity": 4}), make(4, options={"granularity": 2})
     for change, text in (
+        (lambda: coarse.split(0, 1), "of several cells.*legal: none"),
         (lambda: found.split(0, 0), "does not have it.*given: 0.*legal: 1, 2"),
         (lambda: found.split(9, 1), "no such partition.*given: 9"),
         (lambda: found.split(0, 3), "does not have it"),
