@@ -28,12 +28,15 @@ from dskype.spouts.settings import CHANGEABLE_SETTINGS, DEFAULTS, Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.config import RECORD_BYTES, Config
+from dskype.topology.errors import InvalidTopologyException, explain
 from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms frozen fresh changed replicas coverage placements".split()
-"""Keys of a snapshot, in order; the last three only with a distributor that replicates."""
+_SNAPSHOT_KEYS = (
+    "engine boolean ids watermark announced asked queue topk filters requests ends_ms frozen fresh changed replicas coverage placements transfers".split()
+)
+"""Keys of a snapshot, in order; the last four only with a distributor that replicates."""
 
 
 class SubscriptionBolt(BatchBolt):
@@ -42,11 +45,13 @@ class SubscriptionBolt(BatchBolt):
     Input: ``matching`` and ``placements`` (direct, from distribution bolts), and ``answers`` (direct, from aggregation bolts).
     Output: ``requests`` and ``progress`` (all, to message bolts), and ``results`` and ``lists`` (fields(subscription), to the
     result bolt). If no other component has to see the results, they are written straight to their topics. With a distributor
-    that replicates, output is also ``shortages`` (fields(subscription)) and ``switched`` (all), to distribution bolts.
+    that replicates, output is also ``shortages`` (fields(subscription)) and ``switched`` (all), to distribution bolts. With one whose subscriptions
+    move from task to task, its tasks also send each other ``transfers`` (direct).
 
     :param distribution_bolt: id of the distribution bolt; default ``distribution-bolt``.
     """
 
+    feedback_streams = (streams.TRANSFERS,)
     changeable_settings = CHANGEABLE_SETTINGS
     default_settings = DEFAULTS
 
@@ -59,6 +64,15 @@ class SubscriptionBolt(BatchBolt):
         make_engine(settings)
         boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         require_component(topology, component_id, self._distribution_bolt, "The distribution bolt is not there.")
+        if distributor_class(settings.distributor).transfers and (component_id, streams.TRANSFERS) not in topology.components[component_id].inputs:
+            raise InvalidTopologyException(
+                explain(
+                    f"The distributor {settings.distributor!r} needs a stream that the subscription bolt does not take.",
+                    given=streams.TRANSFERS,
+                    legal="transfers: DIRECT, from itself",
+                    component=component_id,
+                )
+            )
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of results."""
@@ -69,6 +83,7 @@ class SubscriptionBolt(BatchBolt):
         """Declare the streams."""
         for stream in (streams.REQUESTS, streams.PROGRESS, streams.RESULTS, streams.LISTS, streams.SHORTAGES, streams.SWITCHED):
             declarer.declare_stream(stream, streams.FIELDS[stream])
+        declarer.declare_stream(streams.TRANSFERS, streams.FIELDS[streams.TRANSFERS], direct=True)
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Ask for a tick every second, so that the last changed lists are written even if no more messages come."""
@@ -96,9 +111,7 @@ class SubscriptionBolt(BatchBolt):
         boolean_subscriptions = self._boolean = BooleanSubscriptions(settings)
         if replicates:
             coverage = Coverage(len(context.get_component_tasks(self._distribution_bolt)), summarizes(settings))
-            self._owner: SubscriptionOwner = ReplicatedOwner(
-                topk, boolean_subscriptions, publisher, counters, collector, context, coverage, settings.window_kind == "count"
-            )
+            self._owner: SubscriptionOwner = ReplicatedOwner(topk, boolean_subscriptions, publisher, counters, collector, context, coverage, settings)
         else:
             self._owner = SingleOwner(topk, boolean_subscriptions, publisher, counters, refusals)
         context.register_gauge("subscriptions", lambda: len(topk.slots) + len(boolean_subscriptions.slots))
@@ -114,6 +127,8 @@ class SubscriptionBolt(BatchBolt):
             self._queue.append(batch)
         elif stream == streams.PLACEMENTS:
             self._owner.place(list(batch.rows()), batch.get_source_task())
+        elif stream == streams.TRANSFERS:
+            self._owner.take(list(batch.rows()))
         elif (answers := self._topk.pop_answers(batch)) is not None:
             self._owner.ask(self._owner.resolve(answers).due)
             self._topk.write_lists(self._context.clock_ms())

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
     from dskype.spouts.vocabulary import Vocabulary
 
+compare_imported_kernels()
+
 __all__ = [
     "DISTRIBUTORS",
     "AGridDistributor",
@@ -42,6 +44,7 @@ __all__ = [
     "check_distributor",
     "distributor_class",
     "distributor_files",
+    "distributor_of_plan",
     "make_distributor",
     "read_plan",
     "start_distributor",
@@ -88,6 +91,14 @@ def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = 
     :raises IllegalArgumentException: the name is not known, or the options or the plan are not usable.
     """
     return distributor_class(name)(tasks, options, plan)
+
+
+def distributor_of_plan(settings: Settings, tasks: int, plan: Mapping[str, Any]) -> Distributor:
+    """Return the distributor that a topology's settings name, with a plan.
+
+    :raises IllegalArgumentException: the options or the plan are not usable.
+    """
+    return make_distributor(settings.distributor, tasks, _source(settings)[1], plan)
 
 
 def summarizes(settings: Settings) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from dskype.distribution import agrid_kernels as kernels
 from dskype.distribution.agrid import WORLD, AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, cell_costs, equal_partitions, initial_partitions, message_costs
-from dskype.distribution.base import PLAN_FORMAT, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
+from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
 from dskype.distribution.keyword import loose_limit
 from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
@@ -56,6 +56,7 @@ class AGridDistributor(HasPartitions):
     name = "agrid"
     legal_options = ("granularity", "box", "summaries")
     summaries = True
+    transfers = True
 
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         super().__init__(tasks)
@@ -182,6 +183,14 @@ class AGridDistributor(HasPartitions):
         if messages.areas is None:
             return RowTasks(*kernels.route_points(messages.offsets, messages.lat, messages.lon, self.grid.arrays, self.task_of))
         return RowTasks(*kernels.route_areas(messages.offsets, messages.areas, self.grid.arrays, self.task_of, self.tasks))
+
+    def giving_tasks(self, other: Distributor) -> list[int] | None:
+        """Return the tasks that have cells which another task has by another plan; None: the other plan has another grid. O(partitions)."""
+        assert isinstance(other, AGridDistributor)
+        if (self.grid.box, self.grid.all_cells) != (other.grid.box, other.grid.all_cells):
+            return None
+        owner = {number: int(self.task_of[number]) for number in self.grid.partitions()}
+        return sorted({task for number, task in owner.items() if any(other.task_of[p] != task for p in other.grid.search(self.grid.cells(number)))})
 
     # -- changes of the plan ----------------------------------------------------------------------
 

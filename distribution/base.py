@@ -107,6 +107,12 @@ class Distributor(ABC):
     replicates: ClassVar[bool] = True
     """Whether a subscription may live on several tasks at once, if only while it moves. The result bolt then merges their results."""
 
+    transfers: ClassVar[bool] = False
+    """Whether a boolean subscription that a plan moves is sent by its subscription task, not by the distribution task that owns it.
+
+    Its tasks then have to follow from the subscription and the plan alone, see :meth:`giving_tasks`.
+    """
+
     # -- the optional part: summaries -------------------------------------------------------------
 
     summaries: ClassVar[bool | None] = None
@@ -199,6 +205,13 @@ class Distributor(ABC):
         :returns: ``RowTasks(rows, tasks)``, int64[m] and int32[m]: message ``rows[i]`` goes to task index ``tasks[i]``; rows do not
             decrease, and no pair occurs twice. A message that no subscription can match is in no row.
         """
+
+    def giving_tasks(self, other: Distributor) -> list[int] | None:
+        """Return the tasks with boolean subscriptions that live on other tasks by another plan, rising; None (the default): perhaps all tasks.
+
+        Called at a change of plans if :attr:`transfers`; the boolean subscriptions of all other tasks are left alone.
+        """
+        return None
 
     def loads(self) -> np.ndarray:
         """Return the load of each task as the plan estimates it, float64[tasks], in units of the distributor's cost model. Default: equal loads."""

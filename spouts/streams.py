@@ -10,6 +10,7 @@ stream    name here           from -> to                      grouping
           ``shortages``       subscription -> distribution    fields(subscription): reports on placements
           ``plans``           subscription-spout -> distr.    all: another plan of the distributor
           ``switched``        subscription -> distribution    all: no task uses routes of older plans any more
+          ``transfers``       subscription -> subscription    direct: boolean subscriptions that move to another task
           ``interest``        distribution -> distribution    direct: routing terms that begin or end to be needed
           ``registrations``   distribution -> result          fields(subscription): what begins, what ends and where
 4         ``window``          distribution -> message         direct: each message lives on one task
@@ -43,13 +44,14 @@ __all__ = [
     "SHORTAGES",
     "SUBSCRIPTIONS",
     "SWITCHED",
+    "TRANSFERS",
     "WINDOW",
 ]
 
 MESSAGES, SUBSCRIPTIONS, MATCHING, PLACEMENTS, WINDOW = "messages", "subscriptions", "matching", "placements", "window"
 REQUESTS, PROGRESS, PARTIALS, ANSWERS, RESULTS = "requests", "progress", "partials", "answers", "results"
 SHORTAGES, PLANS, SWITCHED, REGISTRATIONS, LISTS = "shortages", "plans", "switched", "registrations", "lists"
-INTEREST = "interest"
+INTEREST, TRANSFERS = "interest", "transfers"
 
 _MESSAGE = ("seq", "position", "id", "lat", "lon", "terms", "weights")
 
@@ -66,6 +68,7 @@ FIELDS = {
     SHORTAGES: Fields("subscription", "registration", "epoch", "kind", "theta", "placement"),
     PLANS: Fields("version", "plan"),
     SWITCHED: Fields("version"),
+    TRANSFERS: Fields("subscription", "registration", "record"),
     INTEREST: Fields("kind", "record"),
     REGISTRATIONS: Fields("subscription", "registration", "event", "record"),
     RESULTS: Fields("subscription", "registration", "kind", "watermark", "message", "score", "rank", "meta", "seq", "position"),

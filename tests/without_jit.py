@@ -22,7 +22,7 @@ from tests import naive
 from tests.bolts.boolean import oracle
 from tests.bolts.topk.test_engine import run
 from tests.bolts.window import scenes
-from tests.distribution import test_agrid, test_interest, worlds
+from tests.distribution import test_aggregates, test_agrid, test_interest, worlds
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
@@ -126,6 +126,7 @@ def main() -> None:
     assert {name for name, _ in worlds.EVERY} == set(DISTRIBUTORS)
     play_agrid()
     test_interest.play(65, 4)
+    test_aggregates.test_strips_and_cuts_are_those_of_plain_sums(3)
     play_vocabulary()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.replication.coverage import Coverage
-from dskype.bolts.replication.messages import EXPIRED, READY, SURVEYED, End, Epoch, Placement, ReplicaReport, ReportedPlacement, Survey
+from dskype.bolts.replication.messages import EXPIRED, READY, SURVEYED, End, Epoch, Located, Placement, ReplicaReport, ReportedPlacement
 from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.spouts import streams
 from dskype.topology.core.values import pack_state, unpack_state
@@ -22,7 +22,8 @@ class BooleanPlacements:
     """Knows for which positions the boolean subscription in a slot matches here.
 
     It matches exactly the messages with a position above its beginning, up to its end. Both are watermarks of the distribution task that
-    owns it. Every subscription task is told before it has passed them.
+    owns it. Every subscription task is told before it has passed them. Only a subscription that another task sends may come later: it
+    begins at the watermark of this task then, and its other tasks match until it has reported that it is ready.
 
     :param metadata: names and registrations by slot.
     :param collector: collector of the bolt, for reports.
@@ -44,7 +45,7 @@ class BooleanPlacements:
         if slot >= self._span.shape[1]:
             self._span = np.concatenate((self._span, np.zeros((2, slot + 16 - self._span.shape[1] + slot // 2), np.int64)), axis=1)
         subscription, epoch = placement
-        self._span[:, slot] = epoch.at, _ALWAYS
+        self._span[:, slot] = max(epoch.at, self.watermark), _ALWAYS
         self._begin_epoch(slot, epoch, pack_state(subscription.encode() | {"guard": epoch.guard}))
 
     def _begin_epoch(self, slot: int, epoch: Epoch, packed: bytes) -> None:
@@ -54,12 +55,18 @@ class BooleanPlacements:
             self._unreported[slot] = epoch.since
         self.report_ready()
 
-    def apply(self, slot: int, message: Epoch | End | Survey) -> bool:
+    def placement(self, slot: int) -> ReportedPlacement:
+        """Return the subscription in a slot as it is placed."""
+        _, plan, packed = self._epochs[slot]
+        return ReportedPlacement.decode(unpack_state(packed) | {"plan": plan})
+
+    def survey(self, slot: int, tasks: list[int] | None) -> None:
+        """Report where a subscription lives by the plan that moves it (indexes of tasks), or, where it does not move by itself, the subscription."""
+        placed = self.placement(slot)
+        self._report(slot, SURVEYED, placed if tasks is None else Located(tasks, placed.plan))
+
+    def apply(self, slot: int, message: Epoch | End) -> bool:
         """Apply a message about a subscription; return False if the subscription no longer lives here."""
-        if isinstance(message, Survey):
-            _, plan, packed = self._epochs[slot]
-            self._report(slot, SURVEYED, ReportedPlacement.decode(unpack_state(packed) | {"plan": plan}))
-            return True
         if isinstance(message, Epoch) and self._index in message.tasks:
             self._begin_epoch(slot, message, self._epochs[slot][2])
             return True
@@ -92,7 +99,7 @@ class BooleanPlacements:
                 del self._epochs[slot]
                 self._forget(slot)
 
-    def _report(self, slot: int, kind: str, placement: ReportedPlacement | None = None) -> None:
+    def _report(self, slot: int, kind: str, placement: ReportedPlacement | Located | None = None) -> None:
         report = ReplicaReport(self._metadata.name(slot), self._metadata.registration(slot), self._epochs[slot][0], kind, None, placement)
         self._collector.emit(report.encode(), streams.SHORTAGES)
 

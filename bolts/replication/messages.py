@@ -6,8 +6,10 @@ the form on the wire. The streams are those of :mod:`dskype.spouts.streams`:
 ================  ==================================================================================================================
 stream            messages
 ================  ==================================================================================================================
-``placements``    :class:`Placement`, :class:`Epoch`, :class:`End`, :class:`Survey`, :class:`PlanMarker`, :class:`AllMoved`;
+``placements``    :class:`Placement`, :class:`Epoch`, :class:`End`, :class:`Survey`, :class:`PlanMarker`, :class:`AllMoved`,
+                  :class:`MovePlan`, :class:`Send`;
                   without replication the bare subscription (:mod:`dskype.distribution.subscriptions`), or None to unregister
+``transfers``     the bare boolean subscription, from subscription task to subscription task (:mod:`dskype.bolts.replication.transfers`)
 ``shortages``     :class:`ReplicaReport`
 ``interest``      :class:`InterestAdded`, :class:`InterestKnown`, :class:`InterestEnded`
 ``registrations`` :class:`Begin` and :class:`Finish`
@@ -40,6 +42,8 @@ __all__ = [
     "InterestEnded",
     "InterestKnown",
     "InterestMessage",
+    "Located",
+    "MovePlan",
     "Placement",
     "PlacementMessage",
     "PlanMarker",
@@ -49,6 +53,7 @@ __all__ = [
     "ReplicaList",
     "ReplicaReport",
     "ReportedPlacement",
+    "Send",
     "Survey",
     "decode_interest",
     "decode_placement",
@@ -89,8 +94,13 @@ class Epoch(NamedTuple):
     evaluate: list[int]
 
     def encode(self) -> dict[str, Any]:
-        """Return the map for a task that has the subscription already."""
+        """Return the map for a task that has the subscription already, or gets it from another task."""
         return {"type": "epoch", **dict(zip(_EPOCH_KEYS, self))}
+
+    @classmethod
+    def decode(cls, record: Mapping[str, Any]) -> Epoch:
+        """Return the epoch in a map."""
+        return cls(*map(record.__getitem__, _EPOCH_KEYS))
 
 
 _EPOCH_KEYS = ("epoch", "tasks", "guard", "plan", "since", "at", "moving", "tell", "evaluate")
@@ -146,9 +156,30 @@ class AllMoved(NamedTuple):
         return {"type": "done", **self._asdict()}
 
 
-PlacementMessage = Placement | Epoch | End | Survey | PlanMarker | AllMoved
+class MovePlan(NamedTuple):
+    """The plan by which subscriptions of the task move to other tasks, see :class:`Located`. ``version``: of the plan."""
 
-_PLACEMENT_MESSAGES: dict[str, Any] = {"end": End, "survey": Survey, "plan": PlanMarker, "done": AllMoved}
+    version: int
+    plan: Mapping[str, Any]
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "move-plan", **self._asdict()}
+
+
+class Send(NamedTuple):
+    """Asks the task to send a subscription to others, by their indexes. Their epochs have been sent to them."""
+
+    tasks: list[int]
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "send", **self._asdict()}
+
+
+PlacementMessage = Placement | Epoch | End | Survey | PlanMarker | AllMoved | MovePlan | Send
+
+_PLACEMENT_MESSAGES: dict[str, Any] = {"end": End, "survey": Survey, "plan": PlanMarker, "done": AllMoved, "move-plan": MovePlan, "send": Send}
 
 
 def decode_placement(record: Mapping[str, Any]) -> PlacementMessage:
@@ -156,7 +187,7 @@ def decode_placement(record: Mapping[str, Any]) -> PlacementMessage:
     kind = record["type"]
     if kind in _PLACEMENT_MESSAGES:
         return from_map(_PLACEMENT_MESSAGES[kind], record)
-    epoch = Epoch(*map(record.__getitem__, _EPOCH_KEYS))
+    epoch = Epoch.decode(record)
     return epoch if kind == "epoch" else Placement(decode_subscription(record), epoch)
 
 
@@ -180,6 +211,25 @@ class ReportedPlacement(NamedTuple):
         return cls(decode_subscription(record), record["guard"], record["plan"])
 
 
+class Located(NamedTuple):
+    """Where a boolean subscription lives by the plan of the last :class:`MovePlan`; the subscription itself stays where it is.
+
+    :ivar tasks: indexes of its tasks by that plan, rising.
+    :ivar plan: version of the plan of its newest epoch.
+    """
+
+    tasks: list[int]
+    plan: int
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "located", **self._asdict()}
+
+
+def _decode_reported(record: Mapping[str, Any]) -> ReportedPlacement | Located:
+    return from_map(Located, record) if record["type"] == "located" else ReportedPlacement.decode(record)
+
+
 class ReplicaReport(NamedTuple):
     """A report of a replica to the distribution task that owns the subscription.
 
@@ -188,7 +238,7 @@ class ReplicaReport(NamedTuple):
     :ivar kind: :data:`SHORT`: the floor is not above the guard; :data:`SURVEYED`: the answer to a survey; :data:`READY`: the replica is ready, as
         ``Epoch.report_ready`` asked; :data:`EXPIRED`: a boolean subscription has expired.
     :ivar floor: theta of the replica; None: unknown.
-    :ivar placement: the placement; None if the kind does not need it.
+    :ivar placement: the placement, or where it will be; None if the kind does not need it.
     """
 
     subscription: str
@@ -196,7 +246,7 @@ class ReplicaReport(NamedTuple):
     epoch: int
     kind: str
     floor: float | None = None
-    placement: ReportedPlacement | None = None
+    placement: ReportedPlacement | Located | None = None
 
     def encode(self) -> tuple[Any, ...]:
         """Return the row."""
@@ -206,7 +256,7 @@ class ReplicaReport(NamedTuple):
     def decode(cls, row: Sequence[Any]) -> ReplicaReport:
         """Return the report in a row."""
         *fields, placement = row
-        return cls(*fields, None if placement is None else ReportedPlacement.decode(placement))
+        return cls(*fields, None if placement is None else _decode_reported(placement))
 
 
 # -- interest: between distribution tasks -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,17 @@ from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.replication.boolean_placements import BooleanPlacements
 from dskype.bolts.replication.coverage import Coverage
-from dskype.bolts.replication.messages import AllMoved, End, Epoch, Placement, PlanMarker, RankedList, Survey, decode_placement
+from dskype.bolts.replication.messages import AllMoved, End, Epoch, MovePlan, Placement, PlanMarker, RankedList, Send, Survey, decode_placement
 from dskype.bolts.replication.ownership import PlacementRow, SubscriptionOwner
 from dskype.bolts.replication.replicas import Replicas
+from dskype.bolts.replication.transfers import Transfers
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
+from dskype.distribution import distributor_of_plan
 from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
+from dskype.spouts.settings import Settings
 
 __all__ = ["ReplicatedOwner"]
 
@@ -29,7 +33,7 @@ class ReplicatedOwner(SubscriptionOwner):
     :param collector: collector of the bolt.
     :param context: context of the bolt.
     :param coverage: knows the number of distribution tasks.
-    :param counted: whether positions are sequence numbers.
+    :param settings: of the topology.
     """
 
     def __init__(
@@ -41,13 +45,15 @@ class ReplicatedOwner(SubscriptionOwner):
         collector: Any,
         context: Any,
         coverage: Coverage,
-        counted: bool,
+        settings: Settings,
     ) -> None:
         super().__init__(topk, boolean, publisher, counters)
         self._collector = collector
         tasks, index = context.get_component_tasks(context.get_this_component_id()), context.get_this_task_index()
         self._coverage = coverage
-        self._replicas = Replicas(topk, collector, publisher, self._coverage, tasks, index, counted)
+        self._replicas = Replicas(topk, collector, publisher, self._coverage, tasks, index, settings.window_kind == "count")
+        self._transfers = Transfers(collector, tasks, partial(distributor_of_plan, settings, len(tasks)), context.register_counter("transferred"))
+        context.register_gauge("arriving", lambda: len(self._transfers))
         self._boolean_placements = BooleanPlacements(boolean.metadata, collector, self._coverage, index, boolean.forget)
 
     # -- placements -------------------------------------------------------------------------------
@@ -63,18 +69,46 @@ class ReplicatedOwner(SubscriptionOwner):
             self._open_replicas(new)
             new = []
             if isinstance(message, Placement):
-                self._boolean_placements.open(self._boolean.open(name, registration, message.subscription), message)
+                self._open_boolean(name, registration, message)
             elif isinstance(message, PlanMarker):
                 self._coverage.record_marker(message.version, source, message.high)
                 self._check_coverage()
             elif isinstance(message, AllMoved):
                 if self._coverage.record_finished(message.version, source):
                     self._collector.emit((message.version,), streams.SWITCHED)
+            elif isinstance(message, MovePlan):
+                self._transfers.adopt_plan(*message)
+            elif isinstance(message, End) and self._transfers.cancel(name, registration):
+                pass
             elif name in self._topk.slots:
                 self._apply_to_replica(name, message)
-            elif not self._boolean_placements.apply(self._boolean.slots[name], message):
-                del self._boolean.slots[name]
+            else:
+                self._apply_to_boolean(name, registration, message)
         self._open_replicas(new)
+
+    def _open_boolean(self, name: str, registration: str, placement: Placement) -> None:
+        self._boolean_placements.open(self._boolean.open(name, registration, placement.subscription), placement)
+
+    def _apply_to_boolean(self, name: str, registration: str, message: Epoch | End | Survey | Send) -> None:
+        slot, placements = self._boolean.slots.get(name), self._boolean_placements
+        if slot is None or self._boolean.metadata.registration(slot) != registration:
+            assert isinstance(message, Epoch)  # nothing else follows before the task has reported that it is ready
+            arrived = self._transfers.expect(name, registration, message)
+            if arrived is not None:
+                self._open_boolean(name, registration, arrived)
+        elif isinstance(message, Survey):
+            placements.survey(slot, self._transfers.locate(name, placements.placement(slot).subscription))
+        elif isinstance(message, Send):
+            self._transfers.send(name, registration, placements.placement(slot).subscription, message.tasks)
+        elif not placements.apply(slot, message):
+            del self._boolean.slots[name]
+
+    def take(self, rows: Sequence[PlacementRow]) -> None:
+        """Open the boolean subscriptions that other tasks have sent, where they are expected."""
+        for name, registration, record in rows:
+            arrived = self._transfers.arrive(name, registration, record)
+            if arrived is not None:
+                self._open_boolean(name, registration, arrived)
 
     def _apply_to_replica(self, name: str, message: Epoch | End | Survey) -> None:
         slot = self._topk.slots[name]
@@ -168,11 +202,19 @@ class ReplicatedOwner(SubscriptionOwner):
 
     def snapshot(self) -> dict[str, Any]:
         """Return placements and coverage."""
-        return {"fresh": [], "replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "placements": self._boolean_placements.snapshot()}
+        return {
+            "fresh": [],
+            "replicas": self._replicas.snapshot(),
+            "coverage": self._coverage.snapshot(),
+            "placements": self._boolean_placements.snapshot(),
+            "transfers": self._transfers.snapshot(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a snapshot."""
         self._replicas.restore(state["replicas"])
         self._coverage.restore(state["coverage"])
         self._boolean_placements.restore(state["placements"])
+        if "transfers" in state:  # absent from snapshots of earlier versions
+            self._transfers.restore(state["transfers"])
         self._boolean.slots = {self._boolean.metadata.name(slot): slot for slot in self._boolean_placements.slots()}

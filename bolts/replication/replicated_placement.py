@@ -24,11 +24,14 @@ from dskype.bolts.replication.messages import (
     End,
     Epoch,
     Finish,
+    Located,
+    MovePlan,
     Placement,
     PlacementMessage,
     PlanMarker,
     ReplicaReport,
     ReportedPlacement,
+    Send,
     Survey,
 )
 from dskype.bolts.replication.placement import PlacementStrategy
@@ -93,6 +96,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._make, self._index = make, {task: i for i, task in enumerate(tasks)}
         self._registry = Registry()
         self._old: Distributor | None = None  # its routes are kept while subscriptions move
+        self._giving: frozenset[int] | None = None  # the tasks from which boolean subscriptions move; None: perhaps all
         self._version = self._old_version = self._newest = 0
         self._plans: list[tuple[int, Any]] = []  # to come
         self._to_survey: list[str] = []
@@ -205,12 +209,15 @@ class ReplicatedPlacement(PlacementStrategy):
         return Epoch(number, list(tasks), float(guard), plan, since, self.watermark, moving, lists.get("report_ready", []), lists.get("evaluate", []))
 
     def _begin_epoch(self, name: str, entry: Entry, tasks: Iterable[int], guard: float, subscription: Subscription | None, **options: Any) -> None:
-        """Begin the next epoch of a subscription. ``subscription`` may be None if no task is new."""
+        """Begin the next epoch of a subscription.
+
+        :param subscription: None: no task is new, or another task sends it to those that are.
+        """
         self._counters["reallocations"].inc()
         self._reviewed.pop(name, None)  # the answers would belong to an epoch that is over
         epoch = self._epoch(entry.epoch + 1, sorted(tasks), guard, **options)
         for index in sorted({*epoch.tasks, *entry.tasks}):
-            self._send(index, name, entry.registration, epoch if index in entry.tasks else Placement(subscription, epoch))
+            self._send(index, name, entry.registration, epoch if index in entry.tasks or subscription is None else Placement(subscription, epoch))
         self._remember(name, entry._replace(epoch=epoch.number, tasks=tuple(epoch.tasks)), subscription)
 
     # -- reports ------------------------------------------------------------------------------------------------------
@@ -259,6 +266,9 @@ class ReplicatedPlacement(PlacementStrategy):
     def _reconsider(self, name: str, entry: Entry, index: int, report: ReplicaReport) -> None:
         """Place a subscription again, with the floor and the placement in a report."""
         move, reported, floor = self._moving.get(name), report.placement, report.floor
+        if isinstance(reported, Located):
+            self._move_located(name, entry, index, reported)
+            return
         if report.kind == SHORT and move is None:
             self._grow(name, entry, index, floor, reported)
             return
@@ -279,6 +289,17 @@ class ReplicatedPlacement(PlacementStrategy):
         tasks = sorted(target)
         self._moving[name] = _Move(tasks, float(guard), tasks)
         self._begin_epoch(name, entry, now | target, guard, subscription, since=self._version, moving=True, report_ready=tasks)
+
+    def _move_located(self, name: str, entry: Entry, index: int, located: Located) -> None:
+        """Move a boolean subscription to the tasks that one of its present tasks, ``index``, has found by the plan; that task sends it to new ones."""
+        self._surveyed.discard(name)
+        now, target = set(entry.tasks), set(located.tasks)
+        if located.plan == self._version or target == now:
+            return
+        self._moving[name] = _Move(sorted(target), -np.inf, sorted(target))
+        self._begin_epoch(name, entry, now | target, -np.inf, None, since=self._version, moving=True, report_ready=sorted(target))
+        if target - now:
+            self._send(index, name, entry.registration, Send(sorted(target - now)))
 
     def _grow(self, name: str, entry: Entry, index: int, floor: float | None, reported: ReportedPlacement) -> None:
         """Add the tasks that a lower floor requires to those of a subscription."""
@@ -353,10 +374,29 @@ class ReplicatedPlacement(PlacementStrategy):
             self._counters["plan_changes"].inc()
             self._old, self._old_version = self._distributor, self._version
             self._distributor, self._version = distributor, version
-            self._to_survey, self._done = self._registry.names(), False
+            self._begin_moves()
             self._to_review, self._reviewed = [], {}  # all are placed again
             self._send_to_all(PlanMarker(version, self._high))
+            if distributor.transfers:
+                for index in range(len(self._tasks)) if self._giving is None else sorted(self._giving):
+                    self._send(index, "", "", MovePlan(version, plan))
             self._advance_until_blocked()
+
+    def _begin_moves(self) -> None:
+        """Determine which subscriptions the present plan may move: those of tasks that give something away, and all top-k subscriptions."""
+        self._giving = self._giving_tasks()
+        self._to_survey, self._done = self._registry.names(), False
+        if self._giving is not None:
+            entries = ((name, self._registry.get(name)) for name in self._to_survey)
+            self._to_survey = [name for name, entry in entries if entry is not None and (entry.topk or not self._giving.isdisjoint(entry.tasks))]
+
+    def _giving_tasks(self) -> frozenset[int] | None:
+        found = self._old.giving_tasks(self._distributor) if self._old is not None and self._distributor.transfers else None
+        return None if found is None else frozenset(found)
+
+    def _task_to_survey(self, entry: Entry) -> int:
+        """Return the index of a task of a subscription that can tell where it lives by the present plan."""
+        return next((index for index in entry.tasks if self._giving is None or index in self._giving), entry.tasks[0])
 
     def _advance_until_blocked(self) -> None:
         """Review and survey as many more subscriptions as the limits allow; tell the subscription tasks when all have moved."""
@@ -376,7 +416,7 @@ class ReplicatedPlacement(PlacementStrategy):
             entry = self._registry.get(name)
             if entry is not None and name not in self._moving:
                 self._surveyed.add(name)
-                self._send(entry.tasks[0], name, entry.registration, Survey())
+                self._send(self._task_to_survey(entry), name, entry.registration, Survey())
         if not self._to_survey and not self._surveyed and not self._moving:
             self._done = True
             self._send_to_all(AllMoved(self._version))
@@ -416,6 +456,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._registry.restore(state["registry"])
         self._distributor = self._make(state["plan"])
         self._old = None if state["old"] is None else self._make(state["old"])
+        self._giving = self._giving_tasks()
         self._version, self._old_version, self._newest, self._done = state["version"], state["old_version"], state["newest"], state["done"]
         self._plans = [tuple(p) for p in state["plans"]]
         self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.bolts.replication.interest_exchange import InterestExchange, pairs_of
-from dskype.bolts.replication.messages import SHORT, SURVEYED, ReplicaReport, decode_interest
+from dskype.bolts.replication.messages import SHORT, SURVEYED, Located, ReplicaReport, decode_interest
 from dskype.bolts.replication.registry import Entry, SubscriptionInterest
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.distribution import Distributor
@@ -97,9 +97,8 @@ class SummarizedPlacement(ReplicatedPlacement):
         regions = self._distributor.regions_of(subscription)
         return SubscriptionInterest(None if regions is None else tuple(regions), tuple(routing_terms(subscription).tolist()))
 
-    def _hold(self, subscription: Subscription, tasks: Sequence[int], name: str, registration: str, report: tuple[ReplicaReport, int] | None) -> bool:
-        """Hold something back if a subscription cannot use its pairs on tasks yet; return whether it can."""
-        interest = self._interest(subscription)
+    def _hold(self, interest: SubscriptionInterest, tasks: Sequence[int], name: str, registration: str, report: tuple[ReplicaReport, int] | None) -> bool:
+        """Hold something back if a subscription cannot use its pairs on tasks yet; return whether it was held back."""
         pairs = pairs_of(tasks if interest.regions is None else interest.regions, interest.terms)
         number = self._exchange.need(*pairs)
         if self._exchange.settled(number):
@@ -123,7 +122,7 @@ class SummarizedPlacement(ReplicatedPlacement):
         """Place the held registrations of a name, one after another, unless the last one has to wait."""
         registration, subscription = self._registrations[name][-1]
         tasks = self._place(name, subscription, self._first_threshold()).tasks
-        if not self._hold(subscription, tasks, name, registration, None):
+        if not self._hold(self._interest(subscription), tasks, name, registration, None):
             for one in self._registrations.pop(name):
                 super().register(name, *one)
 
@@ -155,9 +154,10 @@ class SummarizedPlacement(ReplicatedPlacement):
             return False
         if report.kind not in (SHORT, SURVEYED) or (report.kind == SURVEYED and name in self._reviewed):
             return False
-        subscription = report.placement.subscription
-        new = sorted(set(self._place(name, subscription, report.floor).tasks) - set(entry.tasks))
-        return bool(new) and self._hold(subscription, new, name, report.registration, (report, task))
+        placed = report.placement
+        tasks = placed.tasks if isinstance(placed, Located) else self._place(name, placed.subscription, report.floor).tasks
+        new = sorted(set(tasks) - set(entry.tasks))
+        return bool(new) and self._hold(entry.interest, new, name, report.registration, (report, task))
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "repeat the experiments of LAPS, Tornado and PS2Stream on boolean indexes",
         _filler("papers.boolean", cluster=False),
     )
+    actions.add(
+        "balancing",
+        _runner("papers.balancing"),
+        "simulate the load balancing of Tornado under a hotspot that moves",
+        _filler("papers.balancing", cluster=False),
+    )
     actions.add("distribution", _runner("papers.distribution"), "repeat the evaluation of the distribution mechanisms", _filler("papers.distribution"))
     actions.add("routing", _runner("routing"), "measure how long an A-Grid takes to route points and rectangles", _filler("routing", cluster=False))
 

@@ -63,7 +63,7 @@ def topology(tasks, name="dskype"):
     ).direct_grouping("distribution-bolt", "interest")
     builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)).direct_grouping(
         "distribution-bolt", "matching"
-    ).direct_grouping("distribution-bolt", "placements").direct_grouping("aggregation-bolt", "answers")
+    ).direct_grouping("distribution-bolt", "placements").direct_grouping("subscription-bolt", "transfers").direct_grouping("aggregation-bolt", "answers")
     builder.set_bolt("message-bolt", MessageBolt(), tasks.get("message-bolt", 1)).direct_grouping("distribution-bolt", "window").all_grouping(
         "subscription-bolt", "requests"
     ).all_grouping("subscription-bolt", "progress")
@@ -280,6 +280,8 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
 
 def options_of(name, tasks):
     """Return options of a distributor for a number of tasks."""
+    if name == "agrid":  # lines between cells that cut the subscriptions
+        return {"granularity": 24, "box": SPACE}
     if name not in ("spatial-first", "keyword-first"):
         return {}
     n1 = max(n for n in range(1, tasks + 1) if tasks % n == 0 and n * n <= tasks)

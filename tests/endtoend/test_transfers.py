@@ -1,0 +1,63 @@
+"""Moves between subscription tasks under heavy faults: boolean subscriptions go from task to task, and what is published is what the oracle says."""
+
+import os
+import random
+
+import pytest
+
+from dskype.topology.simulated.engine import Faults
+
+from .harness import SPACE, Planner, Simulation, check, metric, options_of, play
+
+SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) // 4
+CHUNKS = 4
+
+
+def moved(seed, faults):
+    """Play a world whose A-Grid changes all the time; return how many subscriptions were sent."""
+    rng = random.Random(seed)
+    tasks = {"subscription-bolt": rng.randint(2, 5), "distribution-bolt": rng.randint(1, 3), "result-bolt": rng.randint(1, 2)}
+    options = options_of("agrid", tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
+    conf = {"dskype.distributor": "agrid", "dskype.distributor.options": options, "dskype.window.messages": 10}
+    simulation = Simulation(conf, tasks, seed=seed, faults=faults)
+    play(simulation, rng, messages=60, subscriptions=60, planner=Planner(simulation, rng, often=0.9), areas=rng.choice([0.0, 0.3]))
+    for _ in range(8):  # what moves last may take its time
+        if not metric(simulation, "moving"):
+            break
+        simulation.drain()
+    check(simulation)
+    assert not metric(simulation, "moving") and not metric(simulation, "arriving")
+    return metric(simulation, "transferred")
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_moves_at_any_moment_are_exact(chunk):
+    only = os.environ.get("DSKYPE_SEED")
+    seeds = range(chunk, SEEDS, CHUNKS) if only is None else [int(only)] if chunk == 0 else []
+    sent = sum(moved(seed, Faults.heavy()) for seed in seeds)
+    assert sent > 2 * len(seeds) or len(seeds) < 5
+
+
+def frames_with(simulation, component, text):
+    """Return how many records of a component's inbox have a text in them."""
+    return sum(text in bytes(record.value or b"") for record in simulation.log.records(f"dskype.{component}"))
+
+
+def test_distribution_tasks_do_not_see_the_subscriptions_that_move():
+    """All cells change hands. The subscriptions go from subscription task to subscription task, and match where they come to."""
+    conf = {"dskype.distributor": "agrid", "dskype.distributor.options": {"granularity": 4, "box": SPACE, "summaries": False}}
+    simulation = Simulation(conf, {"subscription-bolt": 2, "distribution-bolt": 2})
+    for number in range(6):
+        simulation.subscription(f"s{number}", {"type": "boolean", "bbox": [-9, -9, -8 + number, 9], "expression": "lake", "meta": "carried"})
+    simulation.drain()
+    inboxes = {component: frames_with(simulation, component, b"carried") for component in ("distribution-bolt", "subscription-bolt")}
+    assert all(inboxes.values())
+    plan = Planner(simulation, random.Random(1)).newest
+    simulation.change_plan(1, {**plan, "partitions": [{**part, "task": 1 - part["task"]} for part in plan["partitions"]]})
+    simulation.drain()
+    simulation.message({"id": 1, "text": "lake", "lat": 0, "lon": -8.5})
+    simulation.drain()
+    check(simulation)
+    assert metric(simulation, "transferred") > 0 and not metric(simulation, "arriving") and not metric(simulation, "moving")
+    assert frames_with(simulation, "distribution-bolt", b"carried") == inboxes["distribution-bolt"]
+    assert frames_with(simulation, "subscription-bolt", b"carried") > inboxes["subscription-bolt"]
