@@ -118,7 +118,7 @@ def test_tasks_without_a_partition_have_nothing():
 def test_splits_merges_and_shifts_keep_everything_exact(learned):
     rng, sample = np.random.default_rng([4, learned]), world(0)
     found, done = make(6, sample if learned else None), {"split": 0, "merge": 0, "shift": 0}
-    for step in range(50):
+    for step in range(90):
         parts = found.partitions()
         one, other = rng.integers(0, len(parts), 2).tolist()
         kind = str(rng.choice(list(done)))
