@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = [
     "Row",
     "Rows",
     "best",
+    "chosen_experiments",
     "listed",
     "ratio",
     "run_experiment",
@@ -124,6 +126,20 @@ def run_experiment(
         "notes": list(dict.fromkeys(notes)),
         "claims": claims,
     }
+
+
+def chosen_experiments(experiments: Sequence[Experiment], text: str) -> list[Experiment]:
+    """Return the experiments that the text of an argument names: ``NAME,...``. A name that is none stands for all whose names begin so.
+
+    :raises argparse.ArgumentTypeError: there is no such experiment.
+    """
+    found: list[Experiment] = []
+    for name in (part.strip() for part in text.split(",")):
+        exact = [e for e in experiments if e.name == name] or [e for e in experiments if name and e.name.startswith(name)]
+        if not exact:
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(e.name for e in experiments)}; given: {name!r}")
+        found += [e for e in exact if e not in found]
+    return found
 
 
 def _plain(value: Any) -> Any:
