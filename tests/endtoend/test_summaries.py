@@ -9,20 +9,20 @@ from dskype.topology.simulated.engine import Faults
 
 from .harness import Planner, Simulation, check, metric, unfinished
 
-WORDS = [f"w{i}" for i in range(30)]
+WORDS = [f"w{i}" for i in range(14)]
 TOPK = {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5}
 FILTER = {"type": "boolean", "bbox": [-10, -10, 10, 10], "expression": "lake"}
 
 
 def subscription(rng):
     """Return a subscription with rare words: mostly a boolean one, and mostly for long."""
-    words = rng.sample(WORDS, rng.randint(1, 3))
-    lat, lon = rng.randint(-10, 5), rng.randint(-10, 5)
+    words = rng.sample(WORDS, rng.randint(1, 2))
+    lat, lon = rng.randint(-10, 0), rng.randint(-10, 0)
     if rng.random() < 0.3:
         return {"type": "topk", "keywords": words, "k": rng.randint(1, 4), "alpha": rng.choice([0.2, 0.8]), "lat": lat, "lon": lon}
     record = {
         "type": "boolean",
-        "bbox": [lat, lon, lat + rng.randint(0, 12), lon + rng.randint(0, 12)],
+        "bbox": [lat, lon, lat + rng.randint(4, 20), lon + rng.randint(4, 20)],
         "expression": rng.choice([" AND ", " OR ", " AND "]).join(words),
     }
     return {**record, "ttl_s": rng.choice([0.3, 1, 3])} if rng.random() < 0.3 else record
@@ -36,13 +36,13 @@ def world(seed, distributor):
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng, 0.2) if rng.random() < 0.7 else None
     number = 0
-    while number < 60:
+    while number < 100:
         for _ in range(rng.randint(0, 8)):
-            text = " ".join(rng.choices(WORDS, k=rng.randint(0, 6)))
+            text = " ".join(rng.choices(WORDS, k=rng.randint(0, 7)))
             simulation.message({"text": text, "lat": rng.randint(-10, 10), "lon": rng.randint(-10, 10), "id": number})
             number += 1
-        for _ in range(rng.randint(0, 3)):
-            simulation.subscription(f"s{rng.randrange(9)}", None if rng.random() < 0.35 else subscription(rng))
+        for _ in range(rng.randint(0, 4)):
+            simulation.subscription(f"s{rng.randrange(14)}", None if rng.random() < 0.35 else subscription(rng))
         if planner is not None:
             planner.step()
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
