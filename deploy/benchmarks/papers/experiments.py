@@ -231,12 +231,12 @@ def slower_than_x(text: str, name: str, measure: str) -> Claim:
     return Claim(text, check)
 
 
-def steady(text: str, name: str, measure: str, within: float) -> Claim:
+def steady(text: str, name: str, measure: str, within: float, digits: int = 1) -> Claim:
     """Claim that a line stays within a factor."""
 
     def check(found: Rows) -> tuple[bool, str]:
         points = series(found, name, measure)
         values = [value for _, value in points]
-        return ratio(max(values), min(values)) <= within, listed(points, 1)
+        return ratio(max(values), min(values)) <= within, listed(points, digits)
 
     return Claim(text, check)

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=16_384, help="messages to measure; default: 16384")
     parser.add_argument("--step", type=positive, metavar="N", default=4_096, help="messages that are routed and matched at a time; default: 4096")
     parser.add_argument("--sample", type=positive, metavar="N", default=20_000, help="subscriptions and messages to learn partitions from; default: 20000")
-    parser.add_argument("--repeat", type=positive, metavar="N", default=2, help="do everything N times, and take the least time of each step; default: 2")
+    parser.add_argument("--repeat", type=positive, metavar="N", default=3, help="do everything N times, and take the least time of each step; default: 3")
     parser.add_argument("--rate", type=positive, metavar="N", default=20_000, help="balancing: messages per second; default: 20000")
     parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
@@ -89,7 +89,7 @@ class Bench:
         """Measure a setting.
 
         :returns: of a :class:`Setting` what :class:`~dskype.deploy.benchmarks.papers.tornado_simulation.BooleanSimulation` finds, ``measured`` (messages) and ``system_per_s``
-            (messages/s that its routing units and the busiest evaluator can do); of a :class:`RoutersRun` ``routing_us``, ``bytes`` and ``equal`` (whether all routers find the
+            (messages/s that its routing units and the busiest evaluator can do); of a :class:`RoutersRun` ``routing_us``, ``router_bytes`` and ``equal`` (whether all routers find the
             same); of a :class:`BalancingRun` ``per_load`` (messages per unit of the busiest evaluator's load) and what
             :func:`~dskype.deploy.benchmarks.papers.balancing.measures` finds; of a :class:`MapRun` the cells of the smallest and of the largest partition. All of them have
             ``seconds``.
@@ -133,7 +133,7 @@ class Bench:
             self._found[key] = routing.compare(self.corpus.source, *arguments)
         found = self._found[key]
         row = next(row for row in found["rows"] if row["router"] == setting.router)
-        return {"routing_us": row["us"]["point" if setting.side is None else f"{setting.side:.1%}"], "bytes": row["bytes"], "equal": found["equal"]}
+        return {"routing_us": row["us"]["point" if setting.side is None else f"{setting.side:.1%}"], "router_bytes": row["bytes"], "equal": found["equal"]}
 
     # -- balancing --------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ _ROUTING = {
     "system_per_s": ("with units", 0),
     "latency_ms": ("latency ms", 2),
     "communication": ("tuples", 3),
+    "bytes": ("bytes", 0),
     "replication": ("repl.", 2),
     "balance_busy": ("bal. work", 2),
     "balance_subscriptions": ("bal. subs", 2),
@@ -35,7 +36,7 @@ _ROUTING = {
 _MEASURES = {
     **_ROUTING,
     "routing_us": ("us", 3),
-    "bytes": ("bytes", 0),
+    "router_bytes": ("memory, bytes", 0),
     "per_load": ("msgs per load", 3),
     "learned": ("balance, learned", 2),
     "settled": ("best within 20 s", 2),
@@ -51,12 +52,25 @@ _MEASURES = {
     "cells_most": ("largest, cells", 0),
 }
 
-_HIDDEN = ("system_per_s", "balance_subscriptions", "cpu_us", "slowest_us", "matches", "summary_pairs")
+_HIDDEN = (
+    "bytes",
+    "balance_subscriptions",
+    "distribution_us",
+    "slowest_us",
+    "cpu_us",
+    "place_us",
+    "matches",
+    "summary_pairs",
+    "granularity",
+    "transferred",
+    "operations",
+    "cells_least",
+)
 """Measures that are not printed on a terminal."""
 
 _LEGEND = (
     "msgs/s: what the busiest evaluator could do; routing unit/s: what one routing unit could do, and there can be several; with units: what both could do together; "
-    "latency: of a step, routing and its slowest evaluator; tuples: routing units -> evaluators, per message; repl.: evaluators of a subscription.",
+    "latency: of a step, routing and its slowest evaluator; tuples, bytes: routing units -> evaluators, per message; repl.: evaluators of a subscription.",
     "bal.: max / mean over evaluators. route: the distributor's part of distr.; work: of all evaluators; slowest: of the busiest; cpu: distr. and work; place: per subscription; "
     "us of CPU time. MiB: all indexes; summaries: pairs of evaluator and word.",
     "msgs per load: messages per unit of the busiest evaluator's load, under hotspots; balance: greatest load by the mean over 5 s; one cell: what it would be if each cell had an evaluator.",
@@ -69,12 +83,12 @@ _LONG = {
     "replication": "evaluators of a subscription",
     "matches": "matches per message",
     "routing_us": "us",
-    "bytes": "bytes",
-    "later": "balance 20 s after a move of the hotspot",
+    "router_bytes": "bytes",
+    "per_load": "messages per unit of the greatest load",
     "sent_bytes": "bytes/s that balancing sends",
 }
 
-_LOGARITHMIC = ("throughput", "routing_us", "bytes")
+_LOGARITHMIC = ("throughput", "routing_us", "router_bytes")
 
 
 def _conditions(found: Mapping[str, Any]) -> list[str]:
@@ -97,25 +111,50 @@ def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
             _draw_map(axes, row)
         return
     if "timeline" in rows[0]:
-        _draw_timeline(left, rows)
+        _draw_timeline(left, experiment)
+        if experiment["second"] == "sent_bytes":
+            _draw_sent(right, experiment)
+            return
         plots = [(right, experiment["second"])]
     else:
         first = "system_per_s" if experiment["name"] == "units" else "throughput" if "throughput" in rows[0] else "routing_us"
         plots = [(left, first), (right, experiment["second"])]
     for axes, measure in plots:
         if any(isinstance(row["x"], str) for row in rows):
-            draw_bars(axes, rows, measure)
+            _draw_groups(axes, rows, measure)
         else:
             draw_lines(axes, rows, measure)
             axes.set_xlabel(experiment["x"])
+            axes.legend(fontsize="small")
         if measure in _LOGARITHMIC:
             axes.set_yscale("log")
         axes.set_ylabel(_LONG[measure])
-        axes.legend(fontsize="x-small")
+    if any(isinstance(row["x"], str) for row in rows):
+        right.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _draw_timeline(axes: Any, rows: Any) -> None:
-    """Draw the throughput over time of the setting in the middle, with and without balancing."""
+def _draw_groups(axes: Any, rows: Any, measure: str) -> None:
+    """Draw bars in more colours than there are by default."""
+    from matplotlib import colormaps
+
+    axes.set_prop_cycle(color=colormaps["tab20"].colors)
+    draw_bars(axes, rows, measure)
+
+
+def _draw_sent(axes: Any, experiment: Mapping[str, Any]) -> None:
+    """Draw what balancing sends, and what centralized balancing would send."""
+    some = sorted((row for row in experiment["rows"] if row["series"] == "adaptive"), key=lambda row: row["x"])
+    for measure, label in (("sent_bytes", "distributed"), ("centralized_bytes", "centralized")):
+        axes.plot([row["x"] for row in some], [row[measure] for row in some], marker="o", markersize=3, label=label)
+    axes.set_yscale("log")
+    axes.set_xlabel(experiment["x"])
+    axes.set_ylabel(_LONG["sent_bytes"])
+    axes.legend(fontsize="small")
+
+
+def _draw_timeline(axes: Any, experiment: Mapping[str, Any]) -> None:
+    """Draw the throughput over time with and without balancing."""
+    rows = experiment["rows"]
     xs = sorted({row["x"] for row in rows})
     x = 32 if 32 in xs else xs[0]
     for row in rows:
@@ -125,8 +164,8 @@ def _draw_timeline(axes: Any, rows: Any) -> None:
     for second in range(1, len(phase)):
         if phase[second] != phase[second - 1]:
             axes.axvline(second, color="gray", linestyle=":")
-    axes.set_xlabel(f"seconds ({x:g})")
-    axes.set_ylabel("messages per unit of the greatest load")
+    axes.set_xlabel(f"seconds, with {experiment['x']} {x:g}")
+    axes.set_ylabel(_LONG["per_load"])
     axes.legend(fontsize="small")
 
 

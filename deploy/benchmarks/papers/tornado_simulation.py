@@ -60,7 +60,7 @@ class Scale:
     messages: int = 16_384
     step: int = 4_096
     sample: int = 20_000
-    repeat: int = 2
+    repeat: int = 3
     places: int | None = None
     grid: int = 1000
     seed: int = 0

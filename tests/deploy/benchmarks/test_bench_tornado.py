@@ -161,7 +161,7 @@ def test_the_report_has_every_figure_and_claim(found, tmp_path, capsys):
     assert float(rows[0]["throughput"]) == found["experiments"][0]["rows"][0]["throughput"] and rows[0]["routing_us"] == ""
     text = (tmp_path / "new" / "folder" / "report.md").read_text()
     points = text[text.index("## Routing time of points") :].splitlines()
-    assert points[2] == "|  | partitions | us | bytes |", "measures that no row has are left out"
+    assert points[2] == "|  | partitions | us | memory, bytes |", "measures that no row has are left out"
 
 
 def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
