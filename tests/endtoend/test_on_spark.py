@@ -186,7 +186,7 @@ def as_areas(records):
         yield json.dumps(value).encode()
 
 
-@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+@pytest.mark.parametrize("distributor", ["hashing", "prefix", "agrid"])
 def test_areas_and_grouped_matches_are_exact_with_executors_killed_on_the_way(cluster, name, world, feed_of, distributor):
     messages, subscriptions, _ = world
     n, kafka = 4_000, cluster.environment.kafka
