@@ -114,7 +114,7 @@ class Balancer:
         open_shifts = [operation for operation in self._operations if isinstance(operation, Shift) and operation.size is None]
         self._waits_for = [shift.source for shift in open_shifts]
         for shift in open_shifts:
-            self._placement.send_to(shift.source, SizeShift(self._decision, shift.target, shift.side, shift.cost))
+            self._placement.send_to(shift.source, SizeShift(self._decision, shift.target, shift.side, shift.cost, self._costs[shift.source]))
         self._propose_if_complete()
 
     def _record_size(self, message: ShiftSized) -> None:

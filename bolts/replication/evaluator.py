@@ -123,7 +123,9 @@ class Evaluator:
         """Answer how much a shift should move."""
         chosen = None
         if self._workload is not None:
-            chosen = sized(Shift(self._index, message.target, message.side, None, message.cost), self._workload, self._settings.beta)
+            scale = self._workload.cost / message.source_cost
+            shift = Shift(self._index, message.target, message.side, None, message.cost * scale)
+            chosen = sized(shift, self._workload, self._settings.beta * scale)
         self._send(ShiftSized(message.decision, self._index, None if chosen is None else chosen.size))
 
     # -- state --------------------------------------------------------------------------------------------------------

@@ -203,12 +203,14 @@ class SizeShift(NamedTuple):
     :ivar target: index of the other task.
     :ivar side: of the partition of the task that is asked, see :class:`dskype.distribution.balancing.Shift`.
     :ivar cost: what has to move for both to have the same cost.
+    :ivar source_cost: of the task that is asked, by the report that was decided on. Its costs have changed and aged meanwhile, so it scales ``cost``.
     """
 
     decision: int
     target: int
     side: int
     cost: float
+    source_cost: float
 
     def encode(self) -> dict[str, Any]:
         """Return the map."""

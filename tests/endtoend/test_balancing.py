@@ -8,11 +8,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dskype.bolts.distribution_bolt import DistributionBolt
 from dskype.distribution import make_distributor
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.simulated.engine import Faults
 
-from .harness import SPACE, TOPICS, Planner, Simulation, check, metric, random_message, random_subscription, unfinished
+from .harness import SPACE, TOPICS, Planner, Simulation, check, metric, random_message, random_subscription, topology, unfinished
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) // 4
 CHUNKS = 4
@@ -147,6 +148,12 @@ def test_off_is_the_default_and_sends_nothing():
     assert not any(b"partition-map" in bytes(record.value or b"") for record in simulation.log.records("dskype.subscription-bolt"))
 
 
-def test_it_needs_a_distributor_that_balances():
-    with pytest.raises((IllegalArgumentException, InvalidTopologyException), match="agrid"):
-        Simulation({"dskype.distributor": "location", **AUTO})
+def test_it_needs_a_distributor_that_balances_and_its_streams():
+    bolt, whole = DistributionBolt(), topology({})
+    bolt.check_topology("distribution-bolt", conf_of(), whole)
+    with pytest.raises(IllegalArgumentException, match="does not work with this distributor.*given: location.*legal: agrid"):
+        bolt.check_topology("distribution-bolt", {**AUTO, "dskype.distributor": "location"}, whole)
+    inputs = whole.components["distribution-bolt"].inputs
+    del inputs["subscription-bolt", "balance"]
+    with pytest.raises(InvalidTopologyException, match="streams that the distribution bolt does not take"):
+        bolt.check_topology("distribution-bolt", conf_of(), whole)
