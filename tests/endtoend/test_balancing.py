@@ -15,8 +15,8 @@ from dskype.topology.simulated.engine import Faults
 
 from .harness import SPACE, TOPICS, Planner, Simulation, check, metric, random_message, random_subscription, topology, unfinished
 
-SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) // 4
-CHUNKS = 4
+SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) // 13
+CHUNKS = 2
 AUTO = {"dskype.balance": "auto", "dskype.balance.period.ms": 1000, "dskype.balance.rest.periods": 1, "dskype.balance.cost.min": 1}
 
 
@@ -104,7 +104,7 @@ def play_still(conf, seed, faults=Faults()):
     return simulation
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_results_are_those_of_hashing(seed):
     auto = play_still(conf_of(), seed, Faults.heavy())
     assert metric(auto, "balance_decisions") > 0
@@ -130,7 +130,7 @@ def test_the_load_is_divided():
 
 def test_a_crash_writes_the_same_plans_again():
     """A version has one content, however often it is written."""
-    for seed in range(6):
+    for seed in range(2):
         simulation = play_still(conf_of(), seed, Faults(lost_after=0.1, repeated=0.2, restarted=0.1, elsewhere=0.1))
         written = {}
         for record in simulation.records(TOPICS.plans):
@@ -151,7 +151,7 @@ def test_off_is_the_default_and_sends_nothing():
 def test_it_needs_a_distributor_that_balances_and_its_streams():
     bolt, whole = DistributionBolt(), topology({})
     bolt.check_topology("distribution-bolt", conf_of(), whole)
-    with pytest.raises(IllegalArgumentException, match="does not work with this distributor.*given: location.*legal: agrid"):
+    with pytest.raises(IllegalArgumentException, match="does not work with this distributor.*given: 'location'.*legal: agrid$"):
         bolt.check_topology("distribution-bolt", {**AUTO, "dskype.distributor": "location"}, whole)
     inputs = whole.components["distribution-bolt"].inputs
     del inputs["subscription-bolt", "balance"]

@@ -17,7 +17,7 @@ from dskype.spouts.settings import Settings
 from dskype.topology.context import Counter
 from dskype.topology.core.values import pack_state, unpack_state
 
-OPTIONS = {"granularity": 16, "box": [-10, -10, 10, 10]}
+OPTIONS = {"granularity": 64, "box": [-10, -10, 10, 10]}
 SETTINGS = Settings.from_conf({"dskype.balance": "auto", "dskype.balance.cost.min": 1, "dskype.balance.rest.periods": 1}).balance
 
 
@@ -198,14 +198,14 @@ class World:
         self.deliver()
 
 
-def hot(rng, n=100):
+def hot(rng, n=400):
     return [rng.uniform(-10, -4) for _ in range(n)], [rng.uniform(-10, -4) for _ in range(n)]
 
 
 def test_a_hotspot_becomes_plans_until_it_is_divided():
     world, rng = World(), random.Random(2)
     world.deliver()
-    for _ in range(30):
+    for _ in range(45):
         before = len(world.written)
         world.period(*hot(rng))
         if len(world.written) > before:
