@@ -215,7 +215,7 @@ def _make_rows(index, batch, i):
             return NEED_CODES, False
     new = 0
     for t in range(begin, end):
-        row = row_of(index.terms, batch.programs[t])
+        row = row_of(index.terms, batch.programs[t], batch.programs, begin, end)
         if row < 0:
             return NEED_TABLE, False
         new += t > begin and index.terms.table[row, 1] & 0xFFFF == 0

@@ -1,7 +1,7 @@
 """Kernels of the term table, and of the codes of terms. Imports numpy and numba only.
 
 The table has 256 partitions, each a run of rows with open addressing; one that is full moves to a longer run by itself, so that
-no call ever moves all terms. A row is int64[2]: the term, and ``code | kind << 16 | records << 20 | class << 28 | where << 32``.
+no call ever moves all terms. A row is int64[2]: the term, and ``code | kind << 16 | wanted << 19 | records << 20 | class << 28 | where << 32``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dskype.bolts.boolean.lanes._kernels import CODES_END, CODES_MOST, FREE_CODE
 EMPTY = np.int64(-(2**63))
 """Term of a free row; no word has it."""
 _LEAST = 3  # log2 of the rows of an empty partition
+_WANTED = np.int64(1 << 19)  # set while a partition moves: the row stays, though it has neither a code nor a list yet
+_IN_USE = np.int64(0xFFFFF)  # code, kind, wanted
 
 
 @njit(cache=True, inline="always")
@@ -94,8 +96,11 @@ def open_table(terms):
 
 
 @njit(cache=True)
-def row_of(terms, term):
-    """Return the row of a term, a new one if need be; -1 if there is no room for a longer partition."""
+def row_of(terms, term, wanted, first, last):
+    """Return the row of a term, a new one if need be; -1 if there is no room for a longer partition.
+
+    A longer partition leaves terms out that nobody needs, but not those in ``wanted[first:last]``: their rows may be new.
+    """
     row = find(terms, term)
     if row >= 0:
         return row
@@ -104,7 +109,10 @@ def row_of(terms, term):
     state, table = terms.state, terms.table
     size, used = np.int64(1) << (state[at + 1] >> 32), state[at + 1] & 0xFFFFFFFF
     if 4 * (used + 1) > 3 * size:
-        if not _move_partition(terms, at):
+        _want(terms, wanted, first, last, True)
+        moved = _move_partition(terms, at)
+        _want(terms, wanted, first, last, False)
+        if not moved:
             return np.int64(-1)
     start, mask, place = home(state, code)
     while table[start + place, 0] != EMPTY:
@@ -115,13 +123,23 @@ def row_of(terms, term):
 
 
 @njit(cache=True)
+def _want(terms, wanted, first, last, on):
+    """Mark the rows of those terms of ``wanted[first:last]`` that have one, or take the marks away."""
+    for t in range(first, last):
+        row = find(terms, wanted[t])
+        if row >= 0:
+            word = terms.table[row, 1]
+            terms.table[row, 1] = word | _WANTED if on else word & ~_WANTED
+
+
+@njit(cache=True)
 def _move_partition(terms, at):
     """Move a partition to a run in which half of the rows at most are in use, without terms that nobody needs."""
     state, table = terms.state, terms.table
     old, log = state[at], state[at + 1] >> 32
     live = np.int64(0)
     for row in range(old, old + (np.int64(1) << log)):
-        live += table[row, 0] != EMPTY and (table[row, 1] & 0x7FFFF) != 0
+        live += table[row, 0] != EMPTY and (table[row, 1] & _IN_USE) != 0
     larger = np.int64(_LEAST)
     while (np.int64(1) << larger) < 2 * (live + 1):
         larger += 1
@@ -138,7 +156,7 @@ def _move_partition(terms, at):
     for row in range(new, new + size):
         table[row, 0] = EMPTY
     for row in range(old, old + (np.int64(1) << log)):
-        if table[row, 0] != EMPTY and (table[row, 1] & 0x7FFFF) != 0:
+        if table[row, 0] != EMPTY and (table[row, 1] & _IN_USE) != 0:
             place = (hashed(table[row, 0]) >> 8) & (size - 1)
             while table[new + place, 0] != EMPTY:
                 place = (place + 1) & (size - 1)

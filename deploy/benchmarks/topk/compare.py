@@ -14,7 +14,8 @@ counts, and the slowest is shown as well. An index that is slow matches only as 
 subscriptions is replaced by others, 1,000 at a time, and the messages are matched again. Every batch's pairs and scores are hashed: all indexes must
 agree, and for ``--samples`` messages with a plain computation that looks at every subscription.
 
-``--what engine``: the whole engine with *kmax* buffers, for three times ``--arrivals`` messages after the subscriptions have been registered.
+``--what engine``: the whole engine with *kmax* buffers. ``--arrivals`` messages are measured right after the subscriptions have been registered. After
+``--between`` more messages, by default as many as the window has, two times ``--arrivals`` are measured.
 For ``--samples`` subscriptions the lists at the end must be those of a plain computation.
 
 The exit code is 1 if something that was found is wrong. From Python: :func:`compare` and
@@ -127,12 +128,10 @@ def _figures(row: Mapping[str, float], columns: Mapping[str, tuple[str, int]]) -
 
 def show_engine(index: str, found: Mapping[str, Any]) -> None:
     """Print the table of an engine: a column for each part of the messages."""
-    parts, last, columns = found["parts"], 0, []
-    for part in parts:
-        columns.append(f"messages {last + 1:,} to {last + part['messages']:,}, us")
-        last += part["messages"]
+    parts = found["parts"]
+    columns = [f"messages {part['first']:,} to {part['last']:,}, us" for part in parts]
     rows = [[title, *(f"{part[name]:,.1f}" for part in parts)] for name, title in STEPS.items()]
-    print_table(f"The whole engine with {index} and kmax; lists have {found['lists']:.1f} messages; us per message", ["step", *columns], rows)
+    print_table(f"The whole engine with {index} and kmax; lists have {found['lists']:.1f} messages on average; us per message", ["step", *columns], rows)
     ends = {
         "changes of lists per message": "changes",
         "re-evaluations per 1,000 messages": "evaluations_per_1000",
@@ -155,6 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=positive, metavar="N", default=3, help="how many times indexes match them; default: 3")
     parser.add_argument("--budget", type=float, metavar="S", default=20.0, help="CPU seconds of an index per round; default: 20")
     parser.add_argument("--arrivals", type=positive, metavar="N", default=5_000, help="messages of each of the three parts of the engine; default: 5000")
+    parser.add_argument("--between", type=int, metavar="N", help="messages between the first part and the others; default: as many as the window has")
     parser.add_argument("--samples", type=int, metavar="N", default=8, help="messages or lists that are checked by a plain computation; default: 8")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--json", metavar="FILE", help="write what was found there")
@@ -170,13 +170,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--indexes: expected some of {', '.join(INDEXES)}; given: {', '.join(unknown)}")
     if args.window < 10:
         parser.error(f"--window: expected 10 messages or more, given: {args.window}")
+    args.between = args.window if args.between is None else args.between
     corpus = read_file(Path(args.messages)) if args.messages else read_places()
     report: dict[str, Any] = {
         "machine": machine(),
         "source": corpus.source,
         "messages": len(corpus),
         "keywords_per_message": len(corpus.terms) / len(corpus),
-        "settings": {name: getattr(args, name) for name in ("what", "subscriptions", "window", "count", "rounds", "budget", "arrivals", "samples", "seed")},
+        "settings": {
+            name: getattr(args, name) for name in ("what", "subscriptions", "window", "count", "rounds", "budget", "arrivals", "between", "samples", "seed")
+        },
         "loop_ms": [fixed_loop_ms()],
     }
     report |= _indexes(args, indexes, corpus) if args.what == "indexes" else _engine(args, indexes, corpus)
@@ -200,7 +203,7 @@ def _engine(args: argparse.Namespace, indexes: Sequence[str], corpus: Corpus) ->
     for index in indexes:
         measure_engine(index, corpus, Scale(200, 400, 400, 0), Known(), parts=1)  # compiles
         scale = Scale(args.subscriptions, args.window, args.arrivals, 0, args.seed)
-        found[index] = measure_engine(index, corpus, scale, known, samples=args.samples, tell=say)
+        found[index] = measure_engine(index, corpus, scale, known, between=args.between, samples=args.samples, tell=say)
         show_engine(index, found[index])
     return {"subscriptions": args.subscriptions, "engines": found, "equal": not any(engine["errors"] for engine in found.values())}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,22 +33,33 @@ STEPS = {
 
 
 def measure_engine(
-    index: str, corpus: Corpus, scale: Scale, known: Known, *, parts: int = 3, samples: int = 8, tell: Callable[[str], None] = lambda line: None
+    index: str,
+    corpus: Corpus,
+    scale: Scale,
+    known: Known,
+    *,
+    parts: int = 3,
+    between: int = 0,
+    samples: int = 8,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Fill a window, register all subscriptions, measure ``parts`` times ``scale.arrivals`` messages, and check some lists.
 
     :param index: a name in ``dskype.bolts.topk.engine.INDEXES``; buffers are *kmax*.
     :param known: the lists of all subscriptions at the start, shared by several calls.
+    :param between: messages after the first part that are not measured, so that the other parts show the engine as it is later.
     :param samples: subscriptions whose lists at the end are compared with :func:`truth.best`.
     :param tell: called with lines about how far it is.
-    :returns: ``parts`` (each has the measures of :data:`STEPS`, us per message, and ``messages``, ``changes`` (of lists, per message),
-        ``evaluations_per_1000`` and ``engine_mib``, ``window_mib`` at the end of the part), ``lists`` (the mean length of a list) and ``errors``.
+    :returns: ``parts`` (each has the measures of :data:`STEPS`, us per message, and ``first`` and ``last`` (number of the message, from 1), ``changes`` (of lists, per
+        message), ``evaluations_per_1000`` and ``engine_mib``, ``window_mib`` at the end of the part), ``lists`` (the mean length of a list) and ``errors``.
     """
     skype, stream, slots = prepare(replace(SETTING, index=index), corpus, scale, known)
     tell(f"{index}: {len(slots):,} subscriptions are registered")
     measure = _Clocks(skype)
     found: dict[str, Any] = {"parts": []}
     for part in range(parts):
+        if part == 1:
+            measure.pass_by(stream, between)
         found["parts"].append(measure.part(stream, scale.arrivals))
         tell(f"{index}: part {part + 1} takes {found['parts'][-1]['all_us']:.1f} us per message")
     found["lists"] = float(np.diff(skype.topk(slots).offsets).mean())
@@ -61,6 +73,7 @@ class _Clocks:
     def __init__(self, skype: Skype) -> None:
         self.skype = skype
         engine, window = skype.engine, skype.window
+        self._arrived = 0
         self._buffers = clocked(engine.buffers, "apply")
         self._others = {
             "match_us": [clocked(engine.index, "match")],
@@ -68,6 +81,15 @@ class _Clocks:
             "evaluations_us": [clocked(skype, "look_up"), clocked(engine.buffers, "resolve")],
             "window_us": [clocked(window, "insert"), clocked(window, "free")],
         }
+
+    def pass_by(self, stream: Stream, messages: int) -> None:
+        """Let messages arrive and expire without measuring them."""
+        last = self._arrived + messages
+        while self._arrived < last:
+            batch, full, end = stream.slot()
+            self.skype.advance(batch, watermark=full)
+            self.skype.advance(watermark=end)
+            self._arrived += batch.n
 
     def part(self, stream: Stream, arrivals: int) -> dict[str, float]:
         """Measure ``arrivals`` messages: they arrive, then as many expire, slot by slot of the stream."""
@@ -86,9 +108,11 @@ class _Clocks:
                 changes += len(first.slot) + len(second.slot)
         seconds = {name: sum(spent[0] for spent in several) for name, several in self._others.items()}
         seconds |= {"arrivals_us": arriving_s, "expiry_us": self._buffers[0] - arriving_s, "all_us": all_s}
+        self._arrived += arrived
         return {
             **{name: seconds[name] / arrived * 1e6 for name in STEPS},
-            "messages": arrived,
+            "first": self._arrived - arrived + 1,
+            "last": self._arrived,
             "changes": changes / arrived,
             "evaluations_per_1000": (self.skype.evaluations - evaluations) / arrived * 1e3,
             "engine_mib": self.skype.engine.memory_bytes / 2**20,
@@ -99,12 +123,12 @@ class _Clocks:
 def _wrong(skype: Skype, slots: np.ndarray, corpus: Corpus, scale: Scale, stream: Stream, samples: int) -> list[str]:
     """Return a line for each of some subscriptions whose list is not that of a plain computation."""
     subscriptions = draw_subscriptions(corpus, len(slots), k=SETTING.k, keywords=SETTING.keywords, seed=scale.seed)
-    replayed, batches = Stream(corpus, scale.window, seed=scale.seed), []
-    end = -1
+    replayed, end = Stream(corpus, scale.window, seed=scale.seed), -1
+    batches: deque[MessageBatch] = deque(maxlen=stream.slots_of_window + 1)
     while end < skype.watermark:
         messages, _, end = replayed.slot()
-        batches = [*batches[-stream.slots_of_window :], messages]
-    messages = MessageBatch.concat(batches)
+        batches.append(messages)
+    messages = MessageBatch.concat(list(batches))
     window = messages.select(np.flatnonzero((skype.watermark - skype.extent < messages.position) & (messages.position <= skype.watermark)))
     errors = []
     for row in np.random.default_rng(1).permutation(len(slots))[:samples].tolist():

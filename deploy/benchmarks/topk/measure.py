@@ -63,9 +63,9 @@ class Measured(MatchTimes):
         self._exchange(first, self.workload.n + first)
         return before
 
-    def remove(self, seed: int = 0) -> float:
-        """Remove a tenth of the subscriptions for good, 100,000 at most; return us per subscription."""
-        slots = np.random.default_rng([seed, 5]).permutation(self.workload.n)[: min(_REMOVED, max(1, self.workload.n // 10))]
+    def remove(self, share: float = 0.1, seed: int = 0) -> float:
+        """Remove a share of the subscriptions for good, 100,000 at most; return us per subscription."""
+        slots = np.random.default_rng([seed, 5]).permutation(self.workload.n)[: min(_REMOVED, max(1, round(share * self.workload.n)))]
         spent = 0
         with quiet():
             for start in range(0, len(slots), CALL):
@@ -118,13 +118,13 @@ class Measured(MatchTimes):
 
 
 def warm_up(name: str, workload: Workload) -> None:
-    """Compile the kernels of an index: do everything once with few subscriptions."""
-    index = Measured(name, workload.first(min(2_000, workload.n), 4))
+    """Compile the kernels of an index: do everything once with few subscriptions, but so many that some lists are long and then short again."""
+    index = Measured(name, workload.first(min(20_000, workload.n), 4))
     index.match(1.0)
     index.single(0.1)
     index.replace()
     index.match(1.0)
-    index.remove()
+    index.remove(1.0)
 
 
 def expected_scores(workload: Workload, samples: int) -> dict[int, np.ndarray]:

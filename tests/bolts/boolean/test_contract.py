@@ -246,6 +246,19 @@ def test_huge_expressions(index):
     assert pairs(restored.match(messages_of(rows))) == found
 
 
+@pytest.mark.parametrize("words", [3, 20])
+def test_no_subscription_is_lost_while_the_vocabulary_grows(index, words):
+    rng = seeded(words)
+    box = (0.0, 0.0, 9.0, 9.0)
+    subscriptions = {slot: (box, ["and", *sorted(rng.sample(range(60_000), words))]) for slot in range(6000 // words)}
+    for start in range(0, len(subscriptions), 100):
+        filled(index, {slot: subscriptions[slot] for slot in range(start, min(start + 100, len(subscriptions)))})
+    index._check()
+    rows = [(5.0, 5.0, expression[1:]) for _, expression in subscriptions.values()]
+    message, slot = index.match(messages_of(rows))
+    assert set(subscriptions) <= set(slot[message == slot].tolist())
+
+
 def test_many_subscriptions_under_one_term(index):
     rng = seeded(11)
     subscriptions = {slot: (any_subscription(rng)[0], rng.choice([5, ["and", 5, 6], ["or", 5, 4], ["and", 5, ["or", 6, 7]]])) for slot in range(3000)}
