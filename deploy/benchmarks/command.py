@@ -29,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "simulate the load balancing of Tornado under a hotspot that moves",
         _filler("papers.balancing", cluster=False),
     )
+    actions.add(
+        "tornado",
+        _runner("papers.tornado"),
+        "repeat the experiments of Tornado in simulations of up to 128 evaluators",
+        _filler("papers.tornado", cluster=False),
+    )
     actions.add("distribution", _runner("papers.distribution"), "repeat the evaluation of the distribution mechanisms", _filler("papers.distribution"))
     actions.add("routing", _runner("routing"), "measure how long an A-Grid takes to route points and rectangles", _filler("routing", cluster=False))
 

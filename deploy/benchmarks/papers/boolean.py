@@ -22,7 +22,7 @@ from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import Workload, draw_messages, draw_subscriptions, with_expressions, with_uniform_words
 from dskype.deploy.benchmarks.papers import boolean_report
 from dskype.deploy.benchmarks.papers.boolean_experiments import EXPERIMENTS, Setting, World
-from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Found, LeftOutError, Rows, run_experiment
+from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Found, LeftOutError, Rows, chosen_experiments, run_experiment
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
 from dskype.deploy.cli.arguments import output, positive, positive_seconds
 from dskype.deploy.machine.terminal import say
@@ -72,7 +72,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     names = ", ".join(e.name for e in EXPERIMENTS)
     parser.add_argument(
-        "--only", metavar="NAME,...", type=_experiments, default=list(EXPERIMENTS), help=f"these experiments, or all whose names begin so: {names}"
+        "--only",
+        metavar="NAME,...",
+        type=lambda text: chosen_experiments(EXPERIMENTS, text),
+        default=list(EXPERIMENTS),
+        help=f"these experiments, or all whose names begin so: {names}",
     )
     parser.add_argument("--full", action="store_true", help="LAPS's size: 10 million subscriptions, and up to 40 million as far as memory carries; takes hours")
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 100000")
@@ -83,16 +87,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
-
-
-def _experiments(text: str) -> list[Experiment]:
-    found: list[Experiment] = []
-    for name in (part.strip() for part in text.split(",")):
-        exact = [e for e in EXPERIMENTS if e.name == name] or [e for e in EXPERIMENTS if name and e.name.startswith(name)]
-        if not exact:
-            raise argparse.ArgumentTypeError(f"expected some of {', '.join(e.name for e in EXPERIMENTS)}; given: {name!r}")
-        found += [e for e in exact if e not in found]
-    return found
 
 
 class Bench:

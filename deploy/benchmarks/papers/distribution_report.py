@@ -8,7 +8,7 @@ from typing import Any
 from dskype.deploy.benchmarks.papers.report import Report, machine_in_words, messages_in_words
 from dskype.deploy.benchmarks.throughput_report import machine
 
-__all__ = ["REPORT", "machine"]
+__all__ = ["REPORT", "draw_bars", "draw_lines", "machine"]
 
 _MEASURES = {
     "throughput": ("msgs/s", 0),
@@ -98,9 +98,9 @@ def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
     rows = experiment["rows"]
     for axes, measure, label in zip((left, right), ("throughput", experiment["second"]), ("messages/s", _LONG[experiment["second"]])):
         if any(isinstance(row["x"], str) for row in rows):
-            _bars(axes, rows, measure)
+            draw_bars(axes, rows, measure)
         else:
-            _lines(axes, rows, measure)
+            draw_lines(axes, rows, measure)
             axes.set_xlabel(experiment["x"])
             if experiment["x"] in ("N", "n1"):
                 ticks = sorted({row["x"] for row in rows if row["x"] is not None})
@@ -110,7 +110,8 @@ def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
         axes.legend(fontsize="small")
 
 
-def _bars(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
+def draw_bars(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
+    """Draw a group of bars for each word in ``x``, a bar for each series."""
     places, methods = (list(dict.fromkeys(row[key] for row in rows)) for key in ("x", "series"))
     width = 0.8 / len(methods)
     for number, name in enumerate(methods):
@@ -119,7 +120,8 @@ def _bars(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
     axes.set_xticks(range(len(places)), places)
 
 
-def _lines(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
+def draw_lines(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
+    """Draw a line for each series; one whose only row has no ``x`` is a level to compare with."""
     for number, name in enumerate(dict.fromkeys(row["series"] for row in rows)):
         of = [row for row in rows if row["series"] == name]
         if of[0]["x"] is None:  # a single value to compare with

@@ -29,17 +29,14 @@ import pyarrow as pa
 
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import TopkEngine
+from dskype.deploy.benchmarks.papers.distribution_frames import decoded, encode_frames, ids_of, message_columns
 from dskype.deploy.benchmarks.papers.distribution_workload import View
 from dskype.deploy.benchmarks.papers.skype_workload import list_rows, look_up
 from dskype.deploy.client.balancing import balance
 from dskype.distribution.base import Distributor
 from dskype.distribution.subscriptions import TopkSubscription
-from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.text import Tokenizer
-from dskype.topology.core.frames import decode_frame, encode_data, encode_segment
-from dskype.topology.core.values import take_column
 
 __all__ = ["Simulation", "simulate", "subscription_at"]
 
@@ -176,38 +173,21 @@ class Simulation:
     def _distribute(self, number: int, start: int, stop: int) -> list[bytes | None]:
         """Do the distribution bolt's work on the messages of a step; return the frame for each task."""
         m, distributor = self.workload.messages.slice(start, stop), self.distributor
-        ids = pa.array(list(map(str, m.seq.tolist())), pa.string())
+        ids = ids_of(m)
         if number == 0:  # compile kernels and touch memory first
             self._encode([m.seq, ids], distributor.message_tasks(m), number)
         t0 = time.process_time()
         routes = distributor.message_tasks(m)
         t1 = time.process_time()
-        columns = [m.seq, m.position, ids, m.lat, m.lon, csr_to_lists(m.offsets, m.terms), csr_to_lists(m.offsets, m.weights), np.zeros(m.n, np.int64)]
-        frames = self._encode(columns, routes, number)
+        frames = self._encode(message_columns(m, ids), routes, number)
         t2 = time.process_time()
         self.routing[number], self.encoding[number] = t1 - t0, t2 - t1
         return frames
 
     def _encode(self, columns: list[Any], routes: Any, number: int) -> list[bytes | None]:
-        n = len(columns[0])
-        if routes is None:
-            self.received[number] = n
-            for _ in range(self.tasks):  # encode one frame per task, as the bolt does, but keep only one of these equal frames
-                value = encode_data(0, 0, [encode_segment(streams.MATCHING, n, columns, None)])
-            self.bytes[number] = len(value)
-            return [value] * self.tasks
-        order = np.argsort(routes.tasks, kind="stable")
-        bounds = np.searchsorted(routes.tasks[order], np.arange(self.tasks + 1))
-        frames: list[bytes | None] = []
-        for task, (first, last) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist())):
-            value = None
-            if first < last:
-                rows = routes.rows[order[first:last]]
-                part = [take_column(column, rows) for column in columns]
-                value = encode_data(0, 0, [encode_segment(streams.MATCHING, last - first, part, None)])
-            self.received[number, task], self.bytes[number, task] = last - first, len(value or b"")
-            frames.append(value)
-        return frames
+        frames = encode_frames(columns, routes, self.tasks)
+        self.received[number], self.bytes[number] = frames.received, frames.bytes
+        return frames.values
 
     # -- one task ---------------------------------------------------------------------------------
 
@@ -234,7 +214,7 @@ class Simulation:
             engine.resolve(own.insert(rows, self.view.subscriptions.take(rows)), *_of_rows(self.view.lists, rows))
         for number, (_, stop) in enumerate(self.steps):
             t0 = time.process_time()
-            changes = engine.advance(_decoded(self.frames[number][task]), stop - 1)
+            changes = engine.advance(decoded(self.frames[number][task]), stop - 1)
             spent = time.process_time() - t0
             spent += self._evaluate(engine, own, changes.due, number, stop - 1, count)
             coming = np.array([one.row for one in late if one.step == number], np.int64)
@@ -359,15 +339,6 @@ class _Rows:
         self.rows = np.concatenate([self.rows[: self.n], rows])  # nothing is ever removed, so slots rise
         self.n += len(rows)
         return slots
-
-
-def _decoded(frame: bytes | None) -> MessageBatch:
-    """Return the messages of a frame, as the subscription bolt reads them."""
-    if frame is None:
-        return MessageBatch.empty()
-    seq, position, _, lat, lon, terms, weights, _ = decode_frame(frame).segments[0].columns
-    offsets, flat_terms = lists_to_csr(terms, np.int64)
-    return MessageBatch(*(np.array(array) for array in (seq, position, lat, lon, offsets, flat_terms, lists_to_csr(weights, np.float64)[1])))
 
 
 def _of_rows(lists: Lists, rows: np.ndarray) -> Lists:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = [
     "Row",
     "Rows",
     "best",
+    "chosen_experiments",
     "listed",
     "ratio",
     "run_experiment",
@@ -126,6 +128,20 @@ def run_experiment(
     }
 
 
+def chosen_experiments(experiments: Sequence[Experiment], text: str) -> list[Experiment]:
+    """Return the experiments that the text of an argument names: ``NAME,...``. A name that is none stands for all whose names begin so.
+
+    :raises argparse.ArgumentTypeError: there is no such experiment.
+    """
+    found: list[Experiment] = []
+    for name in (part.strip() for part in text.split(",")):
+        exact = [e for e in experiments if e.name == name] or [e for e in experiments if name and e.name.startswith(name)]
+        if not exact:
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(e.name for e in experiments)}; given: {name!r}")
+        found += [e for e in exact if e not in found]
+    return found
+
+
 def _plain(value: Any) -> Any:
     """Return a value of a setting as JSON has it."""
     if isinstance(value, Mapping):
@@ -215,12 +231,12 @@ def slower_than_x(text: str, name: str, measure: str) -> Claim:
     return Claim(text, check)
 
 
-def steady(text: str, name: str, measure: str, within: float) -> Claim:
+def steady(text: str, name: str, measure: str, within: float, digits: int = 1) -> Claim:
     """Claim that a line stays within a factor."""
 
     def check(found: Rows) -> tuple[bool, str]:
         points = series(found, name, measure)
         values = [value for _, value in points]
-        return ratio(max(values), min(values)) <= within, listed(points, 1)
+        return ratio(max(values), min(values)) <= within, listed(points, digits)
 
     return Claim(text, check)

@@ -40,7 +40,7 @@ class Report:
 
     :ivar title: of the page.
     :ivar claims: heading of the column of claims.
-    :ivar measures: measure -> (heading, digits), of all tables.
+    :ivar measures: measure -> (heading, digits), of all tables. An experiment may have some of them.
     :ivar printed: the measures that fit on a terminal.
     :ivar settings: column of the CSV file -> name in a row's setting.
     :ivar values: measures in the CSV file.
@@ -62,17 +62,22 @@ class Report:
     def _cells(self, row: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
         x = row["x"]
         place = "-" if x is None else f"{x:g}" if isinstance(x, (int, float)) else x
-        return [row["series"], place, *(f"{row[name]:,.{self.measures[name][1]}f}" for name in measures)]
+        return [row["series"], place, *(f"{row[name]:,.{self.measures[name][1]}f}" if name in row else "-" for name in measures)]
 
     def _headings(self, experiment: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
         return ["", experiment["x"], *(self.measures[name][0] for name in measures)]
+
+    def _table(self, experiment: Mapping[str, Any], measures: Iterable[str]) -> tuple[list[str], list[list[str]]]:
+        """Return headings and rows, without measures that no row of the experiment has."""
+        some = [name for name in measures if any(name in row for row in experiment["rows"])]
+        return self._headings(experiment, some), [self._cells(row, some) for row in experiment["rows"]]
 
     def print_tables(self, found: Mapping[str, Any]) -> None:
         """Print a table of each experiment, with the claims below it."""
         for line in self.conditions(found):
             print(line)
         for e in found["experiments"]:
-            print_table(f"{e['name']}: {e['title']}", self._headings(e, self.printed), [self._cells(row, self.printed) for row in e["rows"]])
+            print_table(f"{e['name']}: {e['title']}", *self._table(e, self.printed))
             for note in e["notes"]:
                 print(f"  note: {note}")
             for claim in e["claims"]:
@@ -96,7 +101,13 @@ class Report:
             for e in found["experiments"]:
                 for row in e["rows"]:
                     table.writerow(
-                        [e["name"], row["series"], row["x"], *(row["setting"][name] for name in self.settings.values()), *(row[name] for name in self.values)]
+                        [
+                            e["name"],
+                            row["series"],
+                            row["x"],
+                            *(row["setting"].get(name) for name in self.settings.values()),
+                            *(row.get(name) for name in self.values),
+                        ]
                     )
         plots = {e["name"]: name for e in found["experiments"] if e["rows"] and (name := self._plot(e, folder))}
         page = folder / "report.md"
@@ -118,14 +129,8 @@ class Report:
             "",
         ]
         for e in found["experiments"]:
-            lines += [
-                f"## {e['title']}",
-                "",
-                table_line(self._headings(e, self.measures)),
-                table_line(["---"] + ["---:"] * (len(self.measures) + 1)),
-                *(table_line(self._cells(row, self.measures)) for row in e["rows"]),
-                "",
-            ]
+            headings, cells = self._table(e, self.measures)
+            lines += [f"## {e['title']}", "", table_line(headings), table_line(["---"] + ["---:"] * (len(headings) - 1)), *map(table_line, cells), ""]
             if e["name"] in plots:
                 lines += [f"![{e['title']}]({plots[e['name']]})", ""]
             lines += [f"- Note: {note}." for note in e["notes"]]
