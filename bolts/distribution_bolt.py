@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dskype.bolts.checks import require_component
 from dskype.bolts.refusals import Refusals
+from dskype.bolts.replication.balancer import Balancer
+from dskype.bolts.replication.messages import decode_balance
 from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.summarized_placement import SummarizedPlacement
-from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
+from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
@@ -20,6 +23,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
+from dskype.spouts.topics import Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.core.values import slice_column, take_column
@@ -38,13 +42,14 @@ class DistributionBolt(BatchBolt):
 
     With a distributor that replicates, input is also ``shortages`` (fields(subscription)) and ``switched`` (all), from the subscription
     bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. With
-    summaries its tasks also send each other ``interest`` (direct). See :mod:`dskype.bolts.replication`; placements are described in :mod:`dskype.bolts.replication.messages`.
+    summaries its tasks also send each other ``interest`` (direct). With load balancing, input is also ``balance`` (direct), from the subscription
+    bolt, and the first task writes plans to their topic. See :mod:`dskype.bolts.replication`; placements are described in :mod:`dskype.bolts.replication.messages`.
 
     :param subscription_bolt: id of the subscription bolt; default ``subscription-bolt``.
     :param message_bolt: id of the message bolt; default ``message-bolt``.
     """
 
-    feedback_streams = (streams.SHORTAGES, streams.SWITCHED, streams.INTEREST)
+    feedback_streams = (streams.SHORTAGES, streams.SWITCHED, streams.INTEREST, streams.BALANCE)
 
     def __init__(self, subscription_bolt: str = "subscription-bolt", message_bolt: str = "message-bolt") -> None:
         self._subscription_bolt, self._message_bolt = subscription_bolt, message_bolt
@@ -55,8 +60,10 @@ class DistributionBolt(BatchBolt):
         check_distributor(settings, must_exist=False)
         for other in (self._subscription_bolt, self._message_bolt):
             require_component(topology, component_id, other, "The distribution bolt sends to a component that is not there.")
+        inputs = topology.components[component_id].inputs
+        if settings.balance is not None:
+            self._check_balancing(component_id, settings, inputs)
         if distributor_class(settings.distributor).replicates:
-            inputs = topology.components[component_id].inputs
             needed = [(self._subscription_bolt, streams.SHORTAGES), (self._subscription_bolt, streams.SWITCHED)]
             for source, stream in [*needed, (component_id, streams.INTEREST)][: 3 if summarizes(settings) else 2]:
                 if (source, stream) not in inputs:
@@ -68,6 +75,27 @@ class DistributionBolt(BatchBolt):
                             component=component_id,
                         )
                     )
+
+    def _check_balancing(self, component_id: str, settings: Settings, inputs: Any) -> None:
+        if not distributor_class(settings.distributor).balances:
+            legal = ", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if kind.balances))
+            raise IllegalArgumentException(
+                explain("dskype.balance: auto does not work with this distributor.", given=settings.distributor, legal=legal, component=component_id)
+            )
+        if (self._subscription_bolt, streams.BALANCE) not in inputs or not any(stream == streams.PLANS for _, stream in inputs):
+            raise InvalidTopologyException(
+                explain(
+                    "dskype.balance: auto needs streams that the distribution bolt does not take.",
+                    given=sorted(stream for _, stream in inputs),
+                    legal="balance: DIRECT, from the subscription bolt; plans: ALL, from the subscription spout",
+                    component=component_id,
+                )
+            )
+
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+        """Return the topic of plans, with load balancing."""
+        settings = Settings.from_conf(conf)
+        return {} if settings.balance is None else {Topics.for_topology(topology).plans: topic_config(settings)["plans"]}
 
     def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
         """Return the vocabulary, and the files that the distributor's plan comes from."""
@@ -103,6 +131,11 @@ class DistributionBolt(BatchBolt):
         else:
             others = [task for task in context.get_component_tasks(self._component) if task != context.get_this_task_id()]
             self._placement = SummarizedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent, others)
+        self._balancer: Balancer | None = None
+        if settings.balance is not None and context.get_this_task_index() == 0:
+            assert isinstance(self._placement, ReplicatedPlacement)
+            plans = Topics.for_topology(context.plan.name).plans
+            self._balancer = Balancer(settings.balance, self._placement, partial(collector.send_record, plans, b"plan"), context)
 
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""
@@ -112,9 +145,15 @@ class DistributionBolt(BatchBolt):
         elif stream == streams.SUBSCRIPTIONS:
             for subscription, registration, record in batch.rows():
                 self._handle_subscription(subscription, registration, record)
+        elif stream == streams.BALANCE:
+            assert self._balancer is not None
+            for row in batch.rows():
+                self._balancer.receive(decode_balance(*row))
         else:
             self._placement.handle(batch)
         self._placement.finish_batch()
+        if self._balancer is not None:
+            self._balancer.advance()
 
     def on_watermark(self, watermark: int) -> None:
         """Record the watermark: placements say from when on they hold, and are reviewed from time to time."""
@@ -171,8 +210,9 @@ class DistributionBolt(BatchBolt):
         return BooleanSubscription(record["bbox"], self._vocabulary.map_expression(record["expression"]), record.get("expires_ms"), record.get("meta"))
 
     def snapshot(self) -> Any:
-        """Return the digest of the vocabulary and the state of the placement strategy."""
-        return {"vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
+        """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""
+        state = {"vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
+        return state if self._balancer is None else state | {"balancer": self._balancer.snapshot()}
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot.
@@ -189,3 +229,5 @@ class DistributionBolt(BatchBolt):
                 )
             )
         self._placement.restore(state["placer"])
+        if self._balancer is not None and "balancer" in state:
+            self._balancer.restore(state["balancer"])

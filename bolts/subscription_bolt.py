@@ -16,13 +16,12 @@ from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.checks import require_component
 from dskype.bolts.message_queue import MessageQueue
 from dskype.bolts.refusals import Refusals
-from dskype.bolts.replication.coverage import Coverage
 from dskype.bolts.replication.ownership import SingleOwner, SubscriptionOwner
 from dskype.bolts.replication.replicated_owner import ReplicatedOwner
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions, make_engine
-from dskype.distribution import distributor_class, summarizes
+from dskype.distribution import distributor_class
 from dskype.spouts import streams
 from dskype.spouts.settings import CHANGEABLE_SETTINGS, DEFAULTS, Settings
 from dskype.spouts.topics import Topics, topic_config
@@ -33,10 +32,8 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = (
-    "engine boolean ids watermark announced asked queue topk filters requests ends_ms frozen fresh changed replicas coverage placements transfers".split()
-)
-"""Keys of a snapshot, in order; the last four only with a distributor that replicates."""
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms frozen fresh changed replicas coverage placements transfers evaluator".split()
+"""Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing."""
 
 
 class SubscriptionBolt(BatchBolt):
@@ -46,7 +43,7 @@ class SubscriptionBolt(BatchBolt):
     Output: ``requests`` and ``progress`` (all, to message bolts), and ``results`` and ``lists`` (fields(subscription), to the
     result bolt). If no other component has to see the results, they are written straight to their topics. With a distributor
     that replicates, output is also ``shortages`` (fields(subscription)) and ``switched`` (all), to distribution bolts. With one whose subscriptions
-    move from task to task, its tasks also send each other ``transfers`` (direct).
+    move from task to task, its tasks also send each other ``transfers`` (direct). With load balancing they send ``balance`` (direct) to a distribution task.
 
     :param distribution_bolt: id of the distribution bolt; default ``distribution-bolt``.
     """
@@ -83,7 +80,8 @@ class SubscriptionBolt(BatchBolt):
         """Declare the streams."""
         for stream in (streams.REQUESTS, streams.PROGRESS, streams.RESULTS, streams.LISTS, streams.SHORTAGES, streams.SWITCHED):
             declarer.declare_stream(stream, streams.FIELDS[stream])
-        declarer.declare_stream(streams.TRANSFERS, streams.FIELDS[streams.TRANSFERS], direct=True)
+        for stream in (streams.TRANSFERS, streams.BALANCE):
+            declarer.declare_stream(stream, streams.FIELDS[stream], direct=True)
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Ask for a tick every second, so that the last changed lists are written even if no more messages come."""
@@ -110,8 +108,8 @@ class SubscriptionBolt(BatchBolt):
         topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters)
         boolean_subscriptions = self._boolean = BooleanSubscriptions(settings)
         if replicates:
-            coverage = Coverage(len(context.get_component_tasks(self._distribution_bolt)), summarizes(settings))
-            self._owner: SubscriptionOwner = ReplicatedOwner(topk, boolean_subscriptions, publisher, counters, collector, context, coverage, settings)
+            distribution_tasks = context.get_component_tasks(self._distribution_bolt)
+            self._owner: SubscriptionOwner = ReplicatedOwner(topk, boolean_subscriptions, publisher, counters, collector, context, distribution_tasks, settings)
         else:
             self._owner = SingleOwner(topk, boolean_subscriptions, publisher, counters, refusals)
         context.register_gauge("subscriptions", lambda: len(topk.slots) + len(boolean_subscriptions.slots))
@@ -149,9 +147,10 @@ class SubscriptionBolt(BatchBolt):
             self._collector.emit((watermark,), streams.PROGRESS)
 
     def execute_tick(self, tup: Tuple) -> None:
-        """Write the lists that are due, and report subscriptions with too many results."""
+        """Write the lists that are due, and report the workload, and subscriptions with too many results."""
         now_ms = self._context.clock_ms()
         self._topk.write_lists(now_ms)
+        self._owner.tick(now_ms)
         for busiest in (self._topk.busiest, self._boolean.busiest):
             if (found := busiest.pop_report(now_ms)) is not None:
                 self._collector.report_error(found)

@@ -10,7 +10,8 @@ recorded in a greater unit instead.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -195,6 +196,25 @@ class Workload:
             new.record(*handed_over[1:])
         new.add_queries(boxes)
         return new
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> list[Any]:
+        """Return the state as arrays and plain values; of the cells only those with costs."""
+        x, y = np.nonzero(self._costs.cells)
+        cells = [x.astype(np.int32), y.astype(np.int32), self._costs.cells[x, y]]
+        return [list(self.box), self._unit, self._total, cells, self._costs.columns, self._costs.rows, list(self._extents), self.queries]
+
+    @classmethod
+    def restored(cls, state: Sequence[Any]) -> Workload:
+        """Return the workload of a snapshot, equal to the last bit."""
+        box, unit, total, (x, y, costs), columns, rows, extents, queries = state
+        found = cls(CellBox(*box))
+        found._unit, found._total, found.queries = unit, total, queries
+        found._costs.cells[x, y] = costs
+        found._costs = found._costs._replace(columns=np.array(columns), rows=np.array(rows))
+        found._extents = kernels.Extents(*map(np.array, extents))
+        return found
 
     def _check(self) -> None:
         """Verify that the aggregates are the sums of the cells, and that each subscription begins and ends once."""

@@ -131,6 +131,18 @@ class AGrid:
         """
         return kernels.cells_of(np.asarray(lat, np.float64), np.asarray(lon, np.float64), self.arrays)
 
+    def boxes_of(self, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (rows int64[m], boxes int64[m, 4]): the cells of each area as columns and rows (x0, y0, x1, y1). An area across the antimeridian has two boxes.
+
+        :param areas: float64[n, 4], west, south, east and north in degrees.
+        """
+        west, south, east, north = np.ascontiguousarray(np.asarray(areas, np.float64).reshape(-1, 4).T)
+        (x0, y0), (x1, y1) = self.cells_of(south, west), self.cells_of(north, east)
+        crossing = west > east
+        boxes = np.stack((x0, y0, np.where(crossing, self.columns, x1 + 1), y1 + 1), axis=1)
+        behind = np.stack((np.zeros_like(x0), y0, x1 + 1, y1 + 1), axis=1)
+        return np.concatenate((np.arange(len(west)), np.flatnonzero(crossing))), np.concatenate((boxes, behind[crossing]))
+
     def locate(self, lat: np.ndarray, lon: np.ndarray) -> np.ndarray:
         """Return the partition of each place, int32[n]. O(1) each.
 

@@ -10,6 +10,7 @@ import numpy as np
 from dskype.distribution import agrid_kernels as kernels
 from dskype.distribution.agrid import WORLD, AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, cell_costs, equal_partitions, initial_partitions, message_costs
+from dskype.distribution.balancing import Move
 from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
 from dskype.distribution.keyword import loose_limit
 from dskype.distribution.plans import Leaf, leaf
@@ -57,6 +58,7 @@ class AGridDistributor(HasPartitions):
     legal_options = ("granularity", "box", "summaries")
     summaries = True
     transfers = True
+    balances = True
 
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         super().__init__(tasks)
@@ -255,6 +257,26 @@ class AGridDistributor(HasPartitions):
         loads[giver] -= moved
         loads[taker] += moved
         return self._joined(grid, self.task_of, loads)
+
+    def task_boxes(self) -> dict[int, CellBox] | None:
+        """Return the partition of each task that has one; None: a task has several, and load balancing does not apply."""
+        return {int(self.task_of[number]): cells for number, cells in self.grid.partitions().items()} if len(self.used) == len(self.task_of) else None
+
+    def rearranged(self, moves: Sequence[Move], loads: Mapping[int, float]) -> dict[str, Any]:
+        """Return the plan after moves of cells between tasks, where each task has at most one partition.
+
+        :param moves: in order; :func:`~dskype.distribution.balancing.moves_of`.
+        :param loads: of each task before them. A load is taken to move in proportion to the cells.
+        """
+        boxes = self.task_boxes()
+        assert boxes is not None
+        grid = AGrid(self.grid.columns, self.grid.rows, self.grid.box, boxes)
+        after = np.array([loads.get(task, 0.0) for task in range(self.tasks)])
+        for cells, giver, taker in moves:
+            moved = after[giver] * cells.cells / grid.cells(giver).cells
+            after[giver], after[taker] = after[giver] - moved, after[taker] + moved
+            grid.move(cells, giver, taker)
+        return self.planned(self.tasks, grid, range(self.tasks), after)
 
     def _joined(self, grid: AGrid, task_of: np.ndarray, loads: np.ndarray) -> dict[str, Any]:
         """Return the plan of partitions after joining neighbours that have the same task and form a rectangle; changes ``grid`` and ``loads``."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dskype.distribution.aggregates import Split, Strip, StripLoad, Workload
 from dskype.distribution.agrid import CellBox
@@ -37,8 +37,10 @@ __all__ = [
     "OPERATION_BYTES",
     "Balance",
     "CornerOffer",
+    "Merger",
     "Move",
     "Operation",
+    "Part",
     "Shift",
     "SplitMerge",
     "Summary",
@@ -111,6 +113,32 @@ class Summary(NamedTuple):
         """The size of the summary on the wire. The ends of a merger are corner shifts, too, and are sent once."""
         between = sum(max(0, len(merger.parts) - 2) for merger in self.mergers)
         return _HEAD.size + _OFFER.size * ((self.split is not None) + len(self.corners) + between)
+
+    def encode(self) -> list[Any]:
+        """Return the summary as nested lists."""
+        plain: list[Any] = _plain(self)
+        return plain
+
+    @classmethod
+    def decode(cls, record: Sequence[Any]) -> Summary:
+        """Return the summary in nested lists."""
+        evaluator, cost, queries, split, corners, mergers = record
+        return cls(
+            evaluator,
+            cost,
+            queries,
+            None if split is None else Split(_strip_load(split[0]), split[1]),
+            tuple(CornerOffer(_strip_load(moving), target) for moving, target in corners),
+            tuple(Merger(side, tuple(Part(*part) for part in parts)) for side, parts in mergers),
+        )
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _strip_load(record: Sequence[Any]) -> StripLoad:
+    return StripLoad(Strip(*record[0]), record[1], record[2])
 
 
 class Shift(NamedTuple):

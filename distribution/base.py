@@ -113,6 +113,9 @@ class Distributor(ABC):
     Its tasks then have to follow from the subscription and the plan alone, see :meth:`giving_tasks`.
     """
 
+    balances: ClassVar[bool] = False
+    """Whether load balancing can run by itself (``dskype.balance: auto``): each task has one rectangle of an A-Grid."""
+
     # -- the optional part: summaries -------------------------------------------------------------
 
     summaries: ClassVar[bool | None] = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "Settings"]
+__all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings"]
 
 DEFAULTS: dict[str, Any] = {
     "dskype.space": [-180.0, -90.0, 180.0, 90.0],
@@ -34,6 +34,14 @@ DEFAULTS: dict[str, Any] = {
     "dskype.limits.results.per.second": 1000,
     "dskype.distributor": "hashing",
     "dskype.distributor.options": {},
+    "dskype.balance": "off",
+    "dskype.balance.period.ms": 2000,
+    "dskype.balance.rest.periods": 2,
+    "dskype.balance.aging": 0.7,
+    "dskype.balance.beta": 0.2,
+    "dskype.balance.tolerance": 0.1,
+    "dskype.balance.operations": 64,
+    "dskype.balance.cost.min": 100,
     "dskype.index": "cones",
     "dskype.index.options": {},
     "dskype.buffer": "kmax",
@@ -56,6 +64,8 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
 others late. Beyond either limit a message becomes a dead letter.
+``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``); ``off``: plans change by hand only. The keys
+below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
 of the distribution bolt with the others. Further subscriptions become dead letters.
 ``dskype.limits.subscription.cost``: how many results one message may be expected to cause for a subscription (:mod:`dskype.spouts.costs`);
@@ -110,6 +120,50 @@ def _options(conf: Mapping[str, Any], key: str) -> dict[str, Any]:
     return dict(value)
 
 
+def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> float:
+    value = conf[key]
+    if type(value) not in (int, float) or not least <= value <= most:
+        raise _refuse(key, value, f"a number from {least:g} to {most:g}")
+    return float(value)
+
+
+class BalanceSettings(NamedTuple):
+    """Settings of load balancing, ``dskype.balance.*``; see ``docs/tornado.md``.
+
+    :ivar period_ms: how often a subscription task reports its workload; it looks at the clock once a second.
+    :ivar rest_periods: how many reports of each task are ignored after a change of the partitions.
+    :ivar aging: what a cost counts after one more period, above 0 and up to 1.
+    :ivar beta: the cost of sending one subscription, in units of costs: a message or a match costs 1.
+    :ivar tolerance: tasks with at most ``1 + tolerance`` times the mean cost give nothing away.
+    :ivar operations: the most operations of one decision.
+    :ivar cost_min: nothing changes while the mean cost of a task is below this.
+    """
+
+    period_ms: int
+    rest_periods: int
+    aging: float
+    beta: float
+    tolerance: float
+    operations: int
+    cost_min: float
+
+
+def _balance(conf: Mapping[str, Any]) -> BalanceSettings | None:
+    mode = conf["dskype.balance"]
+    if mode not in ("auto", "off", False):  # YAML reads a bare off as false
+        raise _refuse("dskype.balance", mode, "auto | off")
+    found = BalanceSettings(
+        _integer(conf, "dskype.balance.period.ms", 1),
+        _integer(conf, "dskype.balance.rest.periods", 0),
+        _number(conf, "dskype.balance.aging", 0.01, 1),
+        _number(conf, "dskype.balance.beta", 0, 1e9),
+        _number(conf, "dskype.balance.tolerance", 0, 1e9),
+        _integer(conf, "dskype.balance.operations", 1),
+        _number(conf, "dskype.balance.cost.min", 0, 1e18),
+    )
+    return found if mode == "auto" else None
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings that all components of a DSkype topology share; see :data:`DEFAULTS` for the keys.
@@ -124,6 +178,7 @@ class Settings:
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
+    :ivar balance: settings of load balancing; None: it is off.
     :ivar results_per_s: a subscription with more results per second is named in an error report; None: none is.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
     :ivar matches: ``each`` | ``grouped``: how matches of boolean subscriptions are published.
@@ -146,6 +201,7 @@ class Settings:
     results_per_s: int | None = 1000
     distributor: str = "hashing"
     distributor_options: dict[str, Any] = field(default_factory=dict)
+    balance: BalanceSettings | None = None
     index: str = "cones"
     index_options: dict[str, Any] = field(default_factory=dict)
     buffer: str = "kmax"
@@ -225,6 +281,7 @@ class Settings:
             subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
             cost_ceiling=ceiling,
             cost_action=action,
+            balance=_balance(conf),
             results_per_s=_bound(conf, "dskype.limits.results.per.second"),
             results=conf["dskype.results"],
             matches=conf["dskype.results.matches"],

@@ -11,6 +11,7 @@ stream    name here           from -> to                      grouping
           ``plans``           subscription-spout -> distr.    all: another plan of the distributor
           ``switched``        subscription -> distribution    all: no task uses routes of older plans any more
           ``transfers``       subscription -> subscription    direct: boolean subscriptions that move to another task
+          ``balance``         subscription -> distribution    direct: the workload of a task, to the task that balances
           ``interest``        distribution -> distribution    direct: routing terms that begin or end to be needed
           ``registrations``   distribution -> result          fields(subscription): what begins, what ends and where
 4         ``window``          distribution -> message         direct: each message lives on one task
@@ -29,6 +30,7 @@ from dskype.topology.fields import Fields
 
 __all__ = [
     "ANSWERS",
+    "BALANCE",
     "FIELDS",
     "INTEREST",
     "LISTS",
@@ -51,7 +53,7 @@ __all__ = [
 MESSAGES, SUBSCRIPTIONS, MATCHING, PLACEMENTS, WINDOW = "messages", "subscriptions", "matching", "placements", "window"
 REQUESTS, PROGRESS, PARTIALS, ANSWERS, RESULTS = "requests", "progress", "partials", "answers", "results"
 SHORTAGES, PLANS, SWITCHED, REGISTRATIONS, LISTS = "shortages", "plans", "switched", "registrations", "lists"
-INTEREST, TRANSFERS = "interest", "transfers"
+INTEREST, TRANSFERS, BALANCE = "interest", "transfers", "balance"
 
 _MESSAGE = ("seq", "position", "id", "lat", "lon", "terms", "weights")
 
@@ -70,6 +72,7 @@ FIELDS = {
     SWITCHED: Fields("version"),
     TRANSFERS: Fields("subscription", "registration", "record"),
     INTEREST: Fields("kind", "record"),
+    BALANCE: Fields("kind", "record"),
     REGISTRATIONS: Fields("subscription", "registration", "event", "record"),
     RESULTS: Fields("subscription", "registration", "kind", "watermark", "message", "score", "rank", "meta", "seq", "position"),
     LISTS: Fields("subscription", "kind", "record"),
@@ -81,4 +84,4 @@ lists in rank order; ``task`` is the id of the subscription task that asked, and
 
 With a distributor that replicates, a placement says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and ``placements`` carries other
 messages, which end a subscription or announce a plan: see :mod:`dskype.bolts.replication.messages`. ``shortages``, ``plans``, ``switched`` and
-``registrations`` are unused where the distributor does not replicate, and ``interest`` where it keeps no summaries."""
+``registrations`` are unused where the distributor does not replicate, and ``interest`` where it keeps no summaries, and ``balance`` where ``dskype.balance`` is off."""

@@ -7,10 +7,11 @@ the form on the wire. The streams are those of :mod:`dskype.spouts.streams`:
 stream            messages
 ================  ==================================================================================================================
 ``placements``    :class:`Placement`, :class:`Epoch`, :class:`End`, :class:`Survey`, :class:`PlanMarker`, :class:`AllMoved`,
-                  :class:`MovePlan`, :class:`Send`;
+                  :class:`MovePlan`, :class:`Send`, :class:`PartitionMap`, :class:`SizeShift`;
                   without replication the bare subscription (:mod:`dskype.distribution.subscriptions`), or None to unregister
 ``transfers``     the bare boolean subscription, from subscription task to subscription task (:mod:`dskype.bolts.replication.transfers`)
 ``shortages``     :class:`ReplicaReport`
+``balance``       :class:`WorkloadReport`, :class:`ShiftSized`
 ``interest``      :class:`InterestAdded`, :class:`InterestKnown`, :class:`InterestEnded`
 ``registrations`` :class:`Begin` and :class:`Finish`
 ``lists``         :class:`ReplicaList`, :class:`ReplicaDropped`, :class:`ReplicaGone` (and the tuples of ``ResultPublisher``)
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.distribution.balancing import Summary
 from dskype.distribution.subscriptions import Subscription, decode_subscription, from_map
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "SHORT",
     "SURVEYED",
     "AllMoved",
+    "BalanceMessage",
     "Begin",
     "Claim",
     "End",
@@ -44,6 +47,7 @@ __all__ = [
     "InterestMessage",
     "Located",
     "MovePlan",
+    "PartitionMap",
     "Placement",
     "PlacementMessage",
     "PlanMarker",
@@ -54,7 +58,11 @@ __all__ = [
     "ReplicaReport",
     "ReportedPlacement",
     "Send",
+    "ShiftSized",
+    "SizeShift",
     "Survey",
+    "WorkloadReport",
+    "decode_balance",
     "decode_interest",
     "decode_placement",
     "decode_replica_message",
@@ -177,9 +185,50 @@ class Send(NamedTuple):
         return {"type": "send", **self._asdict()}
 
 
-PlacementMessage = Placement | Epoch | End | Survey | PlanMarker | AllMoved | MovePlan | Send
+class PartitionMap(NamedTuple):
+    """The partitions whose workload the task measures from now on. ``version``: of the plan."""
 
-_PLACEMENT_MESSAGES: dict[str, Any] = {"end": End, "survey": Survey, "plan": PlanMarker, "done": AllMoved, "move-plan": MovePlan, "send": Send}
+    version: int
+    plan: Mapping[str, Any]
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "partition-map", **self._asdict()}
+
+
+class SizeShift(NamedTuple):
+    """Asks the task how much of its partition a shift to another task should move; :class:`ShiftSized` answers.
+
+    :ivar decision: number of the decision.
+    :ivar target: index of the other task.
+    :ivar side: of the partition of the task that is asked, see :class:`dskype.distribution.balancing.Shift`.
+    :ivar cost: what has to move for both to have the same cost.
+    :ivar source_cost: of the task that is asked, by the report that was decided on. Its costs have changed and aged meanwhile, so it scales ``cost``.
+    """
+
+    decision: int
+    target: int
+    side: int
+    cost: float
+    source_cost: float
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "size-shift", **self._asdict()}
+
+
+PlacementMessage = Placement | Epoch | End | Survey | PlanMarker | AllMoved | MovePlan | Send | PartitionMap | SizeShift
+
+_PLACEMENT_MESSAGES: dict[str, Any] = {
+    "end": End,
+    "survey": Survey,
+    "plan": PlanMarker,
+    "done": AllMoved,
+    "move-plan": MovePlan,
+    "send": Send,
+    "partition-map": PartitionMap,
+    "size-shift": SizeShift,
+}
 
 
 def decode_placement(record: Mapping[str, Any]) -> PlacementMessage:
@@ -257,6 +306,56 @@ class ReplicaReport(NamedTuple):
         """Return the report in a row."""
         *fields, placement = row
         return cls(*fields, None if placement is None else _decode_reported(placement))
+
+
+# -- balance: from the subscription tasks to the distribution task that balances ---------------------------------------------
+
+
+class WorkloadReport(NamedTuple):
+    """The summary of a task's workload. ``version``: of the plan whose partition it is."""
+
+    version: int
+    summary: Summary
+    kind = "workload"
+
+    def encode(self) -> list[Any]:
+        """Return the record."""
+        return [self.version, self.summary.encode()]
+
+    @classmethod
+    def decode(cls, record: Sequence[Any]) -> WorkloadReport:
+        """Return the message in a record."""
+        return cls(record[0], Summary.decode(record[1]))
+
+
+class ShiftSized(NamedTuple):
+    """The answer to :class:`SizeShift`.
+
+    :ivar source: index of the task that answers.
+    :ivar size: how many columns or rows should move; None: no size is worth while.
+    """
+
+    decision: int
+    source: int
+    size: int | None
+    kind = "sized"
+
+    def encode(self) -> list[Any]:
+        """Return the record."""
+        return list(self)
+
+    @classmethod
+    def decode(cls, record: Sequence[Any]) -> ShiftSized:
+        """Return the message in a record."""
+        return cls(*record)
+
+
+BalanceMessage = WorkloadReport | ShiftSized
+
+
+def decode_balance(kind: str, record: Sequence[Any]) -> BalanceMessage:
+    """Return the message in a row of the stream ``balance``."""
+    return (WorkloadReport if kind == WorkloadReport.kind else ShiftSized).decode(record)
 
 
 # -- interest: between distribution tasks -----------------------------------------------------------------------------------

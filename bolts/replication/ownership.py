@@ -84,6 +84,9 @@ class SubscriptionOwner(ABC):
     def finish_watermark(self) -> None:
         """Do what waited for the present watermark. Default: nothing."""
 
+    def tick(self, now_ms: int) -> None:
+        """Do what is due by the clock. Default: nothing."""
+
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the strategy as arrays and plain values, by keys of the bolt's snapshot."""

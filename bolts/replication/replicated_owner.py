@@ -12,14 +12,29 @@ from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.replication.boolean_placements import BooleanPlacements
 from dskype.bolts.replication.coverage import Coverage
-from dskype.bolts.replication.messages import AllMoved, End, Epoch, MovePlan, Placement, PlanMarker, RankedList, Send, Survey, decode_placement
+from dskype.bolts.replication.evaluator import Evaluator
+from dskype.bolts.replication.messages import (
+    AllMoved,
+    BalanceMessage,
+    End,
+    Epoch,
+    MovePlan,
+    PartitionMap,
+    Placement,
+    PlanMarker,
+    RankedList,
+    Send,
+    SizeShift,
+    Survey,
+    decode_placement,
+)
 from dskype.bolts.replication.ownership import PlacementRow, SubscriptionOwner
 from dskype.bolts.replication.replicas import Replicas
 from dskype.bolts.replication.transfers import Transfers
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
-from dskype.distribution import distributor_of_plan
+from dskype.distribution import distributor_of_plan, summarizes
 from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.settings import Settings
@@ -32,7 +47,7 @@ class ReplicatedOwner(SubscriptionOwner):
 
     :param collector: collector of the bolt.
     :param context: context of the bolt.
-    :param coverage: knows the number of distribution tasks.
+    :param distribution_tasks: ids of the distribution tasks; the first one balances.
     :param settings: of the topology.
     """
 
@@ -44,17 +59,20 @@ class ReplicatedOwner(SubscriptionOwner):
         counters: Mapping[str, Any],
         collector: Any,
         context: Any,
-        coverage: Coverage,
+        distribution_tasks: Sequence[int],
         settings: Settings,
     ) -> None:
         super().__init__(topk, boolean, publisher, counters)
-        self._collector = collector
+        self._collector, self._distribution_tasks = collector, distribution_tasks
         tasks, index = context.get_component_tasks(context.get_this_component_id()), context.get_this_task_index()
-        self._coverage = coverage
+        self._coverage = Coverage(len(distribution_tasks), summarizes(settings))
         self._replicas = Replicas(topk, collector, publisher, self._coverage, tasks, index, settings.window_kind == "count")
         self._transfers = Transfers(collector, tasks, partial(distributor_of_plan, settings, len(tasks)), context.register_counter("transferred"))
         context.register_gauge("arriving", lambda: len(self._transfers))
-        self._boolean_placements = BooleanPlacements(boolean.metadata, collector, self._coverage, index, boolean.forget)
+        self._boolean_placements = BooleanPlacements(boolean.metadata, collector, self._coverage, index, self._forget_boolean)
+        self._evaluator: Evaluator | None = None  # with load balancing
+        if settings.balance is not None:
+            self._evaluator = Evaluator(index, settings.balance, partial(distributor_of_plan, settings, len(tasks)), self._send_to_balancer)
 
     # -- placements -------------------------------------------------------------------------------
 
@@ -78,6 +96,8 @@ class ReplicatedOwner(SubscriptionOwner):
                     self._collector.emit((message.version,), streams.SWITCHED)
             elif isinstance(message, MovePlan):
                 self._transfers.adopt_plan(*message)
+            elif isinstance(message, PartitionMap | SizeShift):
+                self._handle_balancing(message)
             elif isinstance(message, End) and self._transfers.cancel(name, registration):
                 pass
             elif name in self._topk.slots:
@@ -87,7 +107,15 @@ class ReplicatedOwner(SubscriptionOwner):
         self._open_replicas(new)
 
     def _open_boolean(self, name: str, registration: str, placement: Placement) -> None:
-        self._boolean_placements.open(self._boolean.open(name, registration, placement.subscription), placement)
+        slot = self._boolean.open(name, registration, placement.subscription)
+        self._boolean_placements.open(slot, placement)
+        if self._evaluator is not None:
+            self._evaluator.open(slot, placement.subscription.bbox)
+
+    def _forget_boolean(self, slot: int) -> None:
+        self._boolean.forget(slot)
+        if self._evaluator is not None:
+            self._evaluator.forget(slot)
 
     def _apply_to_boolean(self, name: str, registration: str, message: Epoch | End | Survey | Send) -> None:
         slot, placements = self._boolean.slots.get(name), self._boolean_placements
@@ -176,6 +204,29 @@ class ReplicatedOwner(SubscriptionOwner):
         """Report the expiry; the distribution task that owns the subscription ends it everywhere."""
         self._boolean_placements.report_expired(slot)
 
+    # -- load balancing ---------------------------------------------------------------------------
+
+    def _handle_balancing(self, message: PartitionMap | SizeShift) -> None:
+        assert self._evaluator is not None
+        if isinstance(message, PartitionMap):
+            self._evaluator.adopt(message)
+        else:
+            self._evaluator.size(message)
+
+    def _send_to_balancer(self, message: BalanceMessage) -> None:
+        self._collector.emit_direct(self._distribution_tasks[0], (message.kind, message.encode()), streams.BALANCE)
+
+    def match(self, arrived: Arrived) -> None:
+        """Publish the matches of boolean subscriptions, and measure the workload."""
+        if self._evaluator is not None:
+            self._evaluator.record(arrived)
+        super().match(arrived)
+
+    def tick(self, now_ms: int) -> None:
+        """Report the workload if it is time."""
+        if self._evaluator is not None:
+            self._evaluator.tick(now_ms)
+
     # -- results ----------------------------------------------------------------------------------
 
     def publish_changes(self, changes: Changes, before: int) -> None:
@@ -196,13 +247,16 @@ class ReplicatedOwner(SubscriptionOwner):
         """Send valid matches to the result bolt, with sequence numbers by which it publishes each once."""
         inside = self._boolean_placements.inside(arrived.messages.position[rows], slots)
         rows = rows[inside]
+        if self._evaluator is not None:
+            self._evaluator.record(arrived, rows)
         self._publisher.emit_deltas(self._matches(arrived, rows, slots[inside])._replace(seqs=arrived.messages.seq[rows]))
 
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Return placements and coverage."""
-        return {
+        balancing = {} if self._evaluator is None else {"evaluator": self._evaluator.snapshot()}
+        return balancing | {
             "fresh": [],
             "replicas": self._replicas.snapshot(),
             "coverage": self._coverage.snapshot(),
@@ -217,4 +271,6 @@ class ReplicatedOwner(SubscriptionOwner):
         self._boolean_placements.restore(state["placements"])
         if "transfers" in state:  # absent from snapshots of earlier versions
             self._transfers.restore(state["transfers"])
+        if self._evaluator is not None and "evaluator" in state:
+            self._evaluator.restore(state["evaluator"])
         self._boolean.slots = {self._boolean.metadata.name(slot): slot for slot in self._boolean_placements.slots()}

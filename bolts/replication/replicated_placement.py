@@ -26,12 +26,14 @@ from dskype.bolts.replication.messages import (
     Finish,
     Located,
     MovePlan,
+    PartitionMap,
     Placement,
     PlacementMessage,
     PlanMarker,
     ReplicaReport,
     ReportedPlacement,
     Send,
+    SizeShift,
     Survey,
 )
 from dskype.bolts.replication.placement import PlacementStrategy
@@ -426,6 +428,32 @@ class ReplicatedPlacement(PlacementStrategy):
         if self._old is not None and self._done and version == self._version:
             self._old = None
             self._begin_next_plan()
+
+    # -- what load balancing needs ------------------------------------------------------------------------------------
+
+    @property
+    def distributor(self) -> Distributor:
+        """The distributor by which subscriptions are placed."""
+        return self._distributor
+
+    @property
+    def version(self) -> int:
+        """The version of the plan by which subscriptions are placed."""
+        return self._version
+
+    @property
+    def newest(self) -> int:
+        """The highest version of a plan that has come."""
+        return self._newest
+
+    @property
+    def changing(self) -> bool:
+        """Whether subscriptions may still live by an older plan, or another plan waits."""
+        return self._old is not None or bool(self._plans)
+
+    def send_to(self, index: int, message: PartitionMap | SizeShift) -> None:
+        """Send a message that is not about a subscription to a subscription task."""
+        self._send(index, "", "", message)
 
     # -- state --------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ class UniformSpaceDistributor(AGridDistributor):
     """Routes as the A-Grid does, over partitions of equal size. A sample only says what they cost."""
 
     name = "uniform-space"
+    balances = False
 
     @classmethod
     def learn(cls, tasks: int, sample: Sample, options: Mapping[str, Any] | None = None) -> dict[str, Any]:

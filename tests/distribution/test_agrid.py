@@ -273,3 +273,10 @@ def test_a_message_costs_the_subscriptions_that_it_concerns():
                 else:
                     cost += common > 0 and overlapping(boxes[i].tolist(), [m.lon[j], m.lat[j]] * 2)
             assert found[j] == cost
+
+
+def test_the_boxes_of_areas_are_the_cells_that_they_touch():
+    grid = AGrid(10, 5, (-10, -10, 10, 10))
+    rows, boxes = grid.boxes_of(np.array([[-10, -10, -9.9, -9.9], [9, 9, 50, 50], [8, 0, -8, 0.1]]))
+    assert rows.tolist() == [0, 1, 2, 2]
+    assert boxes.tolist() == [[0, 0, 1, 1], [9, 4, 10, 5], [9, 2, 10, 3], [0, 2, 2, 3]]

@@ -60,7 +60,7 @@ def topology(tasks, name="dskype"):
         "subscription-spout", Fields("subscription"), "subscriptions"
     ).all_grouping("subscription-spout", "plans").fields_grouping("subscription-bolt", Fields("subscription"), "shortages").all_grouping(
         "subscription-bolt", "switched"
-    ).direct_grouping("distribution-bolt", "interest")
+    ).direct_grouping("distribution-bolt", "interest").direct_grouping("subscription-bolt", "balance")
     builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)).direct_grouping(
         "distribution-bolt", "matching"
     ).direct_grouping("distribution-bolt", "placements").direct_grouping("subscription-bolt", "transfers").direct_grouping("aggregation-bolt", "answers")

@@ -72,7 +72,7 @@ _LEGEND = (
     "msgs/s: what the busiest evaluator could do; routing unit/s: what one routing unit could do, and there can be several; with units: what both could do together; "
     "latency: of a step, routing and its slowest evaluator; tuples, bytes: routing units -> evaluators, per message; repl.: evaluators of a subscription.",
     "bal.: max / mean over evaluators. route: the distributor's part of distr.; work: of all evaluators; slowest: of the busiest; cpu: distr. and work; place: per subscription; "
-    "us of CPU time. MiB: all indexes; summaries: pairs of evaluator and word.",
+    "us. MiB: all indexes; summaries: pairs of evaluator and word.",
     "msgs per load: messages per unit of the busiest evaluator's load, under hotspots; balance: greatest load by the mean over 5 s; one cell: what it would be if each cell had an evaluator.",
 )
 
@@ -99,7 +99,7 @@ def _conditions(found: Mapping[str, Any]) -> list[str]:
         f"partitions learned from {s['sample']:,} other subscriptions and messages; grid of {s['grid']:,} x {s['grid']:,}",
         f"balancing: {b['messages_per_s']:,} messages/s, {b['subscriptions']:,} subscriptions that live {b['lifetime_s']} s, grid of {b['grid']:,} x {b['grid']:,}; {b['moves']} hotspots of {b['hot_s']} s with "
         f"{b['hot_share']:.0%} of the workload",
-        machine_in_words(found, "CPU times, each task for itself", "the least of {} runs of each step", s["repeat"]),
+        machine_in_words(found, "times by the wall clock, each task for itself", "the least of {} runs of each step", s["repeat"]),
     ]
 
 

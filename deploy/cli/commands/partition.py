@@ -32,7 +32,7 @@ from dskype.deploy.client.balancing import Band, balance, watch
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions
 from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.terminal import counted, put, say
-from dskype.distribution import DISTRIBUTORS, HasPartitions, distributor_class, make_distributor, read_plan
+from dskype.distribution import DISTRIBUTORS, AGridDistributor, HasPartitions, distributor_class, make_distributor, read_plan
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import read_sample
 from dskype.spouts.vocabulary import Vocabulary
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("show", _show, "show a plan: the topology's, or that of a file", _show_arguments)
     actions.add("split", _split, "give half of a partition to another task", _split_arguments)
     actions.add("merge", _merge, "give a partition to the tasks of another one", _merge_arguments)
+    actions.add("shift", _shift, "give some cells of a partition to a neighbour (agrid)", _shift_arguments)
     actions.add("publish", _publish, "change the running topology to a plan", _publish_arguments)
     actions.add("watch", _watch, "keep the tasks' loads balanced: split and merge partitions of the running topology", _watch_arguments)
 
@@ -78,6 +79,11 @@ def _split_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _merge_arguments(parser: argparse.ArgumentParser) -> None:
     _change_arguments(parser, "one", "other")
+
+
+def _shift_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser, "giver", "taker")
+    parser.add_argument("--at", metavar="LINE", type=integer("a number from 0"), help="the column or row where the border will be; default: a corner shift")
 
 
 def _change_arguments(parser: argparse.ArgumentParser, *numbers: str) -> None:
@@ -236,6 +242,15 @@ def _split(args: argparse.Namespace) -> int:
 
 def _merge(args: argparse.Namespace) -> int:
     return _change(args, lambda distributor, _: distributor.merge(args.one, args.other))
+
+
+def _shift(args: argparse.Namespace) -> int:
+    def change(distributor: HasPartitions, _: Any) -> dict[str, Any]:
+        if not isinstance(distributor, AGridDistributor):
+            raise IllegalArgumentException(explain("Only partitions of an A-Grid have borders that can be shifted.", given=distributor.name, legal="agrid"))
+        return distributor.shift(args.giver, args.taker, args.at)
+
+    return _change(args, change)
 
 
 def _publish(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from dskype.bolts.replication.messages import (
     End,
     Epoch,
     Finish,
+    PartitionMap,
     Placement,
     PlanMarker,
     RankedList,
@@ -20,10 +21,16 @@ from dskype.bolts.replication.messages import (
     ReplicaList,
     ReplicaReport,
     ReportedPlacement,
+    ShiftSized,
+    SizeShift,
     Survey,
+    WorkloadReport,
+    decode_balance,
     decode_placement,
     decode_replica_message,
 )
+from dskype.distribution.aggregates import Split, Strip, StripLoad
+from dskype.distribution.balancing import CornerOffer, Merger, Part, Summary
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription, decode_subscription
 from dskype.topology.core.values import pack_state, unpack_state
 
@@ -50,11 +57,33 @@ def same(found, expected):
         (Survey(), {"type": "survey"}),
         (PlanMarker(4, 99), {"type": "plan", "version": 4, "high": 99}),
         (AllMoved(4), {"type": "done", "version": 4}),
+        (PartitionMap(4, {"v": 1}), {"type": "partition-map", "version": 4, "plan": {"v": 1}}),
+        (SizeShift(3, 1, 2, 7.5, 20.0), {"type": "size-shift", "decision": 3, "target": 1, "side": 2, "cost": 7.5, "source_cost": 20.0}),
     ],
 )
 def test_placements(message, record):
     same(message.encode(), record)
     found = decode_placement(unpack_state(pack_state(record)))
+    assert found == message and type(found) is type(message)
+
+
+STRIP = StripLoad(Strip(2, 3), 4.5, 6)
+SUMMARY = Summary(1, 9.5, 12, Split(STRIP, 5.0), (CornerOffer(STRIP, 2),), (Merger(3, (Part(0, 4, 1.5, 2), Part(2, 1, 8.0, 10))),))
+STRIP_RECORD = [[2, 3], 4.5, 6]
+
+
+@pytest.mark.parametrize(
+    ("message", "record"),
+    [
+        (WorkloadReport(4, SUMMARY), [4, [1, 9.5, 12, [STRIP_RECORD, 5.0], [[STRIP_RECORD, 2]], [[3, [[0, 4, 1.5, 2], [2, 1, 8.0, 10]]]]]]),
+        (WorkloadReport(0, Summary(1, 0.0, 0, None, (), ())), [0, [1, 0.0, 0, None, [], []]]),
+        (ShiftSized(3, 1, 17), [3, 1, 17]),
+        (ShiftSized(3, 1, None), [3, 1, None]),
+    ],
+)
+def test_balance(message, record):
+    same(message.encode(), record)
+    found = decode_balance(message.kind, unpack_state(pack_state(record)))
     assert found == message and type(found) is type(message)
 
 

@@ -116,6 +116,20 @@ def test_partitions_are_split_and_merged_by_hand(files, capsys):
     assert "expected -o OUT, --publish" in capsys.readouterr().err
 
 
+def test_the_border_of_two_partitions_is_shifted_by_hand(files, capsys):
+    plan, out = str(files / "grid"), str(files / "shifted")
+    before = make_distributor("agrid", 2, {"granularity": 8})
+    (files / "grid").write_text(json.dumps(before.plan()))
+    assert main(["partition", "shift", "0", "1", "--at", "3", "--plan", plan, "-o", out]) == 0
+    after = make_distributor("agrid", 2, plan=read_plan(out))
+    assert [p["cells"] for p in after.partitions()] == [[0, 0, 3, 8], [3, 0, 8, 8]] != [p["cells"] for p in before.partitions()]
+    assert main(["partition", "shift", "0", "1", "--at", "8", "--plan", plan, "-o", out, "--force"]) == 1
+    assert "No cells can be shifted" in capsys.readouterr().err
+    learn(files, "prefix", 4)
+    assert main(["partition", "shift", "0", "1", "--at", "3", "--plan", str(files / "plan"), "-o", out, "--force"]) == 1
+    assert "legal: agrid" in capsys.readouterr().err
+
+
 def test_what_needs_a_topology_says_so(capsys, monkeypatch):
     monkeypatch.delenv("DSKYPE_BOOTSTRAP_SERVERS", raising=False)
     for arguments in (["watch"], ["show"], ["split", "0", "1", "--publish"]):

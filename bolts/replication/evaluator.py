@@ -1,0 +1,148 @@
+"""The workload of a subscription task's partition, for load balancing (Tornado, section 4.3).
+
+The distribution task that balances says which partitions there are (``PartitionMap``). From then on the task measures its own: a message costs 1,
+and 1 for each boolean subscription that it matches. It reports a summary once in a period, and answers how much of its partition a shift
+should move. All costs begin anew with each change of the partitions, so that the costs of all tasks cover the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.message_queue import Arrived
+from dskype.bolts.replication.messages import BalanceMessage, PartitionMap, ShiftSized, SizeShift, WorkloadReport
+from dskype.distribution import AGridDistributor
+from dskype.distribution.aggregates import Workload
+from dskype.distribution.agrid import CellBox
+from dskype.distribution.balancing import Shift, sized, summarize
+from dskype.spouts.settings import BalanceSettings
+
+__all__ = ["Evaluator"]
+
+
+class Evaluator:
+    """Measures the workload of one subscription task; see the module. O(1) per message, match and subscription.
+
+    :param index: index of the task.
+    :param settings: of load balancing.
+    :param make: makes a distributor from a plan.
+    :param send: sends a message to the distribution task that balances.
+    """
+
+    def __init__(self, index: int, settings: BalanceSettings, make: Callable[[Mapping[str, Any]], Any], send: Callable[[BalanceMessage], None]) -> None:
+        self._index, self._settings, self._make, self._send = index, settings, make, send
+        self._version = -1
+        self._plan: Mapping[str, Any] | None = None
+        self._distributor: AGridDistributor | None = None
+        self._boxes: dict[int, CellBox] = {}  # the partition map
+        self._workload: Workload | None = None  # None: no partition, or several
+        self._areas = np.zeros((0, 4))  # by slot: rectangle of a subscription; NaN: there is none
+        self._report_ms: int | None = None  # when the next report is due
+
+    # -- partitions ---------------------------------------------------------------------------------------------------
+
+    def adopt(self, message: PartitionMap) -> None:
+        """Measure another partition from now on. O(cells of the partition + subscriptions)."""
+        if message.version <= self._version:
+            return
+        self._version = message.version
+        self._read_plan(message.plan)
+        self._workload = None
+        if self._index in self._boxes:
+            self._workload = Workload(self._boxes[self._index])
+            self._workload.add_queries(self._overlapping(self._areas))
+        self._report_ms = None
+
+    def _read_plan(self, plan: Mapping[str, Any] | None) -> None:
+        self._plan = plan
+        self._distributor = None if plan is None else self._make(plan)
+        self._boxes = {} if self._distributor is None else self._distributor.task_boxes() or {}
+
+    # -- subscriptions ------------------------------------------------------------------------------------------------
+
+    def open(self, slot: int, bbox: Sequence[float]) -> None:
+        """Count a boolean subscription in."""
+        if slot >= len(self._areas):
+            self._areas = np.concatenate((self._areas, np.full((slot + 16 - len(self._areas) + slot // 2, 4), np.nan)))
+        self._areas[slot] = bbox
+        if self._workload is not None:
+            self._workload.add_queries(self._overlapping(self._areas[slot : slot + 1]))
+
+    def forget(self, slot: int) -> None:
+        """Count a boolean subscription out."""
+        if self._workload is not None:
+            self._workload.remove_queries(self._overlapping(self._areas[slot : slot + 1]))
+        self._areas[slot] = np.nan
+
+    def _overlapping(self, areas: np.ndarray) -> np.ndarray:
+        """Return the cells of areas that overlap the partition, int64[m, 4]; an area across the antimeridian may count twice."""
+        assert self._distributor is not None and self._workload is not None
+        _, boxes = self._distributor.grid.boxes_of(areas[~np.isnan(areas[:, 0])])
+        x0, y0, x1, y1 = self._workload.box
+        return boxes[(boxes[:, 0] < x1) & (boxes[:, 2] > x0) & (boxes[:, 1] < y1) & (boxes[:, 3] > y0)]
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def record(self, arrived: Arrived, rows: np.ndarray | None = None) -> None:
+        """Add 1 to the cost of a message's cell, for each message or for each row of ``rows``.
+
+        A point outside the partition came by an older plan, and does not count. An area counts at its centre, or at the cell nearest to it.
+        """
+        workload, messages = self._workload, arrived.messages
+        if workload is None or not messages.n:
+            return
+        assert self._distributor is not None
+        lat, lon, areas = messages.lat, messages.lon, messages.areas
+        if rows is not None:
+            lat, lon, areas = lat[rows], lon[rows], None if areas is None else areas[rows]
+        x, y = self._distributor.grid.cells_of(lat, lon)
+        x0, y0, x1, y1 = workload.box
+        if areas is not None:
+            wide = (areas[:, 0] != areas[:, 2]) | (areas[:, 1] != areas[:, 3])
+            x, y = np.where(wide, np.clip(x, x0, x1 - 1), x), np.where(wide, np.clip(y, y0, y1 - 1), y)
+        inside = (x >= x0) & (x < x1) & (y >= y0) & (y < y1)
+        workload.record(x[inside], y[inside], np.ones(int(inside.sum())))
+
+    # -- reports ------------------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> None:
+        """Report the workload if a period is over; then let it age."""
+        if self._workload is None:
+            return
+        if self._report_ms is None:  # the first period after a change
+            self._report_ms = now_ms + self._settings.period_ms
+        elif now_ms >= self._report_ms:
+            self._report_ms += self._settings.period_ms * (1 + (now_ms - self._report_ms) // self._settings.period_ms)
+            self._send(WorkloadReport(self._version, summarize(self._index, self._workload, self._boxes)))
+            self._workload.age(self._settings.aging)
+
+    def size(self, message: SizeShift) -> None:
+        """Answer how much a shift should move."""
+        chosen = None
+        if self._workload is not None:
+            scale = self._workload.cost / message.source_cost
+            shift = Shift(self._index, message.target, message.side, None, message.cost * scale)
+            chosen = sized(shift, self._workload, self._settings.beta * scale)
+        self._send(ShiftSized(message.decision, self._index, None if chosen is None else chosen.size))
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Any:
+        """Return the state as arrays and plain values."""
+        return [self._version, self._plan, None if self._workload is None else self._workload.snapshot(), np.array(self._areas), self._report_ms]
+
+    def restore(self, state: Any) -> None:
+        """Continue from a snapshot."""
+        self._version, plan, workload, areas, self._report_ms = state
+        self._read_plan(plan)
+        self._workload = None if workload is None else Workload.restored(workload)
+        self._areas = np.array(areas).reshape(-1, 4)
+
+    def _check(self) -> None:
+        """Verify that the workload counts exactly the subscriptions of the task."""
+        if self._workload is not None:
+            self._workload._check()
+            assert self._workload.queries == len(self._overlapping(self._areas))
