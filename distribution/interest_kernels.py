@@ -60,7 +60,7 @@ class Documents(NamedTuple):
 @njit(cache=True, inline="always")
 def _home(term, second, mask):
     """Return the slot at which the search for a key begins."""
-    x = np.uint64(term) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(second) * np.uint64(0xC2B2AE3D27D4EB4F)
+    x = np.uint64(np.int64(term)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(np.int64(second)) * np.uint64(0xC2B2AE3D27D4EB4F)
     return np.int64((x ^ (x >> np.uint64(32))) & np.uint64(mask))
 
 

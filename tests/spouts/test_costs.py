@@ -76,7 +76,7 @@ def emitted(conf, *records):
     spout, collector = SubscriptionSpout("dskype.subscriptions"), Collector()
     spout.open(conf, None, collector)
     refused = spout.emit_records([InRecord("dskype.subscriptions", 0, i, 0, key, json.dumps(value).encode(), []) for i, (key, value) in enumerate(records)])
-    return collector, {record.key: reason for record, reason in refused}
+    return collector, {record.key: error.reason for record, error in refused}
 
 
 @pytest.mark.parametrize("action", ["refuse", "warn"])

@@ -85,7 +85,7 @@ def test_what_is_late_follows_the_plain_rule_and_a_replay_finds_the_same(seed):
         again, _, other = opened({"dskype.window.lateness.ms": lateness})  # the same from a snapshot
         again.restore(spout.snapshot())
         other.watermark = collector.watermark
-        refused = [r.offset for r, reason in spout.emit_records(records) if "late" in reason]
+        refused = [r.offset for r, error in spout.emit_records(records) if error.code == "late"]
         assert refused == [r.offset for r, _ in again.emit_records(records)] and other.watermark == collector.watermark == expected
         assert spout.snapshot() == again.snapshot()
         found_late += refused

@@ -74,7 +74,7 @@ def test_errors_of_a_topology_have_no_escapes(monkeypatch, capsys):
     assert not steers(out) and json.loads(out)["Comp-Errors"]["bolt"] == HOSTILE[:-1]
 
 
-def test_reasons_of_dead_letters_have_no_escapes_and_are_no_markup():
+def test_codes_of_dead_letters_have_no_escapes_and_are_no_markup():
     measured = {
         "topology": "t",
         "id": "t-1",
@@ -84,7 +84,7 @@ def test_reasons_of_dead_letters_have_no_escapes_and_are_no_markup():
         "window_s": 1,
         "streams": [],
         "components": [],
-        "dead_letters": [{"count": 1, "component": "c", "stage": "translate", "reason": HOSTILE}],
+        "dead_letters": [{"count": 1, "component": "c", "stage": "translate", "code": HOSTILE}],
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "_headlines", lambda m: [])
