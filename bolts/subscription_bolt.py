@@ -126,7 +126,7 @@ class SubscriptionBolt(BatchBolt):
         elif stream == streams.PLACEMENTS:
             self._owner.place(list(batch.rows()), batch.get_source_task())
         elif stream == streams.TRANSFERS:
-            self._owner.take(list(batch.rows()))
+            self._owner.receive_transfers(list(batch.rows()))
         elif (answers := self._topk.pop_answers(batch)) is not None:
             self._owner.ask(self._owner.resolve(answers).due)
             self._topk.write_lists(self._context.clock_ms())

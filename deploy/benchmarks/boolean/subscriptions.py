@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
+from dskype.deploy.benchmarks.corpus import Corpus
 
 __all__ = ["ALL", "ANY", "KM_PER_DEG", "PAIRS", "REQUIRED_AND_ANY", "BooleanSubscriptions", "boxes_around", "sides_km", "some_terms"]
 

@@ -24,7 +24,7 @@ from dskype.deploy.benchmarks.boolean.subscriptions import (
     sides_km,
     some_terms,
 )
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.benchmarks.papers.balancing_simulation import WINDOW_S, BalancingSetting, simulate
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting
 from dskype.deploy.benchmarks.papers.experiments import HELD, ratio, table_line
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
 from dskype.deploy.cli.arguments import positive
 from dskype.deploy.machine.terminal import put, say
 
@@ -50,7 +49,7 @@ HEADINGS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("file", nargs="?", metavar="FILE", help="messages: JSON lines, or CSV with the columns lat, lon, text; default: the places of GeoNames")
+    add_file_argument(parser)
     parser.add_argument(
         "--evaluators", type=lambda text: [positive(n) for n in text.split(",")], default=[16, 32, 64, 128], metavar="N,...", help="default: 16,32,64,128"
     )
@@ -64,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run all sizes, and print the table and the goals; return 0."""
-    corpus = read_places() if args.file is None else read_file(Path(args.file))
+    corpus = read_messages(args)
     workload = WorkloadSetting(
         grid=args.grid, subscriptions=args.subscriptions, messages_per_s=args.rate, moves=args.moves, hot_scale=args.hot_scale, seed=args.seed
     )

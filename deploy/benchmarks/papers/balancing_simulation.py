@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.balancing_workload import Second, WorkloadSetting, play
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.distribution.aggregates import Workload
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, initial_partitions

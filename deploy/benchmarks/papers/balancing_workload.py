@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import balancing_kernels as kernels
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.spouts.batch import select_lists
 
 __all__ = ["Hotspot", "Second", "WorkloadSetting", "play"]

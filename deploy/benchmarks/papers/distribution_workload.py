@@ -11,7 +11,8 @@ import numpy as np
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.bolts.window.base import make_window
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Subscriptions, draw_subscriptions, look_up, read_rows, shorten
+from dskype.deploy.benchmarks.corpus import Corpus, read_rows
+from dskype.deploy.benchmarks.papers.skype_workload import Subscriptions, draw_subscriptions, look_up, shorten
 from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.demo import places
 from dskype.distribution.base import Sample

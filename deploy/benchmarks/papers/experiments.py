@@ -15,8 +15,8 @@ __all__ = [
     "LeftOutError",
     "Row",
     "Rows",
+    "add_only_argument",
     "best",
-    "chosen_experiments",
     "listed",
     "ratio",
     "run_experiment",
@@ -128,7 +128,18 @@ def run_experiment(
     }
 
 
-def chosen_experiments(experiments: Sequence[Experiment], text: str) -> list[Experiment]:
+def add_only_argument(parser: argparse.ArgumentParser, experiments: Sequence[Experiment]) -> None:
+    """Add the option ``--only``, which chooses experiments by their names."""
+    parser.add_argument(
+        "--only",
+        metavar="NAME,...",
+        type=lambda text: _chosen(experiments, text),
+        default=list(experiments),
+        help=f"these experiments, or all whose names begin so: {', '.join(e.name for e in experiments)}",
+    )
+
+
+def _chosen(experiments: Sequence[Experiment], text: str) -> list[Experiment]:
     """Return the experiments that the text of an argument names: ``NAME,...``. A name that is none stands for all whose names begin so.
 
     :raises argparse.ArgumentTypeError: there is no such experiment.

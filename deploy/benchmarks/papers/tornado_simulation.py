@@ -25,9 +25,9 @@ from dskype.deploy.benchmarks.boolean.measure import insert
 from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import draw_messages, draw_subscriptions
 from dskype.deploy.benchmarks.comparing import quiet
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.boolean_experiments import World
 from dskype.deploy.benchmarks.papers.distribution_frames import Frames, decoded, encode_frames, ids_of, message_columns
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.deploy.client.balancing import balance
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.base import Distributor, Placed, Sample

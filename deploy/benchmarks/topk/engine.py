@@ -12,8 +12,9 @@ import numpy as np
 
 from dskype.bolts.skype import Skype
 from dskype.deploy.benchmarks.comparing import clocked, quiet
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.skype_engine import Known, Scale, prepare
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, draw_subscriptions
+from dskype.deploy.benchmarks.papers.skype_workload import Stream, draw_subscriptions
 from dskype.deploy.benchmarks.topk import truth
 from dskype.deploy.benchmarks.topk.workload import SETTING
 from dskype.spouts.batch import MessageBatch

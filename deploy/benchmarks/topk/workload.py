@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.bolts.skype import Skype
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.skype_experiments import Setting
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, look_up
+from dskype.deploy.benchmarks.papers.skype_workload import Stream, Subscriptions, draw_subscriptions, look_up
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["BATCH", "SETTING", "Workload", "draw"]

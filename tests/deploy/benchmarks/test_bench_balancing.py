@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.balancing import GOALS, HEADINGS, run_all, table
 from dskype.deploy.benchmarks.papers.balancing_simulation import BalancingSetting, Evaluators, learned_grid, simulate
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting, play
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.distribution.aggregates import Workload
 from dskype.distribution.balancing import Balance, Shift, decide, sized, summarize
 

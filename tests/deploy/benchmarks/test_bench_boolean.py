@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from dskype.bolts.boolean import INDEXES
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import boolean, boolean_report
 from dskype.deploy.benchmarks.papers.boolean import Bench, Scale, run_experiments
 from dskype.deploy.benchmarks.papers.boolean_experiments import EXPERIMENTS, Setting, World
 from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Row
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.deploy.cli import main as cli
 from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import distribution, distribution_report, distribution_spark, skype_report
 from dskype.deploy.benchmarks.papers.distribution import Bench, run_experiments
 from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NAMES, VARIANTS, Setting, experiments
 from dskype.deploy.benchmarks.papers.distribution_maintenance import MONITOR, SAMPLE, maintain
 from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation, simulate, subscription_at
 from dskype.deploy.benchmarks.papers.distribution_workload import LONG, PLACES, DataSet, Scale, Workload, as_messages, file_names, read_data, sample_of
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import UsageError, common
 from dskype.deploy.client.balancing import balance

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks.corpus import Corpus, read_file
 from dskype.deploy.benchmarks.papers import skype, skype_report
 from dskype.deploy.benchmarks.papers.skype import Bench, run_experiments
 from dskype.deploy.benchmarks.papers.skype_engine import Known, Scale, prepare
 from dskype.deploy.benchmarks.papers.skype_experiments import EXPERIMENTS, Claim, Experiment, Row, Setting
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, draw_subscriptions, read_file
+from dskype.deploy.benchmarks.papers.skype_workload import Stream, draw_subscriptions
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import UsageError
 from tests import naive

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import tornado, tornado_report, tornado_simulation
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting
 from dskype.deploy.benchmarks.papers.boolean_experiments import World
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Row
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.deploy.benchmarks.papers.tornado import Bench, run_experiments
 from dskype.deploy.benchmarks.papers.tornado_experiments import EXPERIMENTS, METHODS, Setting
 from dskype.deploy.benchmarks.papers.tornado_simulation import BooleanSimulation, Scale, draw_workload

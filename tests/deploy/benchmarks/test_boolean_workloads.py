@@ -13,7 +13,7 @@ from dskype.deploy.benchmarks.boolean import compare, truth
 from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured
 from dskype.deploy.benchmarks.boolean.subscriptions import ALL, BooleanSubscriptions, boxes_around
 from dskype.deploy.benchmarks.boolean.workloads import WORKLOADS, draw, draw_messages, draw_subscriptions
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 from tests import naive

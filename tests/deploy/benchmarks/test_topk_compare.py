@@ -12,8 +12,9 @@ from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers.kmax import KmaxBuffers
 from dskype.bolts.topk.engine import INDEXES
 from dskype.deploy.benchmarks import comparing
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.skype_engine import Known, Scale
-from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream
+from dskype.deploy.benchmarks.papers.skype_workload import Stream
 from dskype.deploy.benchmarks.topk import compare, truth
 from dskype.deploy.benchmarks.topk.engine import STEPS, measure_engine
 from dskype.deploy.benchmarks.topk.measure import Measured
