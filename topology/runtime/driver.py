@@ -20,7 +20,8 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
 from dskype.topology.core.executor import check_journals, lost_tails, start_positions
-from dskype.topology.core.snapshots import FencedError, FileSnapshotStore
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain, text_after

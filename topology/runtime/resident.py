@@ -27,8 +27,8 @@ from pyspark import cloudpickle
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
+from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
-from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import mark_of
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic

@@ -9,7 +9,8 @@ import os
 import platform
 from pathlib import Path
 
-from dskype.topology.core.snapshots import FileSnapshotStore, TermTakenError
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.core.snapshots import TermTakenError
 from dskype.topology.errors import explain
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences

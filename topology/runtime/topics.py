@@ -7,7 +7,7 @@ import logging
 from dskype.topology.components import KafkaBolt, KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.executor import start_positions
-from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic

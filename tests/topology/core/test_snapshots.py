@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from dskype.topology.core import snapshots
+from dskype.topology.core import file_store
+from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import (
     FencedError,
-    FileSnapshotStore,
     JournalTakenError,
     LostStateError,
     MemorySnapshotStore,
@@ -259,10 +259,10 @@ class FullDisk:
         self.monkeypatch = monkeypatch
 
     def __enter__(self):
-        self.monkeypatch.setattr(snapshots, "open", self.open, raising=False)
+        self.monkeypatch.setattr(file_store, "open", self.open, raising=False)
 
     def __exit__(self, *exc):
-        self.monkeypatch.delattr(snapshots, "open")
+        self.monkeypatch.delattr(file_store, "open")
 
     @staticmethod
     def open(*args):
