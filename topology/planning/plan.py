@@ -18,7 +18,7 @@ __all__ = ["FIRST_PORT", "TopologyPlan", "chunks_topic", "dead_letters_topic", "
 FIRST_PORT = 6700
 """Port of the first worker; those of the others follow, as in Storm's default slots."""
 
-RESERVED_TOPIC_NAMES = frozenset({"metrics", "dead-letters"})
+RESERVED_TOPIC_NAMES = frozenset({"metrics", "dead-letters", "__state", "__chunks"})
 """Topic names after ``<topology>.`` that the emulator uses itself."""
 
 
