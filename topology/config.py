@@ -33,6 +33,10 @@ topology.emulator.stall.secs                  30         a task is reported as s
 topology.emulator.start.timeout.secs          120        how long to wait for the first task slot from Spark's master
 topology.emulator.dead.letters.max.bytes      65536      most bytes of a record or tuple that its dead letter holds; the header
                                                          ``size`` has the original size
+topology.emulator.state.url                   by master  where snapshots and journals are: ``folder:`` (the topology's own
+                                                         folder; default where Spark runs on this machine), ``kafka:`` (topics
+                                                         of the brokers; default on other masters), ``file:///shared/folder``,
+                                                         ``s3://bucket/prefix``
 topology.emulator.on.data.loss                fail       what a Kafka spout does when records are gone before it has emitted them: ``fail``
                                                          ends the topology with an explanation, ``skip`` counts them, writes a dead
                                                          letter about them, and continues with the first record that is left
@@ -118,6 +122,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS = "topology.emulator.backpressure.max.ms"
     TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = "topology.emulator.snapshot.interval.ms"
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = "topology.emulator.snapshots.kept"
+    TOPOLOGY_EMULATOR_STATE_URL = "topology.emulator.state.url"
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = "topology.emulator.max.frames.per.batch"
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = "topology.emulator.trigger.interval.ms"
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = "topology.emulator.dead.letters.on.exception"
@@ -300,6 +305,7 @@ _KEYS: dict[str, tuple[Any, ...]] = {
     Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: (_retention, 1_073_741_824),
     Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: (_positive_integer, 8388608),
     # without a default
+    Config.TOPOLOGY_EMULATOR_STATE_URL: (_string,),
     Config.TOPOLOGY_NAME: (_string,),
     Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB: (_number_from_zero,),
     Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB: (_number_from_zero,),

@@ -54,7 +54,11 @@ def resident(tmp_path):
     listener.bind("s")
     listener.listen()
     yield _Resident(
-        listener, Payload(plan, KafkaSettings("127.0.0.1:1"), tmp_path / "snapshots", tmp_path / "logs", [], 0), "first", 0, SimpleNamespace(check=lambda: None)
+        listener,
+        Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0),
+        "first",
+        0,
+        SimpleNamespace(check=lambda: None),
     )
     listener.close()
 
