@@ -11,11 +11,15 @@ import pytest
 
 from dskype.topology.core.chunking import LEAST_BYTES, MOST_BYTES, cut
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, encode_snapshot
+from dskype.topology.errors import TopologyError
 from dskype.topology.runtime import kafka_store
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
+from dskype.topology.runtime.object_store import ObjectSnapshotStore
 from dskype.topology.runtime.state_log import Commit, PartitionLog
 from tests.topology.core import test_snapshots as contract
+
+from .object_server import object_server
 
 globals().update(
     {name: test for name, test in vars(contract).items() if name.startswith("test_") and {"store", "stores"} & set(inspect.signature(test).parameters)}
@@ -59,9 +63,39 @@ class KafkaStores:
         self.remove()
 
 
-@pytest.fixture
-def stores(bootstrap_servers, name):
-    made = KafkaStores(bootstrap_servers, name)
+class ObjectStores:
+    """Views of the objects of one topology."""
+
+    kill_after_s = 0.05
+
+    def __init__(self, name):
+        self.url = f"s3://states/{name}"
+
+    def view(self):
+        return ObjectSnapshotStore(self.url)
+
+    def remove(self, *views):
+        self.view().remove()
+
+    def damage(self, *what):
+        contract.damage(*(*what, "snapshot")[:5])
+
+    def close(self):
+        self.remove()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with object_server(tmp_path_factory.mktemp("objects")) as environment:
+        yield environment
+
+
+@pytest.fixture(params=["kafka", "s3"])
+def stores(request, bootstrap_servers, name, monkeypatch):
+    if request.param == "s3":
+        for variable, value in request.getfixturevalue("server").items():
+            monkeypatch.setenv(variable, value)
+    made = ObjectStores(name) if request.param == "s3" else KafkaStores(bootstrap_servers, name)
     yield made
     made.close()
 
@@ -73,11 +107,16 @@ def store(stores):
     return store
 
 
+in_kafka = pytest.mark.parametrize("stores", ["kafka"], indirect=True)
+on_s3 = pytest.mark.parametrize("stores", ["s3"], indirect=True)
+
+
 def offsets(stores, topic, partition):
     with TopicAdmin(stores.kafka) as admin:
         return admin.begin_and_end(topic)[partition]
 
 
+@in_kafka
 def test_what_a_process_of_an_earlier_driver_writes_does_not_count_even_if_it_has_checked_its_term_before(stores, store):
     store.take_term(7, {})
     old = stores.view()
@@ -95,6 +134,7 @@ def test_what_a_process_of_an_earlier_driver_writes_does_not_count_even_if_it_ha
     assert stores.view().load_journal(2) == (2, "of the new one")
 
 
+@in_kafka
 def test_the_fence_stays_when_everything_before_it_is_dropped(stores, store, monkeypatch):
     monkeypatch.setattr(kafka_store, "_TRIM_EVERY", 1)
     store.take_term(7, {})
@@ -111,6 +151,7 @@ def test_the_fence_stays_when_everything_before_it_is_dropped(stores, store, mon
     assert store.load_journal(2) == (12, 12)
 
 
+@in_kafka
 def test_kafka_drops_what_is_no_longer_needed(stores, store):
     partition, rng = store._partition(1), np.random.default_rng(1)
     for version in range(1, 12):
@@ -122,6 +163,7 @@ def test_kafka_drops_what_is_no_longer_needed(stores, store):
     assert store.versions(1) == [9, 10, 11]
 
 
+@in_kafka
 def test_a_large_state_that_has_changed_a_little_is_written_as_what_has_changed(stores, store):
     rng, partition = np.random.default_rng(1), store._partition(1)
     state = {"big": rng.integers(0, 1 << 60, 4_000_000), "small": 0}
@@ -140,6 +182,7 @@ def test_a_large_state_that_has_changed_a_little_is_written_as_what_has_changed(
     assert end - begin < 7 * written[0]  # what is needed does not keep everything before it
 
 
+@in_kafka
 def test_records_of_others_in_the_topics_are_no_state(stores, store):
     store.save(1, 5, encode_snapshot("state"))
     producer = stores.kafka.producer()
@@ -158,6 +201,7 @@ def test_records_of_others_in_the_topics_are_no_state(stores, store):
     assert stores.view().load(1) == (6, "more") and stores.view().versions(1) == [5, 6]
 
 
+@in_kafka
 def test_a_journal_entry_costs_one_request(stores, store):
     started = time.perf_counter()
     data = encode_snapshot(os.urandom(20_000))
@@ -166,6 +210,28 @@ def test_a_journal_entry_costs_one_request(stores, store):
         store.save_journal(2, number, data)
     print(f"{(time.perf_counter() - started) / 200 * 1000:.2f} ms an entry")
     assert store.load_journal(2)[0] == 200
+
+
+@on_s3
+def test_a_server_that_replaces_what_must_not_be_replaced_is_refused(stores, monkeypatch):
+    store = stores.view()
+    pipe = type(store._files).pipe_file
+    monkeypatch.setattr(type(store._files), "pipe_file", lambda self, path, data, mode="overwrite": pipe(self, path, data))
+    with pytest.raises(
+        TopologyError, match="ignores the condition.*given: 's3://states/.*legal: a server that honours.*hint: use another server, or keep the state in Kafka"
+    ):
+        store.create()
+    assert not store._find()
+
+
+@on_s3
+def test_a_bucket_that_is_missing_and_a_wrong_password_are_named_without_it(stores, monkeypatch):
+    with pytest.raises(TopologyError, match="cannot be used.*given: 's3://none/t'; hint: the bucket must exist"):
+        ObjectSnapshotStore("s3://none/t").create()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-secret")
+    with pytest.raises(TopologyError, match="cannot be used") as error:
+        stores.view().create()
+    assert "wrong-and-secret" not in str(error.value)
 
 
 def test_borders_of_chunks_follow_the_content():
