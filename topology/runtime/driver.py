@@ -198,13 +198,13 @@ class TopologyDriver:
         """Wait until all tuples are delivered and every bolt task has a snapshot of that state."""
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
-            ends, store, asked = self._snapshot_at_end(), self.store, time.monotonic()
+            ends, store, asked = self.request_snapshots(), self.store, time.monotonic()
 
             def saved(_: TopologyStats) -> bool:
                 nonlocal asked
                 # A snapshot is taken only when a further batch begins and none is being written, so ask repeatedly.
                 if time.monotonic() - asked > _ASK_AGAIN_S:
-                    self._snapshot_at_end()
+                    self.request_snapshots()
                     asked = time.monotonic()
                 return all((store.versions(task) or [0])[-1] >= end for task, end in ends.items())
 
@@ -212,7 +212,7 @@ class TopologyDriver:
         except (TimeoutError, KafkaError) as error:
             log.warning("topology %s is rebalanced before it is idle: %s", self.plan.name, error)
 
-    def _snapshot_at_end(self) -> dict[int, int]:
+    def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
         futures = {}
         for topic, partition, value in self._clock.snapshot_requests(now_ms()):

@@ -115,7 +115,7 @@ class ObjectSnapshotStore(StoreBase):
 
     def _find(self) -> list[str]:
         try:
-            return self._files.find(self._root)
+            return [path for path in self._files.find(self._root) if path.startswith(f"{self._root}/")]  # some servers list the prefix itself
         except FileNotFoundError:
             return []
 
