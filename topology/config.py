@@ -33,7 +33,7 @@ topology.emulator.stall.secs                  30         a task is reported as s
 topology.emulator.start.timeout.secs          120        how long to wait for the first task slot from Spark's master
 topology.emulator.dead.letters.max.bytes      65536      most bytes of a record or tuple that its dead letter holds; the header
                                                          ``size`` has the original size
-topology.emulator.state.url                   by master  where snapshots and journals are: ``folder:`` (the topology's own
+topology.emulator.state.url                   None       where snapshots and journals are: ``folder:`` (the topology's own
                                                          folder; default where Spark runs on this machine), ``kafka:`` (topics
                                                          of the brokers; default on other masters), ``file:///shared/folder``,
                                                          ``s3://bucket/prefix``
@@ -304,8 +304,8 @@ _KEYS: dict[str, tuple[Any, ...]] = {
     Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: (_retention, 604_800_000),
     Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: (_retention, 1_073_741_824),
     Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: (_positive_integer, 8388608),
+    Config.TOPOLOGY_EMULATOR_STATE_URL: (_string, None),
     # without a default
-    Config.TOPOLOGY_EMULATOR_STATE_URL: (_string,),
     Config.TOPOLOGY_NAME: (_string,),
     Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB: (_number_from_zero,),
     Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB: (_number_from_zero,),
@@ -332,9 +332,10 @@ _FIXED = {
     Config.TOPOLOGY_MAX_TASK_PARALLELISM,
     Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS,
     Config.TOPOLOGY_NAME,
+    Config.TOPOLOGY_EMULATOR_STATE_URL,
     Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES,
 }
-"""Keys on which the state of tasks depends; the last one decides which records get a number when an inbox is read again."""
+"""Keys on which the state of tasks depends, or where it is; the last one decides which records get a number when an inbox is read again."""
 
 CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
     Config.TOPOLOGY_SUBMITTER_USER,

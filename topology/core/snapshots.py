@@ -213,7 +213,7 @@ class SnapshotStore(Protocol):
         """Return where the snapshots and the journal of a task are, for messages."""
 
 
-class StoreBase:
+class StoreBase(SnapshotStore):
     """Base of all stores: loads the newest readable file, prunes, keeps journals as chains, checks terms."""
 
     remote = False

@@ -51,7 +51,7 @@ def choose_store(plan: TopologyPlan, spark: Any, kafka: KafkaSettings, folder: P
     """
     key = Config.TOPOLOGY_EMULATOR_STATE_URL
     url = plan.conf.get(key) or default_url("local" if spark is None else spark.sparkContext.master)
-    conf = {k: v for k, v in plan.conf.items() if k != key} | ({} if url == FOLDER_URL else {key: url})
+    conf = {**plan.conf, key: None if url == FOLDER_URL else url}
     return dataclasses.replace(plan, conf=conf), open_store(url, plan, kafka, folder)
 
 
