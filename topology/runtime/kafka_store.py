@@ -25,14 +25,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.chunking import cut
 from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, TermTakenError, WriteError, removed, taken
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import chunks_topic, state_topic
-from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
+from dskype.topology.runtime import kafka as brokers
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, TERM, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
 
 __all__ = ["KafkaSnapshotStore"]
@@ -45,6 +46,7 @@ _PINNED = 4
 """A chunk is written again once it is further behind the newest one than this many times the number of chunks of a snapshot."""
 _TIMEOUT_S = 15
 _READ_TIMEOUT_S = 60
+_ASK_MS = 2000
 _TRIM_EVERY = 64
 """Journal entries after which Kafka may drop those that are no longer needed."""
 _TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)}
@@ -164,12 +166,8 @@ class KafkaSnapshotStore(StoreBase):
 
     def _refresh(self, partition: int) -> PartitionLog:
         """Read what was written to a partition since the last time; of a topic that is gone nothing is left."""
-        log, reader, where = self._logs[partition], self._reader(), TopicPartition(self._topic, partition)
-        try:
-            gone = self._missing and partition not in (reader.partitions_for_topic(self._topic) or ())
-            end = -1 if gone else reader.end_offsets([where])[where]
-        except UnknownTopicOrPartitionError:
-            end = -1
+        log, where = self._logs[partition], TopicPartition(self._topic, partition)
+        end = self._end(where)
         if end < log.position:
             log = self._logs[partition] = PartitionLog(self.kept)
         if end < 0:
@@ -178,11 +176,27 @@ class KafkaSnapshotStore(StoreBase):
             return log
         self._missing = False
         if log.position < end:
-            log.skip_to(reader.beginning_offsets([where])[where])
+            log.skip_to(self._reader().beginning_offsets([where])[where])
             for record in self._records(where, log.position, end):
                 log.apply(Commit.parse(record.offset, record.key, record.value), record.offset)
             log.position = max(log.position, end)
         return log
+
+    def _end(self, where: TopicPartition) -> int:
+        """Return the offset behind the last record of a partition; -1 if there is no such topic."""
+        if self._missing and where.partition not in self._reader().partitions_for_topic(where.topic):
+            return -1
+        deadline = time.monotonic() + _READ_TIMEOUT_S
+        while True:
+            try:
+                return self._reader().end_offsets([where], timeout_ms=_ASK_MS)[where]
+            except UnknownTopicOrPartitionError:
+                return -1
+            except KafkaTimeoutError:  # the client waits for topics that are gone, too
+                if self._is_gone():
+                    return -1
+                if time.monotonic() > deadline:
+                    raise
 
     def _records(self, where: TopicPartition, start: int, stop: int) -> Iterator[Any]:
         """Yield the records from ``start`` on and before ``stop`` that are there."""
@@ -202,7 +216,7 @@ class KafkaSnapshotStore(StoreBase):
                 deadline = time.monotonic() + _READ_TIMEOUT_S
             elif time.monotonic() > deadline:
                 msg = f"no records of {where.topic}/{where.partition} came for {_READ_TIMEOUT_S} s; expected offsets up to {stop - 1}"
-                raise KafkaTimeoutError(msg)
+                raise brokers.KafkaTimeoutError(msg)
 
     def _numbers(self, folder: str, prefix: str) -> list[int]:
         with self._locked():
