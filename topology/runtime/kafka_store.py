@@ -101,7 +101,7 @@ class KafkaSnapshotStore(StoreBase):
 
     def _reader(self) -> KafkaConsumer:
         if self._consumer is None:
-            self._consumer = self._kafka.consumer(allow_auto_create_topics=False)
+            self._consumer = self._kafka.consumer(allow_auto_create_topics=False, request_timeout_ms=_TIMEOUT_S * 1000)
         return self._consumer
 
     def _writer(self) -> KafkaProducer:
@@ -186,7 +186,7 @@ class KafkaSnapshotStore(StoreBase):
         """Return the offset behind the last record of a partition; -1 if there is no such topic."""
         if self._missing and where.partition not in self._reader().partitions_for_topic(where.topic):
             return -1
-        deadline = time.monotonic() + _READ_TIMEOUT_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while True:
             try:
                 return self._reader().end_offsets([where], timeout_ms=_ASK_MS)[where]
