@@ -68,7 +68,7 @@ _SAME_KERNELS = ("bolts/boolean/", "bolts/topk/")
 """Folders whose tests call the same kernels: one process compiles them, not two at once."""
 
 _GIVE_WAY = 5
-"""What the processes without Spark add to their niceness."""
+"""What a process without Spark adds to its niceness."""
 
 
 def _group(nodeid: str) -> str:
@@ -79,9 +79,15 @@ def _group(nodeid: str) -> str:
     return nodeid if file in _SPREAD else next((folder for folder in _SAME_KERNELS if file.startswith(folder)), file)
 
 
-def pytest_configure() -> None:
-    """Leave the cores to the first process, which has the tests with Spark and waits most of the time."""
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+_gives_way = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave the cores to the process that has the tests with Spark; which one that is shows at its first test."""
+    global _gives_way
+    if not _gives_way and "PYTEST_XDIST_WORKER" in os.environ and item.get_closest_marker("machine") is None:
+        _gives_way = True
         os.nice(_GIVE_WAY)
 
 
