@@ -79,15 +79,14 @@ def _group(nodeid: str) -> str:
     return nodeid if file in _SPREAD else next((folder for folder in _SAME_KERNELS if file.startswith(folder)), file)
 
 
-_gives_way = False
+_GIVES_WAY = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave the cores to the process that has the tests with Spark; which one that is shows at its first test."""
-    global _gives_way
-    if not _gives_way and "PYTEST_XDIST_WORKER" in os.environ and item.get_closest_marker("machine") is None:
-        _gives_way = True
+    if "PYTEST_XDIST_WORKER" in os.environ and _GIVES_WAY not in item.config.stash and item.get_closest_marker("machine") is None:
+        item.config.stash[_GIVES_WAY] = True
         os.nice(_GIVE_WAY)
 
 
