@@ -64,11 +64,14 @@ def _save(file: Any, key: Any, data: Any) -> None:
             _remove_old_forms(file, name)
 
 
-def _remove_old_forms(file: Any, kept: str) -> None:
-    """Remove the forms of a kernel whose source has changed: no index names them any more."""
-    prefix = kept.rsplit(".", 2)[0]
-    for path in Path(file._cache_path).glob(f"{glob.escape(prefix)}.*.nbc"):
-        if path.name != kept:
+def _remove_old_forms(file: Any, name: str) -> None:
+    """Remove the forms of a kernel whose source has changed: the index does not name them any more.
+
+    :param name: of a present form.
+    """
+    kept = {name, *file._load_index().values()}
+    for path in Path(file._cache_path).glob(f"{glob.escape(name.rsplit('.', 2)[0])}.*.nbc"):
+        if path.name not in kept:
             path.unlink(missing_ok=True)
 
 
