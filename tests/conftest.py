@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import uuid
@@ -99,6 +100,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
             item.add_marker("thorough")
     items.sort(key=lambda item: _group(item.nodeid) != "machine")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what lives to the end: test items and modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
