@@ -97,9 +97,9 @@ def look_up(
 
 def shorten(lists: Lists, count: np.ndarray) -> Lists:
     """Return the first ``count`` messages of each list."""
-    lengths = np.diff(lists.offsets)
-    first = np.arange(len(lists.seqs)) - np.repeat(lists.offsets[:-1], lengths) < np.repeat(count, lengths)
-    offsets, index = np.concatenate([[0], np.cumsum(np.minimum(lengths, count))]), np.flatnonzero(first)
+    lengths = np.minimum(np.diff(lists.offsets), count)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[:-1] - offsets[:-1], lengths)
     return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
 
 
