@@ -8,7 +8,7 @@ import pytest
 
 from dskype.deploy.cli.main import main
 from dskype.deploy.client.balancing import Band, Change, decide, watch
-from dskype.deploy.client.plans import read_current, send_plan
+from dskype.deploy.client.plans import PlanOvertakenError, read_current, send_plan
 from dskype.distribution import distributor_class, make_distributor, read_plan
 from dskype.distribution.partitioned import measure
 from dskype.topology.errors import IllegalArgumentException, TopologyError
@@ -169,6 +169,19 @@ def test_the_newest_version_is_in_force_and_the_next_one_follows_it():
     assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1))))
 
 
+def test_a_plan_that_another_one_overtakes_is_refused():
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    version, _ = read_current(client)
+    first, second = found.split(0, 1), found.split(0, 2)
+    client.records.append(json.dumps({"v": 1, "version": version + 1, "plan": first}).encode())  # of load balancing, for example
+    with pytest.raises(PlanOvertakenError, match="another one came first.*given: version 4.*partition show"):
+        send_plan(client, version + 1, second)
+    assert read_current(client) == (4, json.loads(json.dumps(first)))
+    send_plan(client, version + 2, second)
+    assert read_current(client) == (5, json.loads(json.dumps(second)))
+
+
 def test_a_plan_that_no_record_holds_is_refused():
     ranges = [{"from": i, "node": {"tasks": [i % 2], "load": 1.0, "marks": {}}} for i in range(20_000)]
     plan = {**make_distributor("prefix", 2).plan(), "root": {"ranges": ranges}}
@@ -266,6 +279,22 @@ def test_the_monitor_balances_what_has_moved(name):
     )
     balances = [float(line.rpartition(" ")[2]) for line in told if line.startswith("busy")]
     assert changes == state["version"] < 20 and balances[-1] <= 1.5 < balances[0], balances
+
+
+def test_the_monitor_decides_again_when_another_plan_came_first():
+    plan = make_distributor("prefix", 2).plan()
+    busy = iter([{1: 0, 2: 0}, {1: 9, 2: 1}, {1: 18, 2: 2}, {1: 27, 2: 3}])
+    told, sent = [], []
+
+    def send(version, plan):
+        sent.append(version)
+        if len(sent) == 1:
+            raise PlanOvertakenError("another one came first")
+
+    band = Band(1.5, 1.2, 1)
+    band.due = lambda measured: True
+    assert watch(lambda: next(busy), [1, 2], lambda: (len(sent), plan), send, band, interval_s=1, count=3, sleep=lambda s: None, report=told.append) == 2
+    assert sent == [1, 2, 3] and "another one came first" in told
 
 
 def sorted_terms(sample):
