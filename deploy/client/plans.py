@@ -11,7 +11,17 @@ from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-__all__ = ["SUBSCRIPTION_BOLT", "PlanOvertakenError", "component_tasks", "distributor_of", "partitioned", "read_current", "send_plan", "with_partitions"]
+__all__ = [
+    "SUBSCRIPTION_BOLT",
+    "PlanOvertakenError",
+    "component_tasks",
+    "distributor_of",
+    "parse_record",
+    "partitioned",
+    "read_current",
+    "send_plan",
+    "with_partitions",
+]
 
 SUBSCRIPTION_BOLT = "subscription-bolt"
 
@@ -64,7 +74,7 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
         raise TopologyError(explain("There is no such topology.", given=client.name, hint="'dskype list' lists those that run"))
     version, plan = 0, None
     for record in client.scan(client.topics.plans):
-        found, content = _parsed(record.value)
+        found, content = parse_record(record.value)
         if found > version:
             version, plan = found, content
     if plan is None:
@@ -74,8 +84,8 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
     return version, plan
 
 
-def _parsed(value: bytes | None) -> tuple[int, Any]:
-    """Return version and plan in a record; (0, None) if it is malformed."""
+def parse_record(value: bytes | None) -> tuple[int, Any]:
+    """Return version and plan in the value of a record of the topic of plans; (0, None) if it is malformed."""
     try:
         found = json.loads(value or b"null")
         return (int(found["version"]), found["plan"]) if found["v"] == 1 else (0, None)
@@ -118,7 +128,7 @@ def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
         )
     client.send_plan(value)
     client.flush()
-    first = next((record.value for record in client.scan(client.topics.plans) if _parsed(record.value)[0] >= version), value)
+    first = next((record.value for record in client.scan(client.topics.plans) if parse_record(record.value)[0] >= version), value)
     if first != value:
         raise PlanOvertakenError(
             explain(

@@ -125,6 +125,9 @@ def test_the_border_of_two_partitions_is_shifted_by_hand(files, capsys):
     assert [p["cells"] for p in after.partitions()] == [[0, 0, 3, 8], [3, 0, 8, 8]] != [p["cells"] for p in before.partitions()]
     assert main(["partition", "shift", "0", "1", "--at", "8", "--plan", plan, "-o", out, "--force"]) == 1
     assert "No cells can be shifted" in capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["partition", "show", out, "--map"]) == 0
+    assert capsys.readouterr().out.splitlines()[-18:] == ["0" * 27 + "1" * 45] * 18
     learn(files, "prefix", 4)
     assert main(["partition", "shift", "0", "1", "--at", "3", "--plan", str(files / "plan"), "-o", out, "--force"]) == 1
     assert "legal: agrid" in capsys.readouterr().err
