@@ -1,9 +1,12 @@
 """The benchmark of moves: which cells move, what centralized balancing would send, and what is claimed."""
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from dskype.deploy.benchmarks import moves
+from dskype.deploy.benchmarks import feeder, moves
 from dskype.deploy.cli.main import main
 from dskype.distribution import make_distributor
 
@@ -60,6 +63,24 @@ def _parsed(*words):
     common(parser)
     moves.add_arguments(parser)
     return parser.parse_args(words)
+
+
+def test_a_share_of_the_messages_lies_in_the_hotspot():
+    sent = []
+    writer = feeder._Writer({"seed": 1, "messages": 2_000, "places": None, "topics": ("m", "s"), "servers": "localhost:1", "options": {}})
+    writer._producer = SimpleNamespace(send=lambda topic, value: sent.append(json.loads(value)), flush=lambda: None)
+    box = (-12.0, 36.0, 40.0, 60.0)
+
+    def share(n):
+        sent.clear()
+        assert writer.do({"do": "messages", "n": n})["written"] == writer._next
+        return sum(box[0] <= m["lon"] <= box[2] and box[1] <= m["lat"] <= box[3] for m in sent) / n
+
+    usual = share(1_000)
+    writer.do({"do": "hotspot", "box": list(box), "share": 0.8})
+    assert share(1_000) == pytest.approx(0.8 + 0.2 * usual, abs=0.03) and usual < 0.6
+    writer.do({"do": "hotspot", "box": [0, 0, 0, 0], "share": 0.8})  # nothing is there
+    assert share(1_000) == pytest.approx(usual, abs=0.1)
 
 
 def test_wrong_arguments_are_refused():
