@@ -133,7 +133,7 @@ def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
         raise PlanOvertakenError(
             explain(
                 "The plan is ignored, because another one came first.",
-                given=f"version {version}",
+                given=version,
                 hint="'dskype partition show' shows the plan in force; make the change again",
             )
         )
