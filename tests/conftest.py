@@ -106,6 +106,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
         def _split_scope(self, nodeid: str) -> str:
             return _group(nodeid)
 
+        def schedule(self) -> None:
+            """Let the processes choose in their own order, not in that of their start: the first one has the first group, the machine."""
+            self.assigned_work = dict(sorted(self.assigned_work.items(), key=lambda process: process[0].gateway.id))
+            super().schedule()
+
     return Groups(config, log)
 
 
