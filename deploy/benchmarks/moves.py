@@ -42,7 +42,7 @@ _STEP_S = 0.1
 _ROUTING_UNITS, _EVALUATORS = "distribution-bolt", "subscription-bolt"
 _NEAR, _FAR = 0.35, 0.65
 """The border goes to and fro between these quantiles of the messages in both partitions, so that a move concerns a third of the subscriptions."""
-_HOTSPOTS = ((-12.0, 36.0, 40.0, 60.0), (68.0, 5.0, 125.0, 45.0))
+_HOTSPOTS = ((-125.0, 25.0, -65.0, 55.0), (68.0, 5.0, 125.0, 45.0))
 _HOT_SHARE = 0.8
 _CELL_BYTES = 12
 _STREAMS = {
