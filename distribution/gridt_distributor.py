@@ -1,0 +1,260 @@
+"""Distribution by a gridt index, whatever its regions come from: hybrid partitioning, or partitioning by space or text alone (PS2Stream, section IV)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dskype.distribution.agrid import AGrid, CellBox
+from dskype.distribution.agrid_learning import CellCosts, Cut, cell_costs, equal_partitions
+from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
+from dskype.distribution.grid_options import GRID_OPTIONS, check_grid
+from dskype.distribution.gridt import Gridt, Part, Region, read_regions
+from dskype.distribution.interest import Interest, documents_of
+from dskype.distribution.near_tasks import near_tasks, reach_of
+from dskype.distribution.plans import Leaf, leaf
+from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.distribution.triggers import routing_terms
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.groupings import RowTasks
+
+__all__ = ["GridtDistributor"]
+
+
+class GridtDistributor(HasPartitions):
+    """Divides the world into regions; a task has a region, or several tasks divide the terms in it.
+
+    A boolean subscription lives on the tasks that have one of its routing terms in a region that its rectangle touches; a message goes to the tasks that have one of its terms where it is. An area
+    is in all regions that it touches.
+
+    A top-k subscription has no rectangle, so it lives on the tasks that have one of its keywords in any region, each of which keeps a list, and the result bolt merges the lists. When its
+    threshold is known it gives up regions that are too far away, as with an A-Grid (:func:`~dskype.distribution.near_tasks.near_tasks`).
+
+    A plan has ``grid``: ``{"columns", "rows", "box"}``, and ``regions``: a list of ``{"cells": [first column, first row, end of the columns, end of the rows], "task", "load"}``, or, if
+    terms are divided, ``{"cells", "parts": [{"task", "load", "terms", "buckets"}, ...]}``. A task with a whole region, or a part of one, is a partition; they are numbered in this order.
+
+    Subclasses learn plans. The options here are ``granularity``: columns and rows of the grid (default 1000), and ``box``: its [west, south, east, north] in degrees
+    (default: the world), for plans without a grid. ``summaries`` (default true): a task gets a message only because of a term that its subscriptions need.
+    """
+
+    legal_options: tuple[str, ...] = ("granularity", "box", "summaries")
+    summaries = True
+    transfers = True
+
+    def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
+        super().__init__(tasks)
+        self.options = self.checked(tasks, options)
+        if plan is None:
+            plan = self.planned(tasks, self.options["granularity"], self.options["box"], self.unlearned(tasks, self.options))
+        check_plan(type(self), tasks, plan)
+        self._plan = dict(plan)
+        self.gridt: Gridt = read_regions(tasks, plan)
+        """The regions. Do not change it."""
+        self._reach = reach_of(self.gridt.grid)
+
+    # -- options and plans ------------------------------------------------------------------------
+
+    @classmethod
+    def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return all options with their defaults, checked."""
+        found: dict[str, Any] = {**GRID_OPTIONS, "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
+        check_grid(cls.name, tasks, found)
+        check_flag(cls.name, found, "summaries")
+        return found
+
+    @classmethod
+    def unlearned(cls, tasks: int, options: Mapping[str, Any]) -> list[Region]:
+        """Return the regions of a plan without a sample: one of about equal size for each task."""
+        n = options["granularity"]
+        return [Region(cells, (Part(task, 1.0),)) for task, cells in enumerate(equal_partitions(CellBox(0, 0, n, n), tasks))]
+
+    @classmethod
+    def planned(cls, tasks: int, granularity: int, box: Sequence[float], regions: Sequence[Region]) -> dict[str, Any]:
+        """Return a plan."""
+        sums = np.zeros(tasks)
+        for region in regions:
+            for part in region.parts:
+                sums[part.task] += part.load
+        return {
+            "v": PLAN_FORMAT,
+            "distributor": cls.name,
+            "tasks": tasks,
+            "loads": sums.tolist(),
+            "grid": {"columns": granularity, "rows": granularity, "box": list(box)},
+            "regions": [region.encode() for region in regions],
+        }
+
+    @classmethod
+    def learn(cls, tasks: int, sample: Sample, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return a plan of the regions that :meth:`learned` finds."""
+        found = cls.checked(tasks, options)
+        if not sample.n or not sample.messages.n:
+            return cls(tasks, options).plan()
+        n = found["granularity"]
+        return cls.planned(tasks, n, found["box"], cls.learned(tasks, AGrid(n, n, found["box"]), sample, found))
+
+    @classmethod
+    def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Region]:
+        """Return regions for a sample that has messages and subscriptions.
+
+        :param grid: its cells; the partitions in it do not count.
+        :param options: from :meth:`checked`.
+        """
+        raise NotImplementedError
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plan."""
+        return self._plan
+
+    def loads(self) -> np.ndarray:
+        """Return the load of each task as the plan estimates it."""
+        return np.array(self._plan["loads"], np.float64)
+
+    # -- routing ----------------------------------------------------------------------------------
+
+    def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
+        """Return the tasks of a subscription's routing terms: in the regions that its rectangle touches; of a top-k subscription in all regions that are not too far away."""
+        terms = routing_terms(subscription)
+        if isinstance(subscription, BooleanSubscription):
+            return Placed(self.gridt.place(subscription.bbox, terms))
+        regions, tasks = self.gridt.tasks_by_region(terms)
+        if threshold is None or threshold == -np.inf:
+            return Placed(np.unique(tasks).tolist())
+        return near_tasks(subscription, threshold, self._reach[regions], tasks, self.tasks)
+
+    def message_tasks(self, messages: MessageBatch) -> RowTasks:
+        """Return the tasks that have a term of a message where it is."""
+        if messages.areas is None:
+            return RowTasks(*self.gridt.route_points(messages.offsets, messages.terms, messages.lat, messages.lon))
+        return RowTasks(*self.gridt.route_areas(messages.offsets, messages.terms, messages.areas))
+
+    def wanted_tasks(self, messages: MessageBatch, interest: Interest) -> tuple[RowTasks, int] | None:
+        """Return the tasks that have a term of a point, and need it for this term; None if there are areas."""
+        if messages.areas is not None:
+            return None
+        found = self.gridt.wanted_points(documents_of(messages), messages.lat, messages.lon, interest.words, interest.withheld)
+        return RowTasks(*found[:2]), found[2]
+
+    def giving_tasks(self, other: Distributor) -> list[int] | None:
+        """Return the tasks with a region of which another task has something by another plan; None: the other plan has another grid. O(regions)."""
+        assert isinstance(other, GridtDistributor)
+        mine, theirs = self.gridt.grid, other.gridt.grid
+        if (mine.box, mine.all_cells) != (theirs.box, theirs.all_cells):
+            return None
+        giving: set[int] = set()
+        for region in self.gridt.regions:
+            there = [other.gridt.regions[number] for number in theirs.search(region.cells)]
+            same = [found.parts[0].task == region.parts[0].task and not found.divided for found in there]
+            if region.divided:
+                parts = [[(part.task, part.terms, part.buckets) for part in one.parts] for one in (region, *there)]
+                same = [one == parts[0] for one in parts[1:]]
+            if not all(same):
+                giving.update(part.task for part in region.parts)
+        return sorted(giving)
+
+    # -- changes of the plan ----------------------------------------------------------------------
+
+    def _numbered(self) -> list[tuple[int, int]]:
+        """Return the region and the part of each partition."""
+        return [(number, at) for number, region in enumerate(self.gridt.regions) for at in range(len(region.parts))]
+
+    def _partition(self, number: int) -> tuple[int, int]:
+        """Return the region and the part of a partition.
+
+        :raises IllegalArgumentException: there is no such partition.
+        """
+        found = self._numbered()
+        if not 0 <= number < len(found):
+            raise IllegalArgumentException(explain("There is no such partition.", given=number, legal=f"0 to {len(found) - 1}"))
+        return found[number]
+
+    def leaves(self) -> list[Leaf]:
+        """Return all partitions and what they cover; of divided terms only the region."""
+        found = []
+        for (number, at), reach in ((key, self._reach[key[0]].tolist()) for key in self._numbered()):
+            part = self.gridt.regions[number].parts[at]
+            west, south, east, north = (border if np.isfinite(border) else None for border in reach)
+            found.append(Leaf(leaf([part.task], part.load), (west, south, east, north), (0, None), False))
+        return found
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return number, tasks, load and extent of each partition: ``box`` in degrees (None: no border on that side), ``cells``, and if the terms are divided ``named``, the number of
+        terms that are named, and ``share``, that of all other terms.
+        """
+        found = []
+        for number, ((region, at), part) in enumerate(zip(self._numbered(), self.leaves())):
+            own = self.gridt.regions[region]
+            divided = {"named": len(own.parts[at].terms), "share": len(own.parts[at].buckets) / 256} if own.divided else {}
+            found.append({"number": number, "tasks": part.node["tasks"], "load": part.node["load"], "box": list(part.box), "cells": list(own.cells), **divided})
+        return found
+
+    def split(self, partition: int, task: int, sample: Sample | None = None) -> dict[str, Any]:
+        """Return a plan in which another task has half of a partition: of a region half of the cells, of divided terms every second one.
+
+        :param partition: its number.
+        :param task: the index of the other task.
+        :param sample: says where to cut a region; default: in the middle of the longer side.
+        :raises IllegalArgumentException: there is no such partition or task, the task has the partition already, or nothing can be cut.
+        """
+        number, at = self._partition(partition)
+        region, regions = self.gridt.regions[number], list(self.gridt.regions)
+        own = region.parts[at]
+        whole = region.cells.cells > 1 if not region.divided else len(own.terms) + len(own.buckets) > 1
+        if not 0 <= task < self.tasks or task == own.task or not whole:
+            legal = [t for t in range(self.tasks) if t != own.task] if whole else []
+            raise IllegalArgumentException(
+                explain(
+                    "A partition of several cells or terms can be split with a task that does not have it.",
+                    given=task,
+                    legal=", ".join(map(str, legal)) or "none",
+                )
+            )
+        if region.divided:
+            kept = own._replace(load=own.load / 2, terms=own.terms[1::2], buckets=own.buckets[::2])
+            given = Part(task, own.load / 2, own.terms[::2], own.buckets[1::2])
+            regions[number] = region.with_parts((*region.parts[:at], kept, *region.parts[at + 1 :], given))
+        else:
+            cut, share = self._cut(region, sample)
+            nothing = np.zeros(0, np.int64)
+            boxes = [side.box for side in CellCosts(region.cells, nothing, nothing, np.zeros(0)).parted(cut)]
+            regions[number : number + 1] = [Region(boxes[0], (own._replace(load=own.load * (1 - share)),)), Region(boxes[1], (Part(task, own.load * share),))]
+        return self._joined(regions)
+
+    def _cut(self, region: Region, sample: Sample | None) -> tuple[Cut, float]:
+        """Return where a region is cut, and which share of its load is behind the line."""
+        nothing = np.zeros(0, np.int64)
+        inside = CellCosts(region.cells, nothing, nothing, np.zeros(0)) if sample is None else cell_costs(self.gridt.grid, sample).inside(region.cells)
+        cut = inside.cut() or inside.middle()
+        return cut, inside.parted(cut)[1].total / inside.total if inside.total else 0.5
+
+    def merge(self, one: int, other: int) -> dict[str, Any]:
+        """Return a plan in which the task of partition ``one`` also has partition ``other``. Regions with the same task that form a rectangle become one.
+
+        :raises IllegalArgumentException: there is no such partition, or both have the same task.
+        """
+        (first, at), (number, place) = self._partition(one), self._partition(other)
+        task, region = self.gridt.regions[first].parts[at].task, self.gridt.regions[number]
+        if region.parts[place].task == task:
+            raise IllegalArgumentException(explain("Two partitions with the same task cannot be merged.", given=f"{one}, {other}"))
+        regions = list(self.gridt.regions)
+        regions[number] = region.with_parts(part if i != place else part._replace(task=task) for i, part in enumerate(region.parts))
+        return self._joined(regions)
+
+    def _joined(self, regions: list[Region]) -> dict[str, Any]:
+        """Return the plan of regions, after those that one task has are joined if they form a rectangle."""
+        at = 0
+        while at < len(regions):
+            one = regions[at]
+            for i, other in enumerate(regions):
+                together = one.cells.union(other.cells) if i != at and not one.divided and not other.divided else None
+                if together is not None and one.parts[0].task == other.parts[0].task:
+                    regions[min(i, at)] = Region(together, (one.parts[0].joined(other.parts[0]),))
+                    del regions[max(i, at)]
+                    at = -1
+                    break
+            at += 1
+        grid = self.gridt.grid
+        return self.planned(self.tasks, grid.columns, grid.box, regions)
