@@ -1,0 +1,279 @@
+"""Hybrid partitioning: a kdt-tree that divides the world by space, and some of its leaves by text (PS2Stream, section IV-B, Algorithm 1)."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dskype.distribution.agrid import CellBox
+from dskype.distribution.agrid_learning import best_cut
+from dskype.distribution.gridt import Part, Region
+from dskype.distribution.leaf_loads import Contents, Leaf
+
+__all__ = ["Limits", "Node", "Partition", "assign_items", "divide_space", "hybrid_partitions", "merge_nodes", "regions_of", "split_cells"]
+
+_SAME = 0.02
+"""Similarities that differ by less count as equal."""
+
+_FEWEST = 32
+"""A leaf with fewer messages is not divided further in the first phase: its similarity is chance."""
+
+_BALANCED = 0.6
+"""A line that leaves more than this share of the load on one side is only drawn if the other direction is no better."""
+
+_IDLE = 1e-9
+"""The load of a task without nodes, so that the ratio of loads is always defined."""
+
+
+class Limits(NamedTuple):
+    """The parameters of Algorithm 1.
+
+    :ivar delta: least similarity at which a leaf may be divided by space.
+    :ivar sigma: the greatest load divided by the least has to be at most this.
+    :ivar theta: the most nodes.
+    """
+
+    delta: float
+    sigma: float
+    theta: int
+
+
+class Node:
+    """A leaf of the kdt-tree: a rectangle with all terms or some of them.
+
+    :param leaf: the rectangle.
+    :param items: int64[], items of :attr:`Leaf.items`; None: all terms.
+    :param load: its load.
+    :param by_text: whether it may be divided by text only (the paper's N_t).
+    """
+
+    def __init__(self, leaf: Leaf, items: np.ndarray | None, load: float, by_text: bool) -> None:
+        self.leaf, self.items, self.load, self.by_text = leaf, items, load, by_text
+
+    @classmethod
+    def whole(cls, leaf: Leaf, by_text: bool = False) -> Node:
+        """Return a node with all terms of a leaf."""
+        return cls(leaf, None, leaf.load, by_text)
+
+    @cached_property
+    def contents(self) -> Contents:
+        """What comes to a task that has the items."""
+        assert self.items is not None
+        return self.leaf.contents(self.items)
+
+
+class Partition(NamedTuple):
+    """The nodes of one task, and the sum of their loads."""
+
+    nodes: list[Node]
+    load: float
+
+
+# -- space --------------------------------------------------------------------------------------------
+
+
+def split_cells(leaf: Leaf, weights: np.ndarray) -> Iterator[tuple[Leaf, Leaf]]:
+    """Yield both sides of a line in each direction, where the weights of the messages on both sides are most equal.
+
+    :param weights: float64[rows].
+    """
+    x0, y0, x1, y1 = leaf.cells
+    x, y = leaf.loads.x[leaf.rows] - x0, leaf.loads.y[leaf.rows] - y0
+    nothing = np.zeros(1)
+    for axis, costs in (("lon", np.bincount(x, weights, x1 - x0)), ("lat", np.bincount(y, weights, y1 - y0))):
+        cut = best_cut(costs, nothing) if axis == "lon" else best_cut(nothing, costs)
+        if cut is None or cut.greatest >= costs.sum():
+            continue
+        if axis == "lon":
+            boxes = CellBox(x0, y0, x0 + cut.at, y1), CellBox(x0 + cut.at, y0, x1, y1)
+        else:
+            boxes = CellBox(x0, y0, x1, y0 + cut.at), CellBox(x0, y0 + cut.at, x1, y1)
+        yield leaf.inside(boxes[0]), leaf.inside(boxes[1])
+
+
+def _divide_once(leaf: Leaf) -> tuple[Leaf, Leaf] | None:
+    """Return both sides of the line that makes the least load of the balanced ones; None: no line relieves the leaf."""
+    found = [(max(a.load, b.load), a.load + b.load, a, b) for a, b in split_cells(leaf, leaf.message_loads)]
+    found = [one for one in found if one[0] < leaf.load]
+    if not found:
+        return None
+    most = max(_BALANCED * leaf.load, min(one[0] for one in found))
+    _, _, a, b = min((one for one in found if one[0] <= most), key=lambda one: one[1])
+    return a, b
+
+
+def divide_space(leaf: Leaf, parts: int) -> Iterator[list[Leaf]]:
+    """Yield the leaf divided into 1, 2, ... up to ``parts``: the costliest one is cut each time. It ends when no line relieves any."""
+    queue, made, stuck = [(-leaf.load, 0, leaf)], 1, list[Leaf]()
+    yield [leaf]
+    while len(queue) + len(stuck) < parts and queue:
+        costliest = heapq.heappop(queue)[2]
+        sides = _divide_once(costliest)
+        if sides is None:
+            stuck.append(costliest)
+            continue
+        for side in sides:
+            heapq.heappush(queue, (-side.load, made, side))
+            made += 1
+        yield [*stuck, *(one for _, _, one in queue)]
+
+
+# -- text ---------------------------------------------------------------------------------------------
+
+
+def assign_items(loads: np.ndarray, items: np.ndarray, parts: int) -> np.ndarray:
+    """Return the part of each item, int64[len(loads)], -1 for others: the heaviest item first, each to the part with the least load so far. O(items log items).
+
+    :param loads: float64[], of all items.
+    :param items: int64[], those to assign.
+    """
+    part_of = np.full(len(loads), -1, np.int64)
+    queue = [(0.0, part) for part in range(parts)]
+    own = loads[items]
+    for i in np.argsort(-own, kind="stable").tolist():
+        load, part = queue[0]
+        part_of[items[i]] = part
+        heapq.heapreplace(queue, (load + float(own[i]), part))
+    return part_of
+
+
+def _divide_text(node: Node, parts: int) -> list[Node]:
+    """Return a node whose items are divided; at most as many nodes as it has items with a load."""
+    all_items = node.leaf.items
+    items = np.arange(len(all_items.loads)) if node.items is None else node.items
+    parts = min(parts, max(1, int(np.count_nonzero(all_items.loads[items]))))
+    if parts == 1:
+        return [node]
+    part_of = assign_items(all_items.loads, items, parts)
+    loads = node.leaf.part_loads(part_of, parts)
+    return [Node(node.leaf, np.flatnonzero(part_of == part), float(loads[part]), True) for part in range(parts)]
+
+
+# -- Algorithm 1 --------------------------------------------------------------------------------------
+
+
+def _first_phase(root: Leaf, limits: Limits) -> list[Node]:
+    """Divide the space into leaves that are similar in text, and such as will not become less similar (lines 2 to 12)."""
+    unknown, decided = [(root, root.similarity())], list[Node]()
+    while unknown:
+        leaf, similarity = unknown.pop(0)
+        if similarity >= limits.delta:
+            decided.append(Node.whole(leaf))
+            continue
+        sides = [(min(a.similarity(), b.similarity()), a, b) for a, b in split_cells(leaf, np.ones(len(leaf.rows)))] if len(leaf.rows) >= _FEWEST else []
+        least = min((one[0] for one in sides), default=similarity)
+        if abs(least - similarity) <= _SAME or len(unknown) + len(decided) + 2 > limits.theta:
+            decided.append(Node.whole(leaf, True))
+            continue
+        _, a, b = next(one for one in sides if one[0] == least)
+        unknown += [(a, a.similarity()), (b, b.similarity())]
+    return decided
+
+
+def _partition_node(node: Node, parts: int) -> list[Node]:
+    """Divide a node (PartitionNode): by text if it is one of N_t, else by space or by text, whichever makes less load."""
+    by_text = _divide_text(node, parts)
+    if node.by_text or node.items is not None:
+        return by_text
+    *_, leaves = divide_space(node.leaf, parts)
+    by_space = [Node.whole(leaf) for leaf in leaves]
+    if len(by_space) < len(by_text) and len(by_space) < parts:
+        return by_text
+    return min(by_space, by_text, key=lambda nodes: (len(nodes) == 1, sum(one.load for one in nodes)))
+
+
+def _numbers_of_partitions(nodes: Sequence[Node], tasks: int) -> list[int]:
+    """Return into how many each node is divided, so that the sum of loads is least (ComputeNumberPartitions): a dynamic programme. O(nodes * tasks^2), and trials."""
+    most = tasks - len(nodes) + 1
+    sums = np.full((len(nodes), most + 1), np.inf)
+    for i, node in enumerate(nodes):
+        for k in range(1, most + 1):
+            divided = _divide_text(node, k)
+            if len(divided) == k:
+                sums[i, k] = sum(one.load for one in divided)
+        for leaves in divide_space(node.leaf, most) if not node.by_text else ():
+            sums[i, len(leaves)] = min(sums[i, len(leaves)], sum(leaf.load for leaf in leaves))
+    least = np.full((len(nodes) + 1, tasks + 1), np.inf)
+    chosen = np.zeros((len(nodes) + 1, tasks + 1), np.int64)
+    least[0, 0] = 0.0
+    for i, j in itertools.product(range(1, len(nodes) + 1), range(1, tasks + 1)):
+        k = np.arange(1, min(most, j) + 1)
+        options = least[i - 1, j - k] + sums[i - 1, k]
+        best = int(options.argmin())
+        least[i, j], chosen[i, j] = options[best], k[best]
+    left = int(np.flatnonzero(np.isfinite(least[-1]))[-1])  # as many as can be
+    counts = []
+    for i in range(len(nodes), 0, -1):
+        counts.append(int(chosen[i, left]))
+        left -= counts[-1]
+    return counts[::-1]
+
+
+def merge_nodes(nodes: Sequence[Node], tasks: int) -> list[Partition]:
+    """Give each node to a task (MergeNodesIntoPartitions).
+
+    In falling order of loads, each goes to the task whose load it raises least, if the ratio of the greatest to the least load does not rise, and else to the one with the
+    least load. It raises a load by less than its own where messages come to the task anyway, for other terms of the same rectangle.
+    """
+    loads, own = np.full(tasks, _IDLE), list[list[Node]]([] for _ in range(tasks))
+    of_leaf: dict[int, dict[int, Contents]] = {}  # divided leaf -> task -> what it has of it
+    for node in sorted(nodes, key=lambda node: -node.load):
+        added = np.full(tasks, node.load)
+        there = of_leaf.setdefault(id(node.leaf), {})
+        for task, others in there.items():
+            added[task] = node.leaf.load_of(others.joined(node.contents)) - node.leaf.load_of(others)
+        order = np.lexsort((loads, added))
+        task = int(order[0])
+        ratio = loads.max() / loads.min()
+        after = loads.copy()
+        after[task] += added[task]
+        if after.max() / after.min() > ratio:
+            task = int(loads.argmin())
+        loads[task] += added[task]
+        own[task].append(node)
+        if node.items is not None:
+            there[task] = there[task].joined(node.contents) if task in there else node.contents
+    return [Partition(some, float(load)) for some, load in zip(own, loads)]
+
+
+def hybrid_partitions(root: Leaf, tasks: int, limits: Limits) -> list[Partition]:
+    """Return the nodes of each task."""
+    nodes = _first_phase(root, limits)
+    if len(nodes) < tasks:
+        counts = _numbers_of_partitions(nodes, tasks)
+        nodes = [part for node, count in zip(nodes, counts) for part in _partition_node(node, count)]
+    while True:
+        partitions = merge_nodes(nodes, tasks)
+        loads = [partition.load for partition in partitions]
+        if max(loads) <= limits.sigma * min(loads) or len(nodes) >= limits.theta:
+            return partitions
+        for largest in sorted(nodes, key=lambda node: -node.load):
+            divided = _partition_node(largest, 2)
+            if len(divided) > 1:
+                break
+        else:
+            return partitions
+        nodes = [*(node for node in nodes if node is not largest), *divided]
+
+
+def regions_of(partitions: Sequence[Partition], messages: int) -> list[Region]:
+    """Return the regions of a plan: a leaf whose nodes have different tasks is divided.
+
+    :param messages: of the sample; loads are per message.
+    """
+    owned = [(node, task) for task, partition in enumerate(partitions) for node in partition.nodes]
+    leaves = {id(node.leaf): node.leaf for node, _ in owned}
+    found = []
+    for key, leaf in sorted(leaves.items(), key=lambda item: item[1].cells):
+        parts = []
+        for node, task in owned:
+            if id(node.leaf) == key:
+                terms, buckets = leaf.items.described(node.items) if node.items is not None else ((), ())
+                parts.append(Part(task, node.load / messages, terms, buckets))
+        found.append(Region(leaf.cells, ()).with_parts(parts))
+    return found
