@@ -128,6 +128,10 @@ class Gridt:
         """
         return kernels.place(np.array(area, np.float64), terms, self.grid.arrays, self.term_tasks, self.tasks).tolist()
 
+    def place_many(self, areas: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (offsets int64[n + 1], tasks int32[]) of many areas, each with its terms; see :func:`dskype.distribution.gridt_kernels.place_many`."""
+        return kernels.place_many(np.asarray(areas, np.float64), offsets, terms, self.grid.arrays, self.term_tasks, self.tasks)
+
     def tasks_by_region(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (regions int64[m], tasks int64[m]): the tasks that terms have in each region. O(regions + terms * divided regions)."""
         whole = np.flatnonzero(self.term_tasks.task_of >= 0)

@@ -125,6 +125,13 @@ class GridtDistributor(HasPartitions):
             return Placed(np.unique(tasks).tolist())
         return near_tasks(subscription, threshold, self._reach[regions], tasks, self.tasks)
 
+    def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Place all subscriptions of a sample at once, the boolean ones without a loop."""
+        boxes = sample.rectangles()
+        if np.isnan(boxes[:, 0]).any():
+            return super().place_all(sample, thresholds, hashes)
+        return *self.gridt.place_many(boxes, sample.offsets, sample.terms), np.full(sample.n, -np.inf)
+
     def message_tasks(self, messages: MessageBatch) -> RowTasks:
         """Return the tasks that have a term of a message where it is."""
         if messages.areas is None:

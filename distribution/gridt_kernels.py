@@ -10,7 +10,7 @@ from numba import njit
 from dskype.distribution.agrid_kernels import cell, search
 from dskype.distribution.interest_kernels import find
 
-__all__ = ["BUCKETS", "TermTasks", "bucket_of", "count_checked", "place", "route_areas", "route_points", "tasks_of", "wanted_points"]
+__all__ = ["BUCKETS", "TermTasks", "bucket_of", "count_checked", "place", "place_many", "route_areas", "route_points", "tasks_of", "wanted_points"]
 
 BUCKETS = 256
 """Buckets of terms that a leaf does not name; a power of two."""
@@ -152,6 +152,27 @@ def place(area, terms, grid, tasks, count):
     """
     found = np.empty(count, np.int64)
     return np.sort(found[: _gather(area, terms, grid, tasks, (np.zeros(count, np.int64), 1), found)])
+
+
+@njit(cache=True)
+def place_many(areas, offsets, terms, grid, tasks, count):
+    """Return (offsets int64[n + 1], tasks int32[]): where each of many subscriptions lives; its tasks rise.
+
+    :param areas: float64[n, 4]; ``offsets``: int64[n + 1]; the routing terms of subscription *i* are ``terms[offsets[i]:offsets[i + 1]]``. Others as in :func:`place`.
+    """
+    ends, to, total = np.zeros(len(areas) + 1, np.int64), np.empty(2 * len(areas) + count, np.int32), 0
+    last, found = np.zeros(count, np.int64), np.empty(count, np.int64)
+    for i in range(len(areas)):
+        several = _gather(areas[i], terms[offsets[i] : offsets[i + 1]], grid, tasks, (last, i + 1), found)
+        if total + several > len(to):
+            more = np.empty(2 * len(to) + count, np.int32)
+            more[:total] = to[:total]
+            to = more
+        found[:several].sort()
+        to[total : total + several] = found[:several]
+        total += several
+        ends[i + 1] = total
+    return ends, to[:total]
 
 
 @njit(cache=True)

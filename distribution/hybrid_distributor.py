@@ -9,18 +9,21 @@ from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Sample
 from dskype.distribution.gridt import Region
 from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.distribution.kdt_tree import Limits, hybrid_partitions, regions_of
+from dskype.distribution.kdt_tree import Limits, best_partitions, hybrid_partitions, regions_of
 from dskype.distribution.leaf_loads import SampleLoads
 from dskype.distribution.loads import LoadModel
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["HybridDistributor"]
+__all__ = ["HybridDistributor", "check_costs", "sample_loads"]
+
+_NODES_PER_TASK = 8
 
 
 class HybridDistributor(GridtDistributor):
     """Divides the world by space, and by text where that makes less load: the leaves of a kdt-tree (Algorithm 1).
 
-    :param options: ``delta`` (default 0.1): regions whose messages and subscriptions are at least so similar in text may be divided by space; ``sigma`` (1.3): the greatest load
+    :param options: ``delta``: regions whose messages and subscriptions are at least so similar in text may be divided by space (default: the threshold that makes the least load, see
+        :func:`~dskype.distribution.kdt_tree.best_partitions`); ``sigma`` (1.3): the greatest load
         of a task may be so many times the least; ``theta``: the most nodes of the tree (default 8 for each task). ``costs``: constants of the load model, from
         ``dskype partition calibrate``; ``matching``: ``checked`` (default) or ``product``, see :class:`~dskype.distribution.leaf_loads.SampleLoads`; ``subscriptions``: how many there will be
         (default: those of the sample). Others: :class:`GridtDistributor`.
@@ -32,9 +35,9 @@ class HybridDistributor(GridtDistributor):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        found = {"delta": 0.1, "sigma": 1.3, "theta": None, **super().checked(tasks, options)}
+        found = {"delta": None, "sigma": 1.3, "theta": None, **super().checked(tasks, options)}
         ranges: dict[str, tuple[tuple[type, ...], float, str]] = {
-            "delta": ((int, float), 0, "a number from 0"),
+            "delta": ((int, float, type(None)), 0, "a number from 0"),
             "sigma": ((int, float), 1, "a number from 1"),
             "theta": ((int, type(None)), 1, "an integer from 1"),
         }
@@ -47,8 +50,10 @@ class HybridDistributor(GridtDistributor):
     @classmethod
     def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Region]:
         """Return the leaves of a kdt-tree."""
-        limits = Limits(options["delta"], options["sigma"], options["theta"] or 8 * tasks)
-        return regions_of(hybrid_partitions(sample_loads(grid, sample, options).root(), tasks, limits), sample.messages.n)
+        delta, sigma, theta = options["delta"], options["sigma"], max(tasks, options["theta"] or _NODES_PER_TASK * tasks)
+        root = sample_loads(grid, sample, options).root()
+        found = best_partitions(root, tasks, sigma, theta) if delta is None else hybrid_partitions(root, tasks, Limits(delta, sigma, theta))
+        return regions_of(found, sample.messages.n)
 
 
 def check_costs(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

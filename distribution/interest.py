@@ -30,6 +30,11 @@ class CountedPairs:
         """Return the number of distinct pairs."""
         return self._used
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of its tables."""
+        return sum(array.nbytes for array in self._table)
+
     def count(self, region: int, term: int) -> int:
         """Return how often a pair is there."""
         return int(kernels.count_of(self._table, region, term))
@@ -128,6 +133,11 @@ class Interest(CountedPairs):
             if 16 * self._words_used + _SMALLEST < len(self._words.terms):
                 self._resize_words(self._words_used)
         return gone
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of its tables."""
+        return super().memory_bytes + self.withheld.nbytes + sum(array.nbytes for array in self._words)
 
     @property
     def words(self) -> kernels.Words:

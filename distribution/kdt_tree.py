@@ -13,9 +13,9 @@ import numpy as np
 from dskype.distribution.agrid import CellBox
 from dskype.distribution.agrid_learning import best_cut
 from dskype.distribution.gridt import Part, Region
-from dskype.distribution.leaf_loads import Contents, Leaf
+from dskype.distribution.leaf_loads import Contents, Leaf, Shares
 
-__all__ = ["Limits", "Node", "Partition", "assign_items", "divide_space", "hybrid_partitions", "merge_nodes", "regions_of", "split_cells"]
+__all__ = ["Limits", "Node", "Partition", "assign_items", "best_partitions", "divide_space", "hybrid_partitions", "merge_nodes", "regions_of", "split_cells"]
 
 _SAME = 0.02
 """Similarities that differ by less count as equal."""
@@ -25,6 +25,11 @@ _FEWEST = 32
 
 _BALANCED = 0.6
 """A line that leaves more than this share of the load on one side is only drawn if the other direction is no better."""
+
+_DELTAS = (0.0, 0.1, 0.2, 0.4, 1.1)
+
+_AT_ONCE = 16
+"""While loads are not balanced, one node in so many is divided at a time."""
 
 _IDLE = 1e-9
 """The load of a task without nodes, so that the ratio of loads is always defined."""
@@ -36,11 +41,13 @@ class Limits(NamedTuple):
     :ivar delta: least similarity at which a leaf may be divided by space.
     :ivar sigma: the greatest load divided by the least has to be at most this.
     :ivar theta: the most nodes.
+    :ivar text: whether leaves that may be divided by space may also be divided by text, if this makes less load.
     """
 
     delta: float
     sigma: float
     theta: int
+    text: bool = True
 
 
 class Node:
@@ -175,24 +182,22 @@ def _first_phase(root: Leaf, limits: Limits) -> list[Node]:
     return decided
 
 
-def _partition_node(node: Node, parts: int) -> list[Node]:
+def _partition_node(node: Node, parts: int, limits: Limits) -> list[Node]:
     """Divide a node (PartitionNode): by text if it is one of N_t, else by space or by text, whichever makes less load."""
-    by_text = _divide_text(node, parts)
     if node.by_text or node.items is not None:
-        return by_text
+        return _divide_text(node, parts)
     *_, leaves = divide_space(node.leaf, parts)
     by_space = [Node.whole(leaf) for leaf in leaves]
-    if len(by_space) < len(by_text) and len(by_space) < parts:
-        return by_text
-    return min(by_space, by_text, key=lambda nodes: (len(nodes) == 1, sum(one.load for one in nodes)))
+    by_text = _divide_text(node, parts) if limits.text else [node]
+    return min(by_space, by_text, key=lambda nodes: (-len(nodes), sum(one.load for one in nodes)))
 
 
-def _numbers_of_partitions(nodes: Sequence[Node], tasks: int) -> list[int]:
+def _numbers_of_partitions(nodes: Sequence[Node], tasks: int, limits: Limits) -> list[int]:
     """Return into how many each node is divided, so that the sum of loads is least (ComputeNumberPartitions): a dynamic programme. O(nodes * tasks^2), and trials."""
     most = tasks - len(nodes) + 1
     sums = np.full((len(nodes), most + 1), np.inf)
     for i, node in enumerate(nodes):
-        for k in range(1, most + 1):
+        for k in range(1, most + 1 if node.by_text or limits.text else 2):
             divided = _divide_text(node, k)
             if len(divided) == k:
                 sums[i, k] = sum(one.load for one in divided)
@@ -221,12 +226,14 @@ def merge_nodes(nodes: Sequence[Node], tasks: int) -> list[Partition]:
     least load. It raises a load by less than its own where messages come to the task anyway, for other terms of the same rectangle.
     """
     loads, own = np.full(tasks, _IDLE), list[list[Node]]([] for _ in range(tasks))
-    of_leaf: dict[int, dict[int, Contents]] = {}  # divided leaf -> task -> what it has of it
+    shares: dict[int, Shares] = {}  # of each divided leaf
     for node in sorted(nodes, key=lambda node: -node.load):
-        added = np.full(tasks, node.load)
-        there = of_leaf.setdefault(id(node.leaf), {})
-        for task, others in there.items():
-            added[task] = node.leaf.load_of(others.joined(node.contents)) - node.leaf.load_of(others)
+        if node.items is None:
+            added = np.full(tasks, node.load)
+        else:
+            if id(node.leaf) not in shares:
+                shares[id(node.leaf)] = Shares(node.leaf, tasks)
+            added = shares[id(node.leaf)].added(node.contents)
         order = np.lexsort((loads, added))
         task = int(order[0])
         ratio = loads.max() / loads.min()
@@ -237,28 +244,48 @@ def merge_nodes(nodes: Sequence[Node], tasks: int) -> list[Partition]:
         loads[task] += added[task]
         own[task].append(node)
         if node.items is not None:
-            there[task] = there[task].joined(node.contents) if task in there else node.contents
+            shares[id(node.leaf)].add(task, node.contents)
     return [Partition(some, float(load)) for some, load in zip(own, loads)]
+
+
+def _with_largest_divided(nodes: Sequence[Node], limits: Limits) -> list[Node]:
+    """Return nodes of which the largest that can be divided are (the paper divides one at a time, which ends at the same limit)."""
+    wanted, found = max(1, min(len(nodes) // _AT_ONCE, limits.theta - len(nodes))), list[Node]()
+    for node in sorted(nodes, key=lambda node: -node.load):
+        divided = _partition_node(node, 2, limits) if wanted else [node]
+        wanted -= len(divided) > 1
+        found += divided
+    return found
 
 
 def hybrid_partitions(root: Leaf, tasks: int, limits: Limits) -> list[Partition]:
     """Return the nodes of each task."""
     nodes = _first_phase(root, limits)
     if len(nodes) < tasks:
-        counts = _numbers_of_partitions(nodes, tasks)
-        nodes = [part for node, count in zip(nodes, counts) for part in _partition_node(node, count)]
+        counts = _numbers_of_partitions(nodes, tasks, limits)
+        nodes = [part for node, count in zip(nodes, counts) for part in _partition_node(node, count, limits)]
     while True:
         partitions = merge_nodes(nodes, tasks)
         loads = [partition.load for partition in partitions]
         if max(loads) <= limits.sigma * min(loads) or len(nodes) >= limits.theta:
             return partitions
-        for largest in sorted(nodes, key=lambda node: -node.load):
-            divided = _partition_node(largest, 2)
-            if len(divided) > 1:
-                break
-        else:
+        nodes, before = _with_largest_divided(nodes, limits), len(nodes)
+        if len(nodes) == before:
             return partitions
-        nodes = [*(node for node in nodes if node is not largest), *divided]
+
+
+def best_partitions(root: Leaf, tasks: int, sigma: float, theta: int) -> list[Partition]:
+    """Return the partitions of the threshold of similarity with which the greatest load is least; of equal ones those with the least sum.
+
+    The paper has one threshold, which suits its data. Here all that make a difference are tried: 0, where space divides everything, with and without the choice of text; and some up to the
+    highest similarity of a leaf, and above it, where text divides everything.
+    """
+    found = []
+    for delta, text in itertools.product(_DELTAS, (False, True)):
+        partitions = hybrid_partitions(root, tasks, Limits(delta, sigma, theta, text))
+        loads = [partition.load for partition in partitions]
+        found.append((max(loads), sum(loads), len(found), partitions))
+    return min(found)[3]
 
 
 def regions_of(partitions: Sequence[Partition], messages: int) -> list[Region]:

@@ -15,7 +15,7 @@ from dskype.distribution.base import Sample
 from dskype.distribution.gridt import BUCKETS, buckets_of
 from dskype.distribution.loads import LoadModel
 
-__all__ = ["Contents", "Items", "Leaf", "SampleLoads", "checked_subscriptions"]
+__all__ = ["Contents", "Items", "Leaf", "SampleLoads", "Shares", "checked_subscriptions"]
 
 _NAMED = 4096
 """The most terms that a leaf names; all others go to buckets."""
@@ -116,20 +116,43 @@ class SampleLoads:
 
 
 class Contents(NamedTuple):
-    """What comes to a task from a leaf whose terms are divided.
+    """What comes to a task because of some of the terms of a leaf.
 
     :ivar checked: subscriptions that are checked.
-    :ivar unwanted: float64[rows], the logarithm of the chance that a message does not come.
-    :ivar subscriptions: bool[subscriptions of the sample], which live there.
+    :ivar rows: int64[], messages that may come, counted within the leaf; ``chances``: float64[], that they do.
+    :ivar subscriptions: int64[], those that live there, counted within the leaf.
     """
 
     checked: float
-    unwanted: np.ndarray
+    rows: np.ndarray
+    chances: np.ndarray
     subscriptions: np.ndarray
 
-    def joined(self, other: Contents) -> Contents:
-        """Return the contents of both."""
-        return Contents(self.checked + other.checked, self.unwanted + other.unwanted, self.subscriptions | other.subscriptions)
+
+class Shares:
+    """What each task has of a leaf whose terms are divided."""
+
+    def __init__(self, leaf: Leaf, tasks: int) -> None:
+        self._leaf = leaf
+        self._absent, self._absent_sum = np.ones((tasks, len(leaf.rows))), np.full(tasks, float(len(leaf.rows)))
+        self._held = np.zeros((tasks, len(leaf.subscriptions)), np.bool_)
+        self._checked, self._subscriptions = np.zeros(tasks), np.zeros(tasks)
+
+    def added(self, contents: Contents) -> np.ndarray:
+        """Return by how much each task's load would rise, float64[tasks]: by less where a message comes, or a subscription lives, because of other terms."""
+        rows, load, n = len(self._leaf.rows), self._leaf.load_of, self._absent_sum
+        come = self._absent[:, contents.rows] @ contents.chances
+        live = (~self._held[:, contents.subscriptions]).sum(axis=1)
+        before = load(self._checked, rows - n, self._subscriptions)
+        return load(self._checked + contents.checked, rows - n + come, self._subscriptions + live) - before
+
+    def add(self, task: int, contents: Contents) -> None:
+        """Give terms to a task."""
+        self._absent_sum[task] -= float(self._absent[task, contents.rows] @ contents.chances)
+        self._absent[task, contents.rows] *= 1.0 - contents.chances
+        self._held[task, contents.subscriptions] = True
+        self._subscriptions[task] = np.count_nonzero(self._held[task])
+        self._checked[task] += contents.checked
 
 
 class Leaf:
@@ -187,7 +210,8 @@ class Leaf:
 
     # -- loads ----------------------------------------------------------------------------------------
 
-    def _load(self, checked: np.ndarray, wanted: np.ndarray, subscriptions: np.ndarray) -> np.ndarray:
+    def load_of(self, checked: np.ndarray, wanted: np.ndarray, subscriptions: np.ndarray) -> np.ndarray:
+        """Return loads by the subscriptions that are checked, the messages that come and the subscriptions that live there."""
         model = self.loads.model
         matching = model.pair_us * self.loads.scale * wanted * subscriptions if self.loads.product else model.check_us * checked
         return matching + model.message_us * wanted + self.loads.update_us * subscriptions
@@ -195,7 +219,7 @@ class Leaf:
     @cached_property
     def load(self) -> float:
         """The load if one task has everything, in us for all messages of the sample."""
-        return float(self._load(self.loads.checked[self.entries].sum(), self.wanted.sum(), np.float64(len(self.subscriptions))))
+        return float(self.load_of(self.loads.checked[self.entries].sum(), self.wanted.sum(), np.float64(len(self.subscriptions))))
 
     @cached_property
     def message_loads(self) -> np.ndarray:
@@ -230,22 +254,17 @@ class Leaf:
         unwanted = np.bincount(self.row_of_entries[used] * parts + part[used], self.unwanted[used], len(self.rows) * parts)
         wanted = -np.expm1(unwanted).reshape(-1, parts).sum(axis=0)
         pairs = np.unique(self.loads.owners[self.triggers][held] * parts + to[held])
-        return self._load(checked, wanted, np.bincount(pairs % parts, minlength=parts).astype(np.float64))
+        return self.load_of(checked, wanted, np.bincount(pairs % parts, minlength=parts).astype(np.float64))
 
     def contents(self, items: np.ndarray) -> Contents:
-        """Return what comes to a task that has some items, int64[]."""
-        part_of = np.zeros(len(self.items.loads), np.bool_)
-        part_of[items] = True
-        used, held = part_of[self.items.of_entries], part_of[self.items.of_triggers]
-        subscriptions = np.zeros(self.loads.sample.n, np.bool_)
-        subscriptions[self.loads.owners[self.triggers][held]] = True
-        unwanted = np.bincount(self.row_of_entries[used], self.unwanted[used], len(self.rows))
-        return Contents(float(self.loads.checked[self.entries][used].sum()), unwanted, subscriptions)
-
-    def load_of(self, contents: Contents) -> float:
-        """Return the load of a task with some of the leaf."""
-        wanted = -np.expm1(contents.unwanted).sum()
-        return float(self._load(np.float64(contents.checked), wanted, np.float64(np.count_nonzero(contents.subscriptions))))
+        """Return what comes to a task because of some items, int64[]."""
+        chosen = np.zeros(len(self.items.loads), np.bool_)
+        chosen[items] = True
+        used, held = chosen[self.items.of_entries], chosen[self.items.of_triggers]
+        chances = -np.expm1(np.bincount(self.row_of_entries[used], self.unwanted[used], len(self.rows)))
+        rows = np.flatnonzero(chances)
+        owners = np.unique(self.loads.owners[self.triggers][held])
+        return Contents(float(self.loads.checked[self.entries][used].sum()), rows, chances[rows], np.searchsorted(self.subscriptions, owners))
 
     def similarity(self) -> float:
         """Return the cosine of the term frequencies of its messages and subscriptions (section IV-B)."""

@@ -29,7 +29,7 @@ def partition_hypergraph(vertices: np.ndarray, edges: np.ndarray, weights: np.nd
     starts, own_edges = np.searchsorted(vertices[order], np.arange(n + 1)), edges[order]
     pins = np.zeros((m, parts), np.int32)
     np.add.at(pins, (edges, part_of[vertices]), 1)
-    sums, most = np.bincount(part_of, weights, parts), _IMBALANCE * max(float(weights.sum()) / parts, float(weights.max(initial=0.0)))
+    sums, most = np.bincount(part_of, weights, parts), _IMBALANCE * float(weights.sum()) / parts
     turn = [v for v in np.argsort(-weights, kind="stable").tolist() if starts[v] < starts[v + 1]]
     for _ in range(_PASSES):
         moved = 0

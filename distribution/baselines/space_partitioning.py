@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -77,7 +78,7 @@ def _quantiles(values: np.ndarray, low: int, high: int, parts: int) -> list[tupl
     """Return ranges from ``low`` to ``high`` with about equally many values, as many as there can be."""
     inner = np.quantile(values, np.arange(1, parts) / parts, method="nearest") if len(values) else np.zeros(0)
     ends = np.unique(np.clip(np.concatenate(([low], inner + 1, [high])), low, high).astype(np.int64)).tolist()
-    return list(zip(ends[:-1], ends[1:]))
+    return list(itertools.pairwise(ends))
 
 
 METHODS: dict[str, Callable[[Leaf, int], list[list[CellBox]]]] = {"grid": by_grid, "kd-tree": by_kd_tree, "r-tree": by_r_tree}

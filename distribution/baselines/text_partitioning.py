@@ -39,7 +39,7 @@ def by_metric(leaf: Leaf, tasks: int) -> np.ndarray:
     starts = np.searchsorted(items.of_entries[order], np.arange(len(frequencies) + 1))
     rows = leaf.row_of_entries[order]
     comes = np.zeros((len(leaf.rows), tasks), np.bool_)
-    loads, most = np.zeros(tasks), _SLACK * max(float(items.loads.sum()) / tasks, float(items.loads.max()))
+    loads, most = np.zeros(tasks), _SLACK * max(1e-9, float(items.loads.sum()) / tasks)
     part_of = np.zeros(len(frequencies), np.int64)
     for item in np.argsort(-frequencies, kind="stable").tolist():
         own = rows[starts[item] : starts[item + 1]]
