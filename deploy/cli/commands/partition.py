@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli import plan_picture
 from dskype.deploy.cli.arguments import (
     Actions,
@@ -29,6 +30,7 @@ from dskype.deploy.cli.arguments import (
     target,
 )
 from dskype.deploy.client.balancing import Band, balance, watch
+from dskype.deploy.client.calibration import calibrate
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions
 from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.terminal import counted, put, say
@@ -43,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = Actions(parser)
     actions.add("learn", _learn, "learn a plan from a sample", _learn_arguments)
+    actions.add("calibrate", _calibrate, "measure what messages and subscriptions cost on this machine, for the distributor hybrid", _calibrate_arguments)
     actions.add("show", _show, "show a plan: the topology's, or that of a file", _show_arguments)
     actions.add("split", _split, "give half of a partition to another task", _split_arguments)
     actions.add("merge", _merge, "give a partition to the tasks of another one", _merge_arguments)
@@ -61,6 +64,12 @@ def _learn_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--option", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="an option of the distributor; repeatable")
     _sample_options(parser, required=True)
     _output_options(parser)
+
+
+def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--index", metavar="NAME", choices=sorted(INDEXES), default="lanes", help="dskype.boolean.index; default: lanes")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    output(parser)
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -162,6 +171,17 @@ def _learn(args: argparse.Namespace) -> int:
     return 0
 
 
+def _calibrate(args: argparse.Namespace) -> int:
+    costs = calibrate(args.index, seed=args.seed)._asdict()
+    if args.output == "json":
+        put(json.dumps(costs))
+        return 0
+    for name, value in costs.items():
+        put(f"{name:<12} {value:>12.6g}")
+    put(f"learn a plan with them: dskype partition learn --distributor hybrid --option 'costs={json.dumps(costs)}' ...")
+    return 0
+
+
 def _show(args: argparse.Namespace) -> int:
     version = None
     if args.plan is not None:
@@ -212,6 +232,8 @@ def _covers(row: Mapping[str, Any]) -> str:
     if "terms" in row:
         first, end = row["terms"]
         parts.append(f"words {first:,}.." + ("" if end is None else f"{end - 1:,}"))
+    if "named" in row:
+        parts.append(f"{row['named']:,} words and {row['share']:.0%} of all others")
     return ", ".join(parts) or "everything"
 
 
