@@ -11,7 +11,7 @@ from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, Cut, cell_costs, equal_partitions
 from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
 from dskype.distribution.grid_options import GRID_OPTIONS, check_grid
-from dskype.distribution.gridt import Gridt, Part, Region, read_regions
+from dskype.distribution.gridt import BUCKETS, Gridt, Part, Region, read_regions
 from dskype.distribution.interest import Interest, documents_of
 from dskype.distribution.near_tasks import near_tasks, reach_of
 from dskype.distribution.plans import Leaf, leaf
@@ -194,7 +194,7 @@ class GridtDistributor(HasPartitions):
         found = []
         for number, ((region, at), part) in enumerate(zip(self._numbered(), self.leaves())):
             own = self.gridt.regions[region]
-            divided = {"named": len(own.parts[at].terms), "share": len(own.parts[at].buckets) / 256} if own.divided else {}
+            divided = {"named": len(own.parts[at].terms), "share": len(own.parts[at].buckets) / BUCKETS} if own.divided else {}
             found.append({"number": number, "tasks": part.node["tasks"], "load": part.node["load"], "box": list(part.box), "cells": list(own.cells), **divided})
         return found
 
@@ -236,6 +236,29 @@ class GridtDistributor(HasPartitions):
         inside = CellCosts(region.cells, nothing, nothing, np.zeros(0)) if sample is None else cell_costs(self.gridt.grid, sample).inside(region.cells)
         cut = inside.cut() or inside.middle()
         return cut, inside.parted(cut)[1].total / inside.total if inside.total else 0.5
+
+    def divide(self, partition: int, task: int) -> dict[str, Any]:
+        """Return a plan in which another task has every second bucket of terms of a region that one task had.
+
+        :param partition: its number; ``task``: the index of the other task.
+        :raises IllegalArgumentException: there is no such partition or task, the task has the region already, or its terms are divided (then :meth:`split` divides them further).
+        """
+        number, _ = self._partition(partition)
+        regions = list(self.gridt.regions)
+        region, own = regions[number], regions[number].parts[0]
+        if region.divided or not 0 <= task < self.tasks or task == own.task:
+            legal = [] if region.divided else [t for t in range(self.tasks) if t != own.task]
+            raise IllegalArgumentException(
+                explain(
+                    "A region of one task can be divided with another task.",
+                    given=task,
+                    legal=", ".join(map(str, legal)) or "none",
+                    hint="'split' divides terms further",
+                )
+            )
+        parts = [Part(each, own.load / 2, (), tuple(range(half, BUCKETS, 2))) for half, each in enumerate((own.task, task))]
+        regions[number] = region.with_parts(parts)
+        return self._joined(regions)
 
     def merge(self, one: int, other: int) -> dict[str, Any]:
         """Return a plan in which the task of partition ``one`` also has partition ``other``. Regions with the same task that form a rectangle become one.

@@ -260,7 +260,11 @@ def _with_largest_divided(nodes: Sequence[Node], limits: Limits) -> list[Node]:
 
 def hybrid_partitions(root: Leaf, tasks: int, limits: Limits) -> list[Partition]:
     """Return the nodes of each task."""
-    nodes = _first_phase(root, limits)
+    return _second_phase(_first_phase(root, limits), tasks, limits)
+
+
+def _second_phase(nodes: list[Node], tasks: int, limits: Limits) -> list[Partition]:
+    """Divide nodes until there are enough and their loads are balanced (lines 13 to 28)."""
     if len(nodes) < tasks:
         counts = _numbers_of_partitions(nodes, tasks, limits)
         nodes = [part for node, count in zip(nodes, counts) for part in _partition_node(node, count, limits)]
@@ -280,9 +284,15 @@ def best_partitions(root: Leaf, tasks: int, sigma: float, theta: int) -> list[Pa
     The paper has one threshold, which suits its data. Here all that make a difference are tried: 0, where space divides everything, with and without the choice of text; and some up to the
     highest similarity of a leaf, and above it, where text divides everything.
     """
-    found = []
+    found, tried = [], set()
     for delta, text in itertools.product(_DELTAS, (False, True)):
-        partitions = hybrid_partitions(root, tasks, Limits(delta, sigma, theta, text))
+        limits = Limits(delta, sigma, theta, text)
+        nodes = _first_phase(root, limits)
+        kinds = text, tuple((node.leaf.cells, node.by_text) for node in nodes)
+        if kinds in tried or (text and all(node.by_text for node in nodes)):
+            continue
+        tried.add(kinds)
+        partitions = _second_phase(nodes, tasks, limits)
         loads = [partition.load for partition in partitions]
         found.append((max(loads), sum(loads), len(found), partitions))
     return min(found)[3]

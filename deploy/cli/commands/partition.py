@@ -34,7 +34,7 @@ from dskype.deploy.client.calibration import calibrate
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions
 from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.terminal import counted, put, say
-from dskype.distribution import DISTRIBUTORS, AGridDistributor, HasPartitions, distributor_class, make_distributor, read_plan
+from dskype.distribution import DISTRIBUTORS, AGridDistributor, GridtDistributor, HasPartitions, distributor_class, make_distributor, read_plan
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import read_sample
 from dskype.spouts.vocabulary import Vocabulary
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("calibrate", _calibrate, "measure what messages and subscriptions cost on this machine, for the distributor hybrid", _calibrate_arguments)
     actions.add("show", _show, "show a plan: the topology's, or that of a file", _show_arguments)
     actions.add("split", _split, "give half of a partition to another task", _split_arguments)
+    actions.add("divide", _divide, "divide the words of a region with another task (hybrid)", _divide_arguments)
     actions.add("merge", _merge, "give a partition to the tasks of another one", _merge_arguments)
     actions.add("shift", _shift, "give some cells of a partition to a neighbour (agrid)", _shift_arguments)
     actions.add("publish", _publish, "change the running topology to a plan", _publish_arguments)
@@ -84,6 +85,10 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 def _split_arguments(parser: argparse.ArgumentParser) -> None:
     _change_arguments(parser, "partition", "task")
     _sample_options(parser, required=False)
+
+
+def _divide_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser, "partition", "task")
 
 
 def _merge_arguments(parser: argparse.ArgumentParser) -> None:
@@ -260,6 +265,16 @@ def _change(args: argparse.Namespace, change: Callable[[HasPartitions, Any], dic
 
 def _split(args: argparse.Namespace) -> int:
     return _change(args, lambda distributor, sample: distributor.split(args.partition, args.task, sample))
+
+
+def _divide(args: argparse.Namespace) -> int:
+    def change(distributor: HasPartitions, _: Any) -> dict[str, Any]:
+        if not isinstance(distributor, GridtDistributor):
+            legal = ", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, GridtDistributor)))
+            raise IllegalArgumentException(explain("The words of these partitions cannot be divided.", given=distributor.name, legal=legal))
+        return distributor.divide(args.partition, args.task)
+
+    return _change(args, change)
 
 
 def _merge(args: argparse.Namespace) -> int:
