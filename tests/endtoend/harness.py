@@ -282,7 +282,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
 
 def options_of(name, tasks):
     """Return options of a distributor for a number of tasks."""
-    if name in ("agrid", "hybrid"):  # lines between cells that cut the subscriptions
+    if name in ("agrid", "hybrid", "space-partitioning", "text-partitioning"):  # lines between cells that cut the subscriptions
         return {"granularity": 24, "box": SPACE}
     if name not in ("spatial-first", "keyword-first"):
         return {}

@@ -110,8 +110,10 @@ def _matches(s: BooleanSubscriptions, messages: MessageBatch) -> np.ndarray:
 
 
 def learn(method: Method, tasks: int, workload: RegionalWorkload, granularity: int) -> Distributor:
-    """Return the distributor of a method with a plan for the sample of a workload."""
-    options = {"granularity": granularity, "subscriptions": workload.subscriptions.n, **method.options}
+    """Return the distributor of a method with a plan for the sample of a workload, and a grid over its messages."""
+    lat, lon = workload.sample.messages.lat, workload.sample.messages.lon
+    box = [float(x) for x in (lon.min(), lat.min(), lon.max(), lat.max())]
+    options = {"granularity": granularity, "box": box, "subscriptions": workload.subscriptions.n, **method.options}
     empty = make_distributor(method.distributor, tasks, options)
     return make_distributor(method.distributor, tasks, options, type(empty).learn(tasks, workload.sample, options))
 
