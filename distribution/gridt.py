@@ -1,4 +1,4 @@
-"""The gridt index: regions of the world whose messages and subscriptions belong to one task each, or are divided by terms (PS2Stream, section IV-C)."""
+"""The gridt index: zones of the world whose messages and subscriptions belong to one task each, or are divided by terms (PS2Stream, section IV-C)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.interest_kernels import Documents, Pairs, Words, rehash
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["BUCKETS", "Gridt", "Part", "Region", "buckets_of", "read_regions"]
+__all__ = ["BUCKETS", "Gridt", "Part", "Zone", "buckets_of", "read_zones"]
 
 BUCKETS = kernels.BUCKETS
 
@@ -24,7 +24,7 @@ def buckets_of(terms: np.ndarray) -> np.ndarray:
 
 
 class Part(NamedTuple):
-    """What a task has of a region.
+    """What a task has of a zone.
 
     :ivar task: index of the task.
     :ivar load: estimated, in the plan's units.
@@ -43,7 +43,7 @@ class Part(NamedTuple):
         return Part(self.task, self.load + other.load, terms, buckets)
 
 
-class Region(NamedTuple):
+class Zone(NamedTuple):
     """A leaf of a kdt-tree: a rectangle of cells, which one task has, or several that divide its terms.
 
     :ivar cells: the rectangle.
@@ -64,18 +64,18 @@ class Region(NamedTuple):
         """The load of all parts."""
         return sum(part.load for part in self.parts)
 
-    def with_parts(self, parts: Iterable[Part]) -> Region:
-        """Return the region with other parts; those of the same task are joined, and a single one has everything."""
+    def with_parts(self, parts: Iterable[Part]) -> Zone:
+        """Return the zone with other parts; those of the same task are joined, and a single one has everything."""
         by_task: dict[int, Part] = {}
         for part in parts:
             by_task[part.task] = by_task[part.task].joined(part) if part.task in by_task else part
         if len(by_task) == 1:
             ((task, part),) = by_task.items()
-            return Region(self.cells, (Part(task, part.load),))
-        return Region(self.cells, tuple(by_task[task] for task in sorted(by_task)))
+            return Zone(self.cells, (Part(task, part.load),))
+        return Zone(self.cells, tuple(by_task[task] for task in sorted(by_task)))
 
     def encode(self) -> dict[str, Any]:
-        """Return the region as a plan has it."""
+        """Return the zone as a plan has it."""
         if not self.divided:
             return {"cells": list(self.cells), "task": self.parts[0].task, "load": _short(self.parts[0].load)}
         parts = [{"task": p.task, "load": _short(p.load), "terms": list(p.terms), "buckets": list(p.buckets)} for p in self.parts]
@@ -89,25 +89,25 @@ def _short(load: float) -> float:
 class Gridt:
     """Finds the tasks of places and terms.
 
-    A place costs one look-up in a grid, as in an A-Grid; a term of a divided region one more in a hash table of the terms that are named, and else in a table of
-    buckets. Memory: 20 bytes for each slot of the hash table, which is at least half empty, and 1 KiB for each divided region.
+    A place costs one look-up in a grid, as in an A-Grid; a term of a divided zone one more in a hash table of the terms that are named, and else in a table of
+    buckets. Memory: 20 bytes for each slot of the hash table, which is at least half empty, and 1 KiB for each divided zone.
 
     :param tasks: number of tasks.
     :param columns: of the grid; ``rows``: likewise; ``box``: west, south, east, north in degrees.
-    :param regions: together they are the whole grid, each cell once.
-    :raises IllegalArgumentException: the regions are no division of the grid.
+    :param zones: together they are the whole grid, each cell once.
+    :raises IllegalArgumentException: the zones are no division of the grid.
     """
 
-    def __init__(self, tasks: int, columns: int, rows: int, box: Sequence[float], regions: Sequence[Region]) -> None:
-        self.tasks, self.regions = tasks, list(regions)
-        self.grid = AGrid(columns, rows, box, {number: region.cells for number, region in enumerate(regions)})
-        divided = [region for region in regions if region.divided]
+    def __init__(self, tasks: int, columns: int, rows: int, box: Sequence[float], zones: Sequence[Zone]) -> None:
+        self.tasks, self.zones = tasks, list(zones)
+        self.grid = AGrid(columns, rows, box, {number: zone.cells for number, zone in enumerate(zones)})
+        divided = [zone for zone in zones if zone.divided]
         numbers = iter(range(len(divided)))
-        task_of = np.array([~next(numbers) if region.divided else region.parts[0].task for region in regions], np.int32)
+        task_of = np.array([~next(numbers) if zone.divided else zone.parts[0].task for zone in zones], np.int32)
         buckets = np.zeros((len(divided), BUCKETS), np.int32)
-        named = [(term, number, part.task + 1) for number, region in enumerate(divided) for part in region.parts for term in part.terms]
-        for number, region in enumerate(divided):
-            for part in region.parts:
+        named = [(term, number, part.task + 1) for number, zone in enumerate(divided) for part in zone.parts for term in part.terms]
+        for number, zone in enumerate(divided):
+            for part in zone.parts:
                 buckets[number, list(part.buckets)] = part.task
         size = 1 << (2 * max(8, len(named))).bit_length()
         table = Pairs(np.zeros(size, np.int64), np.zeros(size, np.int32), np.zeros(size, np.int64))
@@ -121,7 +121,7 @@ class Gridt:
         return self.grid.memory_bytes + sum(array.nbytes for array in self.term_tasks)
 
     def place(self, area: Sequence[float], terms: np.ndarray) -> list[int]:
-        """Return the tasks of terms in all regions that an area touches, rising.
+        """Return the tasks of terms in all zones that an area touches, rising.
 
         :param area: west, south, east, north in degrees; west > east crosses the antimeridian.
         :param terms: int64[n].
@@ -132,15 +132,15 @@ class Gridt:
         """Return (offsets int64[n + 1], tasks int32[]) of many areas, each with its terms; see :func:`dskype.distribution.gridt_kernels.place_many`."""
         return kernels.place_many(np.asarray(areas, np.float64), offsets, terms, self.grid.arrays, self.term_tasks, self.tasks)
 
-    def tasks_by_region(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (regions int64[m], tasks int64[m]): the tasks that terms have in each region. O(regions + terms * divided regions)."""
+    def tasks_by_zone(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (zones int64[m], tasks int64[m]): the tasks that terms have in each zone. O(zones + terms * divided zones)."""
         whole = np.flatnonzero(self.term_tasks.task_of >= 0)
-        regions, tasks = [whole], [self.term_tasks.task_of[whole].astype(np.int64)]
-        for region in np.flatnonzero(self.term_tasks.task_of < 0).tolist():
-            own = np.unique(kernels.tasks_of(~int(self.term_tasks.task_of[region]), terms, self.term_tasks))
-            regions.append(np.full(len(own), region))
+        zones, tasks = [whole], [self.term_tasks.task_of[whole].astype(np.int64)]
+        for zone in np.flatnonzero(self.term_tasks.task_of < 0).tolist():
+            own = np.unique(kernels.tasks_of(~int(self.term_tasks.task_of[zone]), terms, self.term_tasks))
+            zones.append(np.full(len(own), zone))
             tasks.append(own)
-        return np.concatenate(regions), np.concatenate(tasks)
+        return np.concatenate(zones), np.concatenate(tasks)
 
     def route_points(self, offsets: np.ndarray, terms: np.ndarray, lat: np.ndarray, lon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows int64[m], tasks int32[m]): the tasks of messages at points."""
@@ -167,45 +167,45 @@ def _refused(problem: str, given: Any, legal: str) -> IllegalArgumentException:
     return IllegalArgumentException(explain(f"The plan is damaged: {problem}.", given=given, legal=legal, hint="'dskype partition learn' makes plans"))
 
 
-def read_regions(tasks: int, plan: Mapping[str, Any]) -> Gridt:
+def read_zones(tasks: int, plan: Mapping[str, Any]) -> Gridt:
     """Return the gridt index of a plan.
 
     :raises IllegalArgumentException: the plan is damaged.
     """
-    loads, size, regions = plan.get("loads"), plan.get("grid"), plan.get("regions")
+    loads, size, zones = plan.get("loads"), plan.get("grid"), plan.get("zones")
     if not isinstance(loads, list) or len(loads) != tasks or not all(type(x) in (int, float) for x in loads):
         raise _refused("a load for each task is missing", loads, f"{tasks} numbers")
     if not isinstance(size, Mapping) or any(type(size.get(key)) is not int for key in ("columns", "rows")) or not _numbers(size.get("box"), (int, float)):
         raise _refused("the grid is missing", size, '{"columns": n, "rows": n, "box": [west, south, east, north]}')
-    if not isinstance(regions, list) or not regions:
-        raise _refused("the regions are missing", regions, "a list")
+    if not isinstance(zones, list) or not zones:
+        raise _refused("the zones are missing", zones, "a list")
     try:
-        return Gridt(tasks, size["columns"], size["rows"], size["box"], [_read_region(tasks, region) for region in regions])
+        return Gridt(tasks, size["columns"], size["rows"], size["box"], [_read_zone(tasks, zone) for zone in zones])
     except IllegalArgumentException as error:
         if "plan is damaged" in str(error):
             raise
-        raise _refused("its regions do not fit", str(error), "regions that cover the grid once") from None
+        raise _refused("its zones do not fit", str(error), "zones that cover the grid once") from None
 
 
-def _read_region(tasks: int, region: Any) -> Region:
-    if not isinstance(region, Mapping) or not _numbers(region.get("cells"), (int,)):
-        raise _refused("a region is not usable", region, '{"cells": [4 integers], "task": index, "load": number} or {"cells", "parts"}')
-    parts = region.get("parts", [region])
+def _read_zone(tasks: int, zone: Any) -> Zone:
+    if not isinstance(zone, Mapping) or not _numbers(zone.get("cells"), (int,)):
+        raise _refused("a zone is not usable", zone, '{"cells": [4 integers], "task": index, "load": number} or {"cells", "parts"}')
+    parts = zone.get("parts", [zone])
     if not isinstance(parts, list) or not parts:
-        raise _refused("the parts of a region are missing", parts, "a list")
+        raise _refused("the parts of a zone are missing", parts, "a list")
     found = []
     for part in parts:
         if not isinstance(part, Mapping) or type(part.get("load")) not in (int, float) or type(part.get("task")) is not int or not 0 <= part["task"] < tasks:
-            raise _refused("a part of a region is not usable", part, f'{{"task": 0 to {tasks - 1}, "load": number, "terms": [...], "buckets": [...]}}')
+            raise _refused("a part of a zone is not usable", part, f'{{"task": 0 to {tasks - 1}, "load": number, "terms": [...], "buckets": [...]}}')
         terms, buckets = part.get("terms", []), part.get("buckets", [])
         if not _integers(terms) or not _integers(buckets):
             raise _refused("the terms of a part are not usable", str(part)[:80], "lists of integers")
         found.append(Part(part["task"], float(part["load"]), tuple(terms), tuple(buckets)))
-    if len(found) > 1 or "parts" in region:
+    if len(found) > 1 or "parts" in zone:
         named, buckets = [t for p in found for t in p.terms], [b for p in found for b in p.buckets]
         if len(set(named)) != len(named) or sorted(buckets) != list(range(BUCKETS)) or len({p.task for p in found}) < max(2, len(found)):
-            raise _refused("the parts of a region do not fit", region["cells"], f"different tasks; each of {BUCKETS} buckets once, each term at most once")
-    return Region(CellBox(*region["cells"]), tuple(found))
+            raise _refused("the parts of a zone do not fit", zone["cells"], f"different tasks; each of {BUCKETS} buckets once, each term at most once")
+    return Zone(CellBox(*zone["cells"]), tuple(found))
 
 
 def _integers(values: Any) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Sample
-from dskype.distribution.gridt import Region
+from dskype.distribution.gridt import Zone
 from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.distribution.kdt_tree import Limits, best_partitions, hybrid_partitions, regions_of
+from dskype.distribution.kdt_tree import Limits, best_partitions, hybrid_partitions, zones_of
 from dskype.distribution.leaf_loads import SampleLoads
 from dskype.distribution.loads import LoadModel
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -22,7 +22,7 @@ _NODES_PER_TASK = 8
 class HybridDistributor(GridtDistributor):
     """Divides the world by space, and by text where that makes less load: the leaves of a kdt-tree (Algorithm 1).
 
-    :param options: ``delta``: regions whose messages and subscriptions are at least so similar in text may be divided by space (default: the threshold that makes the least load, see
+    :param options: ``delta``: zones whose messages and subscriptions are at least so similar in text may be divided by space (default: the threshold that makes the least load, see
         :func:`~dskype.distribution.kdt_tree.best_partitions`); ``sigma`` (1.3): the greatest load
         of a task may be so many times the least; ``theta``: the most nodes of the tree (default 8 for each task). ``costs``: constants of the load model, from
         ``dskype partition calibrate``; ``matching``: ``checked`` (default) or ``product``, see :class:`~dskype.distribution.leaf_loads.SampleLoads`; ``subscriptions``: how many there will be
@@ -48,12 +48,12 @@ class HybridDistributor(GridtDistributor):
         return check_costs(cls.name, found)
 
     @classmethod
-    def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Region]:
+    def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Zone]:
         """Return the leaves of a kdt-tree."""
         delta, sigma, theta = options["delta"], options["sigma"], max(tasks, options["theta"] or _NODES_PER_TASK * tasks)
         root = sample_loads(grid, sample, options).root()
         found = best_partitions(root, tasks, sigma, theta) if delta is None else hybrid_partitions(root, tasks, Limits(delta, sigma, theta))
-        return regions_of(found, sample.messages.n)
+        return zones_of(found, sample.messages.n)
 
 
 def check_costs(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from dskype.distribution.agrid import CellBox
 from dskype.distribution.agrid_learning import best_cut
-from dskype.distribution.gridt import Part, Region
+from dskype.distribution.gridt import Part, Zone
 from dskype.distribution.leaf_loads import Contents, Leaf, Shares
 
-__all__ = ["Limits", "Node", "Partition", "assign_items", "best_partitions", "divide_space", "hybrid_partitions", "merge_nodes", "regions_of", "split_cells"]
+__all__ = ["Limits", "Node", "Partition", "assign_items", "best_partitions", "divide_space", "hybrid_partitions", "merge_nodes", "split_cells", "zones_of"]
 
 _SAME = 0.02
 """Similarities that differ by less count as equal."""
@@ -298,8 +298,8 @@ def best_partitions(root: Leaf, tasks: int, sigma: float, theta: int) -> list[Pa
     return min(found)[3]
 
 
-def regions_of(partitions: Sequence[Partition], messages: int) -> list[Region]:
-    """Return the regions of a plan: a leaf whose nodes have different tasks is divided.
+def zones_of(partitions: Sequence[Partition], messages: int) -> list[Zone]:
+    """Return the zones of a plan: a leaf whose nodes have different tasks is divided.
 
     :param messages: of the sample; loads are per message.
     """
@@ -312,5 +312,5 @@ def regions_of(partitions: Sequence[Partition], messages: int) -> list[Region]:
             if id(node.leaf) == key:
                 terms, buckets = leaf.items.described(node.items) if node.items is not None else ((), ())
                 parts.append(Part(task, node.load / messages, terms, buckets))
-        found.append(Region(leaf.cells, ()).with_parts(parts))
+        found.append(Zone(leaf.cells, ()).with_parts(parts))
     return found

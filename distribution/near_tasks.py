@@ -30,11 +30,11 @@ def reach_of(grid: AGrid) -> np.ndarray:
 
 
 def near_tasks(subscription: TopkSubscription, threshold: float, reach: np.ndarray, tasks_of: np.ndarray, tasks: int) -> Placed:
-    """Return the tasks from whose regions a message may reach a score, and as the guard what one from elsewhere may reach. O(regions).
+    """Return the tasks from whose zones a message may reach a score, and as the guard what one from elsewhere may reach. O(zones).
 
     :param threshold: the score.
-    :param reach: float64[n, 4], west, south, east and north of regions in degrees.
-    :param tasks_of: int[n], the task that messages from there go to. A region may occur several times; the tasks that do not occur get no messages.
+    :param reach: float64[n, 4], west, south, east and north of zones in degrees.
+    :param tasks_of: int[n], the task that messages from there go to. A zone may occur several times; the tasks that do not occur get no messages.
     :param tasks: number of tasks.
     """
     west, south, east, north = reach.T

@@ -1,4 +1,4 @@
-"""Partitioning by space alone: each task has some regions of the world (PS2Stream, section VI-B)."""
+"""Partitioning by space alone: each task has some zones of the world (PS2Stream, section VI-B)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.base import Sample
 from dskype.distribution.baselines.text_partitioning import check_method
-from dskype.distribution.gridt import Part, Region
+from dskype.distribution.gridt import Part, Zone
 from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.distribution.hybrid_distributor import check_costs, sample_loads
 from dskype.distribution.kdt_tree import assign_items, divide_space
@@ -28,7 +28,7 @@ _LEAVES_PER_TASK = 8
 
 
 def by_grid(root: Leaf, tasks: int) -> list[list[CellBox]]:
-    """Return the regions of each task: the cells of a grid of 64 x 64 in the order of a Z-curve, cut into runs of equal load."""
+    """Return the zones of each task: the cells of a grid of 64 x 64 in the order of a Z-curve, cut into runs of equal load."""
     n, (_, _, width, height) = _GRID, root.cells
     columns, rows = min(n, width), min(n, height)
     xs, ys = np.arange(columns + 1) * width // columns, np.arange(rows + 1) * height // rows
@@ -39,7 +39,7 @@ def by_grid(root: Leaf, tasks: int) -> list[list[CellBox]]:
     task_of = np.empty(columns * rows, np.int64)
     task_of[order] = np.minimum(tasks - 1, (before * tasks / max(1e-9, loads.sum())).astype(np.int64))
     found: list[list[CellBox]] = [[] for _ in range(tasks)]
-    for row in range(rows):  # neighbours in a row with the same task are one region
+    for row in range(rows):  # neighbours in a row with the same task are one zone
         own = task_of[row * columns : (row + 1) * columns]
         ends = np.flatnonzero(np.diff(own)) + 1
         for first, last in zip([0, *ends.tolist()], [*ends.tolist(), columns]):
@@ -56,13 +56,13 @@ def _interleaved(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def by_kd_tree(root: Leaf, tasks: int) -> list[list[CellBox]]:
-    """Return the regions of each task: the leaves of a kd-tree, of which the costliest is cut until there are enough."""
+    """Return the zones of each task: the leaves of a kd-tree, of which the costliest is cut until there are enough."""
     *_, leaves = divide_space(root, tasks)
     return [[leaf.cells] for leaf in leaves]
 
 
 def by_r_tree(root: Leaf, tasks: int) -> list[list[CellBox]]:
-    """Return the regions of each task: the leaves of an R-tree over the messages, packed by sort-tile-recursion so that they do not overlap; the costliest goes first to the least loaded task."""
+    """Return the zones of each task: the leaves of an R-tree over the messages, packed by sort-tile-recursion so that they do not overlap; the costliest goes first to the least loaded task."""
     slices = max(1, round(math.sqrt(_LEAVES_PER_TASK * tasks)))
     x0, y0, x1, y1 = root.cells
     leaves = []
@@ -82,11 +82,11 @@ def _quantiles(values: np.ndarray, low: int, high: int, parts: int) -> list[tupl
 
 
 METHODS: dict[str, Callable[[Leaf, int], list[list[CellBox]]]] = {"grid": by_grid, "kd-tree": by_kd_tree, "r-tree": by_r_tree}
-"""Option ``method`` -> what finds the regions of each task."""
+"""Option ``method`` -> what finds the zones of each task."""
 
 
 class SpacePartitioningDistributor(GridtDistributor):
-    """Divides the world into regions of one task each.
+    """Divides the world into zones of one task each.
 
     :param options: ``method``: ``kd-tree`` (default), ``grid`` or ``r-tree``; ``costs``, ``matching`` and ``subscriptions`` as for ``hybrid``, and those of
         :class:`GridtDistributor`.
@@ -101,9 +101,9 @@ class SpacePartitioningDistributor(GridtDistributor):
         return check_method(cls.name, check_costs(cls.name, {"method": "kd-tree", **super().checked(tasks, options)}), METHODS)
 
     @classmethod
-    def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Region]:
-        """Return the regions of all tasks."""
+    def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Zone]:
+        """Return the zones of all tasks."""
         root = sample_loads(grid, sample, options).root()
         boxes = METHODS[options["method"]](root, tasks)
-        found = [Region(cells, (Part(task, root.inside(cells).load / sample.messages.n),)) for task, own in enumerate(boxes) for cells in own]
-        return sorted(found, key=lambda region: region.cells)
+        found = [Zone(cells, (Part(task, root.inside(cells).load / sample.messages.n),)) for task, own in enumerate(boxes) for cells in own]
+        return sorted(found, key=lambda zone: zone.cells)

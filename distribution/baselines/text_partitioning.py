@@ -10,7 +10,7 @@ import numpy as np
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.base import Sample
 from dskype.distribution.baselines.hypergraphs import partition_hypergraph
-from dskype.distribution.gridt import BUCKETS, Part, Region
+from dskype.distribution.gridt import BUCKETS, Part, Zone
 from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.distribution.hybrid_distributor import check_costs, sample_loads
 from dskype.distribution.kdt_tree import assign_items
@@ -85,20 +85,20 @@ class TextPartitioningDistributor(GridtDistributor):
         return check_method(cls.name, check_costs(cls.name, {"method": "metric", **super().checked(tasks, options)}), METHODS)
 
     @classmethod
-    def unlearned(cls, tasks: int, options: Mapping[str, Any]) -> list[Region]:
-        """Return one region, whose buckets the tasks have in turn."""
+    def unlearned(cls, tasks: int, options: Mapping[str, Any]) -> list[Zone]:
+        """Return one zone, whose buckets the tasks have in turn."""
         n = options["granularity"]
         parts = [Part(task, 1.0, (), tuple(range(task, BUCKETS, tasks))) for task in range(min(tasks, BUCKETS))]
-        return [Region(CellBox(0, 0, n, n), ()).with_parts(parts)]
+        return [Zone(CellBox(0, 0, n, n), ()).with_parts(parts)]
 
     @classmethod
-    def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Region]:
-        """Return one region with the terms of each task."""
+    def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Zone]:
+        """Return one zone with the terms of each task."""
         leaf = sample_loads(grid, sample, options).root()
         part_of = METHODS[options["method"]](leaf, tasks)
         loads = leaf.part_loads(part_of, tasks) / sample.messages.n
         parts = [Part(task, float(loads[task]), *leaf.items.described(np.flatnonzero(part_of == task))) for task in range(tasks)]
-        return [Region(leaf.cells, ()).with_parts(parts)]
+        return [Zone(leaf.cells, ()).with_parts(parts)]
 
 
 def check_method(name: str, options: dict[str, Any], methods: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dskype.distribution import HybridDistributor, distributor_class, make_distributor
-from dskype.distribution.gridt import BUCKETS, Part, Region, buckets_of
+from dskype.distribution.gridt import BUCKETS, Part, Zone, buckets_of
 from dskype.distribution.interest import Interest
 from dskype.distribution.triggers import routing_terms
 from dskype.topology.errors import IllegalArgumentException
@@ -18,7 +18,7 @@ OPTIONS = {"granularity": 8, "box": [-100, -40, 90, 60]}
 
 
 def changed(rng, tasks, changes=12):
-    """Return a distributor whose regions were split, divided and merged at random."""
+    """Return a distributor whose zones were split, divided and merged at random."""
     found = HybridDistributor(tasks, OPTIONS)
     for _ in range(changes):
         partition, task = int(rng.integers(len(found.partitions()))), int(rng.integers(tasks))
@@ -27,24 +27,24 @@ def changed(rng, tasks, changes=12):
             plan = found.merge(partition, int(rng.integers(len(found.partitions())))) if change == "merge" else getattr(found, change)(partition, task)
         except IllegalArgumentException:
             continue
-        regions = plan["regions"]
-        for region in regions:  # name some terms, as learning does
-            if "parts" in region and not any(part["terms"] for part in region["parts"]):
+        zones = plan["zones"]
+        for zone in zones:  # name some terms, as learning does
+            if "parts" in zone and not any(part["terms"] for part in zone["parts"]):
                 for term in rng.choice(300, 9, replace=False).tolist():
-                    region["parts"][int(rng.integers(len(region["parts"])))]["terms"].append(term)
+                    zone["parts"][int(rng.integers(len(zone["parts"])))]["terms"].append(term)
         found = HybridDistributor(tasks, OPTIONS, json.loads(json.dumps(plan)))
     return found
 
 
 def plain_tasks(found, area, terms):
-    """Return the tasks of terms in all regions that an area touches, with the terms for which each has it."""
+    """Return the tasks of terms in all zones that an area touches, with the terms for which each has it."""
     tasks, grid = {}, found.gridt.grid
     for number in grid.touching(area):
-        region = found.gridt.regions[number]
+        zone = found.gridt.zones[number]
         for term in terms:
-            own = [part.task for part in region.parts if not region.divided or term in part.terms]
+            own = [part.task for part in zone.parts if not zone.divided or term in part.terms]
             if not own:
-                own = [part.task for part in region.parts if int(buckets_of(np.array([term]))[0]) in part.buckets]
+                own = [part.task for part in zone.parts if int(buckets_of(np.array([term]))[0]) in part.buckets]
             assert len(own) == 1
             tasks.setdefault(own[0], set()).add(term)
     return tasks
@@ -95,7 +95,7 @@ def test_what_moves_is_on_a_task_that_gives():
     moved = 0
     for _ in range(6):
         one = changed(rng, 5)
-        other = HybridDistributor(5, OPTIONS, one.split(0, 4) if one.gridt.regions[0].parts[0].task != 4 else one.split(0, 1))
+        other = HybridDistributor(5, OPTIONS, one.split(0, 4) if one.gridt.zones[0].parts[0].task != 4 else one.split(0, 1))
         giving = one.giving_tasks(other)
         assert one.giving_tasks(one) == [] and one.giving_tasks(HybridDistributor(5)) is None
         for number in range(60):
@@ -112,13 +112,13 @@ def test_changes_keep_the_load_and_cover_everything():
         found = changed(rng, tasks, 30)
         assert found.loads().sum() == pytest.approx(tasks)
         assert sum(row["load"] for row in found.partitions()) == pytest.approx(tasks)
-        assert sum(region.cells.cells for region in found.gridt.regions) == 64
+        assert sum(zone.cells.cells for zone in found.gridt.zones) == 64
     one = HybridDistributor(2, OPTIONS)
     divided = HybridDistributor(2, OPTIONS, one.divide(0, 1))
     shares = [row["share"] for row in divided.partitions() if "share" in row]
     assert shares == [0.5, 0.5]
     again = HybridDistributor(2, OPTIONS, divided.merge(0, 1))
-    assert [part.task for region in again.gridt.regions for part in region.parts] == [0, 1], "both halves are one region again"
+    assert [part.task for zone in again.gridt.zones for part in zone.parts] == [0, 1], "both halves are one zone again"
 
 
 def test_changes_that_make_no_sense_are_refused():
@@ -138,18 +138,18 @@ def test_changes_that_make_no_sense_are_refused():
 
 def test_damaged_plans_are_refused():
     plan = HybridDistributor(2, OPTIONS, HybridDistributor(2, OPTIONS).divide(0, 1)).plan()
-    region = plan["regions"][0]
-    half = region["parts"][0]
+    zone = plan["zones"][0]
+    half = zone["parts"][0]
     for change in (
-        {"regions": None},
-        {"regions": []},
-        {"regions": [{**region, "cells": [0, 0, 1]}, *plan["regions"][1:]]},
-        {"regions": plan["regions"][1:]},
-        {"regions": [{**region, "parts": []}, *plan["regions"][1:]]},
-        {"regions": [{**region, "parts": [half]}, *plan["regions"][1:]]},
-        {"regions": [{**region, "parts": [half, half]}, *plan["regions"][1:]]},
-        {"regions": [{**region, "parts": [{**half, "terms": [1.5]}, region["parts"][1]]}, *plan["regions"][1:]]},
-        {"regions": [{**region, "parts": [{**half, "task": 2}, region["parts"][1]]}, *plan["regions"][1:]]},
+        {"zones": None},
+        {"zones": []},
+        {"zones": [{**zone, "cells": [0, 0, 1]}, *plan["zones"][1:]]},
+        {"zones": plan["zones"][1:]},
+        {"zones": [{**zone, "parts": []}, *plan["zones"][1:]]},
+        {"zones": [{**zone, "parts": [half]}, *plan["zones"][1:]]},
+        {"zones": [{**zone, "parts": [half, half]}, *plan["zones"][1:]]},
+        {"zones": [{**zone, "parts": [{**half, "terms": [1.5]}, zone["parts"][1]]}, *plan["zones"][1:]]},
+        {"zones": [{**zone, "parts": [{**half, "task": 2}, zone["parts"][1]]}, *plan["zones"][1:]]},
         {"grid": None},
         {"loads": [1.0]},
     ):
@@ -159,9 +159,9 @@ def test_damaged_plans_are_refused():
 
 def test_parts_of_the_same_task_are_one():
     everything = tuple(range(BUCKETS))
-    whole = Region((0, 0, 1, 1), ()).with_parts([Part(1, 2.0, (5,), everything[:9]), Part(1, 1.0, (3,), everything[9:])])
+    whole = Zone((0, 0, 1, 1), ()).with_parts([Part(1, 2.0, (5,), everything[:9]), Part(1, 1.0, (3,), everything[9:])])
     assert whole.parts == (Part(1, 3.0),) and not whole.divided
-    divided = Region((0, 0, 1, 1), ()).with_parts([Part(1, 2.0, (5,), everything[:9]), Part(0, 4.0, (), everything[20:]), Part(1, 1.0, (3,), everything[9:20])])
+    divided = Zone((0, 0, 1, 1), ()).with_parts([Part(1, 2.0, (5,), everything[:9]), Part(0, 4.0, (), everything[20:]), Part(1, 1.0, (3,), everything[9:20])])
     assert divided.parts == (Part(0, 4.0, (), everything[20:]), Part(1, 3.0, (3, 5), everything[:20]))
 
 

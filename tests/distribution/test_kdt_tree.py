@@ -156,10 +156,10 @@ def test_text_divides_where_subscriptions_are_wide_and_space_elsewhere():
     options = {"granularity": 64, "costs": MODEL._asdict()}
     plan = distributor_class("hybrid").learn(8, sample, options)
     found = make_distributor("hybrid", 8, options, plan)
-    columns = {region.divided: [region.cells for region in found.gridt.regions if region.divided is region.divided] for region in found.gridt.regions}
+    columns = {zone.divided: [zone.cells for zone in found.gridt.zones if zone.divided is zone.divided] for zone in found.gridt.zones}
     assert set(columns) == {True, False}
-    east = sum(region.cells.cells for region in found.gridt.regions if region.divided and region.cells.x0 >= 28)
-    west = sum(region.cells.cells for region in found.gridt.regions if region.divided and region.cells.x1 <= 36)
+    east = sum(zone.cells.cells for zone in found.gridt.zones if zone.divided and zone.cells.x0 >= 28)
+    west = sum(zone.cells.cells for zone in found.gridt.zones if zone.divided and zone.cells.x1 <= 36)
     assert east > west
     loads = found.loads()
     assert loads.max() / loads.min() <= 1.4

@@ -59,7 +59,7 @@ class Bench:
     def run(self, setting: Any) -> dict[str, Any]:
         """Measure a setting.
 
-        :returns: of a :class:`Run` what :class:`~dskype.deploy.benchmarks.papers.ps2stream_simulation.UpdatedSimulation` finds, ``measured`` (messages), ``regions`` of the plan, how many of them
+        :returns: of a :class:`Run` what :class:`~dskype.deploy.benchmarks.papers.ps2stream_simulation.UpdatedSimulation` finds, ``measured`` (messages), ``zones`` of the plan, how many of them
             are ``divided`` by text, and ``learn_s``; of a :class:`MemoryRun` ``dispatcher_mib`` and ``summary_pairs``; of both ``seconds``.
         """
         began = time.perf_counter()
@@ -79,8 +79,8 @@ class Bench:
         began = time.perf_counter()
         found = learn(method, workers, workload, self.scale.grid)
         assert isinstance(found, GridtDistributor)
-        divided = sum(region.divided for region in found.gridt.regions)
-        return found, {"learn_s": time.perf_counter() - began, "regions": len(found.gridt.regions), "divided": divided}
+        divided = sum(zone.divided for zone in found.gridt.zones)
+        return found, {"learn_s": time.perf_counter() - began, "zones": len(found.gridt.zones), "divided": divided}
 
     def _simulate(self, setting: Run) -> dict[str, Any]:
         if repr(setting.method) not in self._warm:  # compile kernels first

@@ -30,7 +30,7 @@ _MEASURES = {
     "dispatcher_mib": ("dispatcher MiB", 1),
     "worker_mib": ("worker MiB", 1),
     "summary_pairs": ("H2 pairs", 0),
-    "regions": ("regions", 0),
+    "zones": ("zones", 0),
     "divided": ("by text", 0),
     "learn_s": ("learning s", 1),
 }
@@ -43,7 +43,7 @@ _LEGEND = (
     "tuples/s: messages and updates that the busiest worker could do; dispatcher/s: messages that one dispatcher could do, and there can be several; latency: of a step, dispatching and its slowest worker; "
     "messages: copies that are sent, per message; repl.: workers of a subscription.",
     "load max/min: of workers, as the plan estimates it; busy: as measured. route: the distributor's part of distr.; place: per subscription; work: of all workers, per tuple; slowest: of the busiest; "
-    "update: of all workers, per update; us. regions: leaves of the tree, of which some are divided by text.",
+    "update: of all workers, per update; us. zones: leaves of the tree, of which some are divided by text.",
 )
 
 _LONG = {

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("calibrate", _calibrate, "measure what messages and subscriptions cost on this machine, for the distributor hybrid", _calibrate_arguments)
     actions.add("show", _show, "show a plan: the topology's, or that of a file", _show_arguments)
     actions.add("split", _split, "give half of a partition to another task", _split_arguments)
-    actions.add("divide", _divide, "divide the words of a region with another task (hybrid)", _divide_arguments)
+    actions.add("divide", _divide, "divide the words of a zone with another task (hybrid)", _divide_arguments)
     actions.add("merge", _merge, "give a partition to the tasks of another one", _merge_arguments)
     actions.add("shift", _shift, "give some cells of a partition to a neighbour (agrid)", _shift_arguments)
     actions.add("publish", _publish, "change the running topology to a plan", _publish_arguments)

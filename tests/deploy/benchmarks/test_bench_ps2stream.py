@@ -53,7 +53,7 @@ def test_every_row_is_measured(found):
     for e, experiment in zip(found["experiments"], SMALLER, strict=True):
         assert e["name"] == experiment.name and not e["notes"]
         for row in e["rows"]:
-            assert row.get("different", 0) == 0 and row["dispatcher_mib"] > 0 and row["regions"] >= row["divided"]
+            assert row.get("different", 0) == 0 and row["dispatcher_mib"] > 0 and row["zones"] >= row["divided"]
             if "throughput" in row:
                 assert row["replication"] >= 1 and row["route_us"] > 0 and row["update_us"] > 0 and row["ratio_load"] >= 1
     json.dumps(found["experiments"])
