@@ -28,6 +28,9 @@ _BALANCED = 0.6
 
 _DELTAS = (0.0, 0.1, 0.2, 0.4, 1.1)
 
+_RELIEVED = 0.9
+"""A node is divided usefully if the greatest part has less than this share of its load."""
+
 _AT_ONCE = 16
 """While loads are not balanced, one node in so many is divided at a time."""
 
@@ -67,6 +70,13 @@ class Node:
         """Return a node with all terms of a leaf."""
         return cls(leaf, None, leaf.load, by_text)
 
+    @classmethod
+    def of_items(cls, leaf: Leaf, items: np.ndarray) -> Node:
+        """Return a node with some items of a leaf."""
+        part_of = np.full(len(leaf.items.loads), -1, np.int64)
+        part_of[items] = 0
+        return cls(leaf, items, float(leaf.part_loads(part_of, 1)[0]), True)
+
     @cached_property
     def contents(self) -> Contents:
         """What comes to a task that has the items."""
@@ -84,10 +94,11 @@ class Partition(NamedTuple):
 # -- space --------------------------------------------------------------------------------------------
 
 
-def split_cells(leaf: Leaf, weights: np.ndarray) -> Iterator[tuple[Leaf, Leaf]]:
+def split_cells(leaf: Leaf, weights: np.ndarray, keep_items: bool = False) -> Iterator[tuple[Leaf, Leaf]]:
     """Yield both sides of a line in each direction, where the weights of the messages on both sides are most equal.
 
     :param weights: float64[rows].
+    :param keep_items: whether both sides have the items of the leaf.
     """
     x0, y0, x1, y1 = leaf.cells
     x, y = leaf.loads.x[leaf.rows] - x0, leaf.loads.y[leaf.rows] - y0
@@ -100,7 +111,8 @@ def split_cells(leaf: Leaf, weights: np.ndarray) -> Iterator[tuple[Leaf, Leaf]]:
             boxes = CellBox(x0, y0, x0 + cut.at, y1), CellBox(x0 + cut.at, y0, x1, y1)
         else:
             boxes = CellBox(x0, y0, x1, y0 + cut.at), CellBox(x0, y0 + cut.at, x1, y1)
-        yield leaf.inside(boxes[0]), leaf.inside(boxes[1])
+        named = leaf.items.named if keep_items else None
+        yield leaf.inside(boxes[0], named), leaf.inside(boxes[1], named)
 
 
 def _divide_once(leaf: Leaf) -> tuple[Leaf, Leaf] | None:
@@ -248,8 +260,28 @@ def merge_nodes(nodes: Sequence[Node], tasks: int) -> list[Partition]:
     return [Partition(some, float(load)) for some, load in zip(own, loads)]
 
 
+def _cut_by_space(nodes: Sequence[Node], largest: Node) -> list[Node] | None:
+    """Return nodes of which all with the rectangle of the largest one are cut by the same line; None if this does not relieve it.
+
+    The paper divides such nodes by text only. But one term may be most of the load of a task.
+    """
+    assert largest.items is not None
+    found: tuple[float, list[Node]] | None = None
+    for sides in split_cells(largest.leaf, largest.leaf.item_loads(largest.items), keep_items=True):
+        cut = [Node.of_items(side, node.items) for node in nodes if node.leaf is largest.leaf and node.items is not None for side in sides]
+        greatest = max(Node.of_items(side, largest.items).load for side in sides)
+        if greatest < _RELIEVED * largest.load and (found is None or greatest < found[0]):
+            found = greatest, cut
+    return None if found is None else [*(node for node in nodes if node.leaf is not largest.leaf), *found[1]]
+
+
 def _with_largest_divided(nodes: Sequence[Node], limits: Limits) -> list[Node]:
     """Return nodes of which the largest that can be divided are (the paper divides one at a time, which ends at the same limit)."""
+    largest = max(nodes, key=lambda node: node.load)
+    if largest.items is not None and max(node.load for node in _divide_text(largest, 2)) >= _RELIEVED * largest.load:
+        cut = _cut_by_space(nodes, largest)
+        if cut is not None and len(cut) <= limits.theta:
+            return cut
     wanted, found = max(1, min(len(nodes) // _AT_ONCE, limits.theta - len(nodes))), list[Node]()
     for node in sorted(nodes, key=lambda node: -node.load):
         divided = _partition_node(node, 2, limits) if wanted else [node]

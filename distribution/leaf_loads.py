@@ -159,17 +159,21 @@ class Leaf:
     """A rectangle of cells with the messages and subscriptions of a sample that are in it.
 
     :param rows: int64[], messages; ``subscriptions``: int64[].
+    :param named: int64[], rising, the terms that its items name; None: the heaviest ones.
     """
 
-    def __init__(self, loads: SampleLoads, cells: CellBox, rows: np.ndarray, subscriptions: np.ndarray) -> None:
-        self.loads, self.cells, self.rows, self.subscriptions = loads, cells, rows, subscriptions
+    def __init__(self, loads: SampleLoads, cells: CellBox, rows: np.ndarray, subscriptions: np.ndarray, named: np.ndarray | None = None) -> None:
+        self.loads, self.cells, self.rows, self.subscriptions, self._named = loads, cells, rows, subscriptions, named
 
-    def inside(self, cells: CellBox) -> Leaf:
-        """Return the part of the leaf inside a smaller rectangle."""
+    def inside(self, cells: CellBox, named: np.ndarray | None = None) -> Leaf:
+        """Return the part of the leaf inside a smaller rectangle.
+
+        :param named: as of the class.
+        """
         x, y, boxes = self.loads.x[self.rows], self.loads.y[self.rows], self.loads.boxes[self.subscriptions]
         near = (boxes[:, :, 0] < cells.x1) & (boxes[:, :, 2] > cells.x0) & (boxes[:, :, 1] < cells.y1) & (boxes[:, :, 3] > cells.y0)
         rows = self.rows[(x >= cells.x0) & (x < cells.x1) & (y >= cells.y0) & (y < cells.y1)]
-        return Leaf(self.loads, cells, rows, self.subscriptions[near.any(axis=1)])
+        return Leaf(self.loads, cells, rows, self.subscriptions[near.any(axis=1)], named)
 
     # -- entries: terms of messages; triggers: routing terms of subscriptions -----------------------
 
@@ -238,7 +242,7 @@ class Leaf:
         single = np.bincount(terms, model.message_us * -np.expm1(self.unwanted) + model.check_us * loads.checked[self.entries], n)
         single += loads.update_us * np.bincount(triggers, minlength=n)
         heavy = np.argsort(-single, kind="stable")[:_NAMED]
-        named = np.sort(loads.known[heavy[single[heavy] > 0]])
+        named = np.sort(loads.known[heavy[single[heavy] > 0]]) if self._named is None else self._named
         item_of = _items_of(named, loads.known)
         return Items(named, item_of[terms], item_of[triggers], np.bincount(item_of, single, len(named) + BUCKETS))
 
@@ -265,6 +269,14 @@ class Leaf:
         rows = np.flatnonzero(chances)
         owners = np.unique(self.loads.owners[self.triggers][held])
         return Contents(float(self.loads.checked[self.entries][used].sum()), rows, chances[rows], np.searchsorted(self.subscriptions, owners))
+
+    def item_loads(self, items: np.ndarray) -> np.ndarray:
+        """Return what each message costs a task that has some items, float64[rows]."""
+        chosen = np.zeros(len(self.items.loads), np.bool_)
+        chosen[items] = True
+        used, model = chosen[self.items.of_entries], self.loads.model
+        checked, unwanted = (np.bincount(self.row_of_entries[used], one[used], len(self.rows)) for one in (self.loads.checked[self.entries], self.unwanted))
+        return model.check_us * checked - model.message_us * np.expm1(unwanted)
 
     def similarity(self) -> float:
         """Return the cosine of the term frequencies of its messages and subscriptions (section IV-B)."""
