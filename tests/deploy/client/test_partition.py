@@ -6,10 +6,13 @@ import json
 import numpy as np
 import pytest
 
+from dskype.deploy.cli.commands import partition
 from dskype.deploy.cli.main import main
+from dskype.deploy.client import calibration
 from dskype.deploy.client.balancing import Band, Change, decide, watch
 from dskype.deploy.client.plans import PlanOvertakenError, read_current, send_plan
 from dskype.distribution import distributor_class, make_distributor, read_plan
+from dskype.distribution.loads import LoadModel
 from dskype.distribution.partitioned import measure
 from dskype.topology.errors import IllegalArgumentException, TopologyError
 from tests.distribution import worlds
@@ -131,6 +134,36 @@ def test_the_border_of_two_partitions_is_shifted_by_hand(files, capsys):
     learn(files, "prefix", 4)
     assert main(["partition", "shift", "0", "1", "--at", "3", "--plan", str(files / "plan"), "-o", out, "--force"]) == 1
     assert "legal: agrid" in capsys.readouterr().err
+
+
+def test_the_words_of_a_region_are_divided_by_hand(files, capsys):
+    plan, out = str(files / "regions"), str(files / "divided")
+    (files / "regions").write_text(json.dumps(make_distributor("hybrid", 2, {"granularity": 8}).plan()))
+    assert main(["partition", "divide", "0", "1", "--plan", plan, "-o", out]) == 0
+    assert main(["partition", "show", out, "--picture", str(files / "picture.svg")]) == 0
+    assert "0 words and 50% of all others" in capsys.readouterr().out and (files / "picture.svg").stat().st_size > 500
+    assert main(["partition", "split", "0", "1", "--plan", out, "-o", str(files / "split")]) == 0
+    shares = [row.get("share") for row in make_distributor("hybrid", 2, plan=read_plan(str(files / "split"))).partitions()]
+    assert shares == [0.25, 0.75, None]
+    learn(files, "prefix", 4)
+    assert main(["partition", "divide", "0", "1", "--plan", str(files / "plan"), "-o", out, "--force"]) == 1
+    assert "legal: hybrid, space-partitioning, text-partitioning" in capsys.readouterr().err
+
+
+def test_what_a_machine_takes_is_calibrated(capsys, monkeypatch):
+    monkeypatch.setattr(partition, "calibrate", lambda index, seed: calibration.calibrate(index, (300, 600), seed))
+    assert main(["partition", "calibrate", "-o", "json"]) == 0
+    costs = json.loads(capsys.readouterr().out)
+    assert LoadModel.checked("hybrid", costs) == LoadModel(**costs) and costs["message_us"] > 0 and costs["insert_us"] > 0
+    assert main(["partition", "calibrate", "--index", "gi2"]) == 0
+    assert "--option 'costs={" in capsys.readouterr().out
+
+
+def test_constants_are_those_of_the_line_through_the_measurements():
+    points = [calibration.Point(n, n / 100, 2.0 + 0.5 * n / 100, 4.0, 1.0) for n in (100, 200, 400)]
+    assert calibration.fitted(points) == pytest.approx(LoadModel(0.005, 0.5, 2.0, 4.0, 1.0), rel=0.01)
+    falling = [calibration.Point(n, n / 100, 5.0 - n / 100, 4.0, 1.0) for n in (100, 200)]
+    assert calibration.fitted(falling)[:3] == (0.0, 0.0, 4.0), "a slope is no less than 0"
 
 
 def test_what_needs_a_topology_says_so(capsys, monkeypatch):
