@@ -13,7 +13,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology check test lint types chaos doctor clean compose-up compose-down compose-logs
+.PHONY: help setup run topology check test lint types prepared chaos doctor clean compose-up compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,10 +49,13 @@ lint: $(INSTALLED) ## Check code and format with ruff
 types: $(INSTALLED) ## Check the types of the emulator and of the public contracts with mypy
 	@$(BIN)/mypy --no-error-summary
 
-check: setup lint types ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
+prepared: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j 2 setup lint types
+
+check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
 	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) -m "not machine and not thorough" $(PYTEST_ARGS)
 
-test: setup lint types ## Run all tests, after lint and types
+test: prepared ## Run all tests, after lint and types
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
@@ -95,7 +98,7 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  echo "making $(VENV) with $$found ($$v)"; rm -rf $(VENV); "$$found" -m venv $(VENV); fi; \
 	echo "installing dskype and what it needs into $(VENV)"; \
-	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check"; \
+	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile"; \
 	if [ -n "$(LOCKED)" ]; then \
 	  sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock; \
 	  $$pip --require-hashes -r $(VENV)/build.lock; \

@@ -53,7 +53,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -62,110 +62,6 @@ __all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "Config", "check_json", "me
 
 RECORD_BYTES = 8 << 20
 """Size of the largest record in an inbox; brokers and topics are configured to accept twice that."""
-
-
-class Config(dict[str, Any]):
-    """A topology's configuration; a dict with Storm's key names as class attributes and Storm's setters.
-
-    >>> conf = Config()
-    >>> conf.set_num_workers(2)
-    >>> conf
-    {'topology.workers': 2}
-    """
-
-    TOPOLOGY_NAME = "topology.name"
-    TOPOLOGY_WORKERS = "topology.workers"
-    TOPOLOGY_TASKS = "topology.tasks"
-    TOPOLOGY_ACKER_EXECUTORS = "topology.acker.executors"
-    TOPOLOGY_EVENTLOGGER_EXECUTORS = "topology.eventlogger.executors"
-    TOPOLOGY_MESSAGE_TIMEOUT_SECS = "topology.message.timeout.secs"
-    TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS = "topology.enable.message.timeouts"
-    TOPOLOGY_MAX_TASK_PARALLELISM = "topology.max.task.parallelism"
-    TOPOLOGY_MAX_SPOUT_PENDING = "topology.max.spout.pending"
-    TOPOLOGY_DEBUG = "topology.debug"
-    TOPOLOGY_STATS_SAMPLE_RATE = "topology.stats.sample.rate"
-    TOPOLOGY_TICK_TUPLE_FREQ_SECS = "topology.tick.tuple.freq.secs"
-    TOPOLOGY_STATE_CHECKPOINT_INTERVAL = "topology.state.checkpoint.interval.ms"
-    TOPOLOGY_DISABLE_LOADAWARE_MESSAGING = "topology.disable.loadaware.messaging"
-    TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS = "topology.error.throttle.interval.secs"
-    TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL = "topology.max.error.report.per.interval"
-    TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS = "topology.sleep.spout.wait.strategy.time.ms"
-    TOPOLOGY_KRYO_REGISTER = "topology.kryo.register"
-    TOPOLOGY_METRICS_CONSUMER_REGISTER = "topology.metrics.consumer.register"
-    TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB = "topology.component.resources.onheap.memory.mb"
-    TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB = "topology.component.resources.offheap.memory.mb"
-    TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT = "topology.component.cpu.pcore.percent"
-    TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT = "topology.bolts.window.length.count"
-    TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS = "topology.bolts.window.length.duration.ms"
-    TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT = "topology.bolts.window.sliding.interval.count"
-    TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS = "topology.bolts.window.sliding.interval.duration.ms"
-    TOPOLOGY_BOLTS_LATE_TUPLE_STREAM = "topology.bolts.late.tuple.stream"
-    TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME = "topology.bolts.tuple.timestamp.field.name"
-    TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS = "topology.bolts.tuple.timestamp.max.lag.ms"
-    TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS = "topology.bolts.watermark.event.interval.ms"
-    TOPOLOGY_SUBMITTER_USER = "topology.submitter.user"
-    STORM_ID = "storm.id"
-    STORM_CLUSTER_MODE = "storm.cluster.mode"
-    UI_PORT = "ui.port"
-    UI_HOST = "ui.host"
-    UI_TITLE = "ui.title"
-    UI_PAGINATION = "ui.pagination"
-    SCHEDULER_DISPLAY_RESOURCE = "scheduler.display.resource"
-
-    TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES = "topology.emulator.frame.max.tuples"
-    TOPOLOGY_EMULATOR_FRAME_MAX_BYTES = "topology.emulator.frame.max.bytes"
-    TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS = "topology.emulator.pulse.interval.ms"
-    TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS = "topology.emulator.pulse.idle.interval.ms"
-    TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES = "topology.emulator.pulse.max.tuples"
-    TOPOLOGY_EMULATOR_PULSE_MAX_MS = "topology.emulator.pulse.max.ms"
-    TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES = "topology.emulator.backpressure.max.tuples"
-    TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS = "topology.emulator.backpressure.max.ms"
-    TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = "topology.emulator.snapshot.interval.ms"
-    TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = "topology.emulator.snapshots.kept"
-    TOPOLOGY_EMULATOR_STATE_URL = "topology.emulator.state.url"
-    TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = "topology.emulator.max.frames.per.batch"
-    TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = "topology.emulator.trigger.interval.ms"
-    TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = "topology.emulator.dead.letters.on.exception"
-    TOPOLOGY_EMULATOR_RESTARTS_MAX = "topology.emulator.restarts.max"
-    TOPOLOGY_EMULATOR_STALL_SECS = "topology.emulator.stall.secs"
-    TOPOLOGY_EMULATOR_START_TIMEOUT_SECS = "topology.emulator.start.timeout.secs"
-    TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES = "topology.emulator.dead.letters.max.bytes"
-    TOPOLOGY_EMULATOR_ON_DATA_LOSS = "topology.emulator.on.data.loss"
-    TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS = "topology.emulator.dead.letters.retention.ms"
-    TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES = "topology.emulator.dead.letters.retention.bytes"
-    TOPOLOGY_EMULATOR_RECORD_MAX_BYTES = "topology.emulator.record.max.bytes"
-
-    def set_debug(self, on: bool) -> None:
-        """Set ``topology.debug``: log every tuple."""
-        self[self.TOPOLOGY_DEBUG] = on
-
-    def set_num_workers(self, workers: int) -> None:
-        """Set ``topology.workers``."""
-        self[self.TOPOLOGY_WORKERS] = workers
-
-    def set_num_ackers(self, executors: int) -> None:
-        """Set ``topology.acker.executors``; 0 switches tracking off."""
-        self[self.TOPOLOGY_ACKER_EXECUTORS] = executors
-
-    def set_num_event_loggers(self, executors: int) -> None:
-        """Set ``topology.eventlogger.executors``."""
-        self[self.TOPOLOGY_EVENTLOGGER_EXECUTORS] = executors
-
-    def set_message_timeout_secs(self, secs: int) -> None:
-        """Set ``topology.message.timeout.secs``."""
-        self[self.TOPOLOGY_MESSAGE_TIMEOUT_SECS] = secs
-
-    def set_max_task_parallelism(self, tasks: int) -> None:
-        """Set ``topology.max.task.parallelism``: no component gets more tasks."""
-        self[self.TOPOLOGY_MAX_TASK_PARALLELISM] = tasks
-
-    def set_max_spout_pending(self, tuples: int) -> None:
-        """Set ``topology.max.spout.pending``: the most tracked, unfinished tuples per spout task."""
-        self[self.TOPOLOGY_MAX_SPOUT_PENDING] = tuples
-
-    def set_stats_sample_rate(self, rate: float) -> None:
-        """Set ``topology.stats.sample.rate``, 0..1."""
-        self[self.TOPOLOGY_STATS_SAMPLE_RATE] = rate
 
 
 # --- type checks ------------------------------------------------------------------------------------------------------
@@ -262,65 +158,121 @@ def _on_data_loss(name: str, value: Any) -> None:
         raise IllegalArgumentException(explain(f"Field {name} says what to do about lost input.", given=value, legal="fail, skip"))
 
 
-_KEYS: dict[str, tuple[Any, ...]] = {
-    Config.TOPOLOGY_WORKERS: (_positive_integer, 1),
-    Config.TOPOLOGY_TASKS: (_tasks, None),
-    Config.TOPOLOGY_ACKER_EXECUTORS: (_integer_from_zero, None),
-    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS: (_integer_from_zero, 0),
-    Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS: (_positive_integer, 30),
-    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS: (_boolean, True),
-    Config.TOPOLOGY_MAX_TASK_PARALLELISM: (_positive_integer, None),
-    Config.TOPOLOGY_MAX_SPOUT_PENDING: (_positive_integer, None),
-    Config.TOPOLOGY_DEBUG: (_boolean, False),
-    Config.TOPOLOGY_STATS_SAMPLE_RATE: (_rate, 0.05),
-    Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: (_tick, None),
-    Config.TOPOLOGY_STATE_CHECKPOINT_INTERVAL: (_positive_integer, 1000),
-    Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING: (_boolean, True),
-    Config.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS: (_positive_integer, 10),
-    Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL: (_positive_integer, 5),
-    Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: (_integer_from_zero, 1),
-    Config.UI_PORT: (_positive_integer, 8080),
-    Config.UI_TITLE: (_string, "Storm UI"),
-    Config.UI_PAGINATION: (_integer, 20),
-    Config.SCHEDULER_DISPLAY_RESOURCE: (_boolean, False),
-    Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: (_positive_integer, 8192),
-    Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: (_positive_integer, 524288),
-    Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: (_positive_integer, 20),
-    Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: (_positive_integer, 1000),
-    Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: (_positive_integer, 4096),
-    Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS: (_positive_integer, 20),
-    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: (_positive_integer, 200000),
-    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS: (_positive_integer, 10_000),
-    Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: (_positive_integer, 10000),
-    Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: (_positive_integer, 3),
-    Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: (_positive_integer, 2000),
-    Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: (_integer_from_zero, 0),
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: (_boolean, True),
-    Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: (_positive_integer, 10),
-    Config.TOPOLOGY_EMULATOR_STALL_SECS: (_positive_integer, 30),
-    Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: (_positive_integer, 120),
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES: (_positive_integer, 65536),
-    Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS: (_on_data_loss, "fail"),
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: (_retention, 604_800_000),
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: (_retention, 1_073_741_824),
-    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: (_positive_integer, 8388608),
-    Config.TOPOLOGY_EMULATOR_STATE_URL: (_string, None),
-    # without a default
-    Config.TOPOLOGY_NAME: (_string,),
-    Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB: (_number_from_zero,),
-    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB: (_number_from_zero,),
-    Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT: (_number_from_zero,),
-    Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT: (_positive_integer,),
-    Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS: (_positive_integer,),
-    Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT: (_positive_integer,),
-    Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS: (_positive_integer,),
-    Config.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM: (_string,),
-    Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME: (_string,),
-    Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS: (_integer_from_zero,),
-    Config.TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS: (_positive_integer,),
-    Config.UI_HOST: (_string,),
-}
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+_KEYS: dict[str, tuple[Any, ...]] = {}
 """Known keys: key -> (type check, default), or (type check,) for a key that is not set by default."""
+
+
+def _key(key: str, check: Callable[[str, Any], None], *default: Any) -> str:
+    """Register a key with its type check and its default, if it has one; return the key."""
+    _KEYS[key] = (check, *default)
+    return key
+
+
+class Config(dict[str, Any]):
+    """A topology's configuration; a dict with Storm's key names as class attributes and Storm's setters.
+
+    >>> conf = Config()
+    >>> conf.set_num_workers(2)
+    >>> conf
+    {'topology.workers': 2}
+    """
+
+    TOPOLOGY_NAME = _key("topology.name", _string)
+    TOPOLOGY_WORKERS = _key("topology.workers", _positive_integer, 1)
+    TOPOLOGY_TASKS = _key("topology.tasks", _tasks, None)
+    TOPOLOGY_ACKER_EXECUTORS = _key("topology.acker.executors", _integer_from_zero, None)
+    TOPOLOGY_EVENTLOGGER_EXECUTORS = _key("topology.eventlogger.executors", _integer_from_zero, 0)
+    TOPOLOGY_MESSAGE_TIMEOUT_SECS = _key("topology.message.timeout.secs", _positive_integer, 30)
+    TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS = _key("topology.enable.message.timeouts", _boolean, True)
+    TOPOLOGY_MAX_TASK_PARALLELISM = _key("topology.max.task.parallelism", _positive_integer, None)
+    TOPOLOGY_MAX_SPOUT_PENDING = _key("topology.max.spout.pending", _positive_integer, None)
+    TOPOLOGY_DEBUG = _key("topology.debug", _boolean, False)
+    TOPOLOGY_STATS_SAMPLE_RATE = _key("topology.stats.sample.rate", _rate, 0.05)
+    TOPOLOGY_TICK_TUPLE_FREQ_SECS = _key("topology.tick.tuple.freq.secs", _tick, None)
+    TOPOLOGY_STATE_CHECKPOINT_INTERVAL = _key("topology.state.checkpoint.interval.ms", _positive_integer, 1000)
+    TOPOLOGY_DISABLE_LOADAWARE_MESSAGING = _key("topology.disable.loadaware.messaging", _boolean, True)
+    TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS = _key("topology.error.throttle.interval.secs", _positive_integer, 10)
+    TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL = _key("topology.max.error.report.per.interval", _positive_integer, 5)
+    TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS = _key("topology.sleep.spout.wait.strategy.time.ms", _integer_from_zero, 1)
+    TOPOLOGY_KRYO_REGISTER = "topology.kryo.register"
+    TOPOLOGY_METRICS_CONSUMER_REGISTER = "topology.metrics.consumer.register"
+    TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB = _key("topology.component.resources.onheap.memory.mb", _number_from_zero)
+    TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB = _key("topology.component.resources.offheap.memory.mb", _number_from_zero)
+    TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT = _key("topology.component.cpu.pcore.percent", _number_from_zero)
+    TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT = _key("topology.bolts.window.length.count", _positive_integer)
+    TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS = _key("topology.bolts.window.length.duration.ms", _positive_integer)
+    TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT = _key("topology.bolts.window.sliding.interval.count", _positive_integer)
+    TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS = _key("topology.bolts.window.sliding.interval.duration.ms", _positive_integer)
+    TOPOLOGY_BOLTS_LATE_TUPLE_STREAM = _key("topology.bolts.late.tuple.stream", _string)
+    TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME = _key("topology.bolts.tuple.timestamp.field.name", _string)
+    TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS = _key("topology.bolts.tuple.timestamp.max.lag.ms", _integer_from_zero)
+    TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS = _key("topology.bolts.watermark.event.interval.ms", _positive_integer)
+    TOPOLOGY_SUBMITTER_USER = "topology.submitter.user"
+    STORM_ID = "storm.id"
+    STORM_CLUSTER_MODE = "storm.cluster.mode"
+    UI_PORT = _key("ui.port", _positive_integer, 8080)
+    UI_HOST = _key("ui.host", _string)
+    UI_TITLE = _key("ui.title", _string, "Storm UI")
+    UI_PAGINATION = _key("ui.pagination", _integer, 20)
+    SCHEDULER_DISPLAY_RESOURCE = _key("scheduler.display.resource", _boolean, False)
+
+    TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES = _key("topology.emulator.frame.max.tuples", _positive_integer, 8192)
+    TOPOLOGY_EMULATOR_FRAME_MAX_BYTES = _key("topology.emulator.frame.max.bytes", _positive_integer, 524288)
+    TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS = _key("topology.emulator.pulse.interval.ms", _positive_integer, 20)
+    TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS = _key("topology.emulator.pulse.idle.interval.ms", _positive_integer, 1000)
+    TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES = _key("topology.emulator.pulse.max.tuples", _positive_integer, 4096)
+    TOPOLOGY_EMULATOR_PULSE_MAX_MS = _key("topology.emulator.pulse.max.ms", _positive_integer, 20)
+    TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES = _key("topology.emulator.backpressure.max.tuples", _positive_integer, 200000)
+    TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS = _key("topology.emulator.backpressure.max.ms", _positive_integer, 10_000)
+    TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = _key("topology.emulator.snapshot.interval.ms", _positive_integer, 10000)
+    TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = _key("topology.emulator.snapshots.kept", _positive_integer, 3)
+    TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = _key("topology.emulator.max.frames.per.batch", _positive_integer, 2000)
+    TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = _key("topology.emulator.trigger.interval.ms", _integer_from_zero, 0)
+    TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = _key("topology.emulator.dead.letters.on.exception", _boolean, True)
+    TOPOLOGY_EMULATOR_RESTARTS_MAX = _key("topology.emulator.restarts.max", _positive_integer, 10)
+    TOPOLOGY_EMULATOR_STALL_SECS = _key("topology.emulator.stall.secs", _positive_integer, 30)
+    TOPOLOGY_EMULATOR_START_TIMEOUT_SECS = _key("topology.emulator.start.timeout.secs", _positive_integer, 120)
+    TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES = _key("topology.emulator.dead.letters.max.bytes", _positive_integer, 65536)
+    TOPOLOGY_EMULATOR_ON_DATA_LOSS = _key("topology.emulator.on.data.loss", _on_data_loss, "fail")
+    TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS = _key("topology.emulator.dead.letters.retention.ms", _retention, 604_800_000)
+    TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES = _key("topology.emulator.dead.letters.retention.bytes", _retention, 1_073_741_824)
+    TOPOLOGY_EMULATOR_STATE_URL = _key("topology.emulator.state.url", _string, None)
+    TOPOLOGY_EMULATOR_RECORD_MAX_BYTES = _key("topology.emulator.record.max.bytes", _positive_integer, 8388608)
+
+    def set_debug(self, on: bool) -> None:
+        """Set ``topology.debug``: log every tuple."""
+        self[self.TOPOLOGY_DEBUG] = on
+
+    def set_num_workers(self, workers: int) -> None:
+        """Set ``topology.workers``."""
+        self[self.TOPOLOGY_WORKERS] = workers
+
+    def set_num_ackers(self, executors: int) -> None:
+        """Set ``topology.acker.executors``; 0 switches tracking off."""
+        self[self.TOPOLOGY_ACKER_EXECUTORS] = executors
+
+    def set_num_event_loggers(self, executors: int) -> None:
+        """Set ``topology.eventlogger.executors``."""
+        self[self.TOPOLOGY_EVENTLOGGER_EXECUTORS] = executors
+
+    def set_message_timeout_secs(self, secs: int) -> None:
+        """Set ``topology.message.timeout.secs``."""
+        self[self.TOPOLOGY_MESSAGE_TIMEOUT_SECS] = secs
+
+    def set_max_task_parallelism(self, tasks: int) -> None:
+        """Set ``topology.max.task.parallelism``: no component gets more tasks."""
+        self[self.TOPOLOGY_MAX_TASK_PARALLELISM] = tasks
+
+    def set_max_spout_pending(self, tuples: int) -> None:
+        """Set ``topology.max.spout.pending``: the most tracked, unfinished tuples per spout task."""
+        self[self.TOPOLOGY_MAX_SPOUT_PENDING] = tuples
+
+    def set_stats_sample_rate(self, rate: float) -> None:
+        """Set ``topology.stats.sample.rate``, 0..1."""
+        self[self.TOPOLOGY_STATS_SAMPLE_RATE] = rate
+
 
 DEFAULTS: dict[str, Any] = {key: default[0] for key, (_, *default) in _KEYS.items() if default}
 """Storm's defaults (except that load-aware messaging is off: groupings split equally here) and those of the emulator's own keys."""

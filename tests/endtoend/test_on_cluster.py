@@ -21,7 +21,8 @@ from dskype.topology.runtime.nimbus_topic import ClusterClient
 from tests.topology.runtime.helpers import wait_for
 from tests.topology.runtime.standalone import standalone
 
-from .test_on_spark import FILTER, Feed, driver
+from .feed import FILTER, Feed
+from .test_on_spark import driver
 
 SUBSCRIPTIONS, RATE = 500, 150
 TASKS = {"subscription-bolt": 2}
