@@ -48,13 +48,14 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from dskype.topology import config_checks as checks
+from dskype.topology.config_checks import Check
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "Config", "check_json", "merge", "validate"]
+__all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "Config", "check_json", "merge", "misspelt", "validate"]
 
 RECORD_BYTES = 8 << 20
 """Size of the largest record in an inbox; brokers and topics are configured to accept twice that."""
@@ -107,6 +108,105 @@ class Config(dict[str, Any]):
     UI_TITLE = "ui.title"
     UI_PAGINATION = "ui.pagination"
     SCHEDULER_DISPLAY_RESOURCE = "scheduler.display.resource"
+
+    TOPOLOGY_ACKER_CPU_PCORE_PERCENT = "topology.acker.cpu.pcore.percent"
+    TOPOLOGY_ACKER_RESOURCES_OFFHEAP_MEMORY_MB = "topology.acker.resources.offheap.memory.mb"
+    TOPOLOGY_ACKER_RESOURCES_ONHEAP_MEMORY_MB = "topology.acker.resources.onheap.memory.mb"
+    TOPOLOGY_AUTO_CREDENTIALS = "topology.auto-credentials"
+    TOPOLOGY_AUTO_TASK_HOOKS = "topology.auto.task.hooks"
+    TOPOLOGY_BACKPRESSURE_CHECK_MILLIS = "topology.backpressure.check.millis"
+    TOPOLOGY_BACKPRESSURE_ENABLE = "topology.backpressure.enable"
+    TOPOLOGY_BACKPRESSURE_WAIT_PARK_MICROSEC = "topology.backpressure.wait.park.microsec"
+    TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL1_COUNT = "topology.backpressure.wait.progressive.level1.count"
+    TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL2_COUNT = "topology.backpressure.wait.progressive.level2.count"
+    TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = "topology.backpressure.wait.progressive.level3.sleep.millis"
+    TOPOLOGY_BACKPRESSURE_WAIT_STRATEGY = "topology.backpressure.wait.strategy"
+    TOPOLOGY_BATCH_FLUSH_INTERVAL_MILLIS = "topology.batch.flush.interval.millis"
+    TOPOLOGY_BLOBSTORE_MAP = "topology.blobstore.map"
+    TOPOLOGY_BOLT_WAIT_PARK_MICROSEC = "topology.bolt.wait.park.microsec"
+    TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL1_COUNT = "topology.bolt.wait.progressive.level1.count"
+    TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL2_COUNT = "topology.bolt.wait.progressive.level2.count"
+    TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = "topology.bolt.wait.progressive.level3.sleep.millis"
+    TOPOLOGY_BOLT_WAIT_STRATEGY = "topology.bolt.wait.strategy"
+    TOPOLOGY_BOLTS_MESSAGE_ID_FIELD_NAME = "topology.bolts.message.id.field.name"
+    TOPOLOGY_BUILTIN_METRICS_BUCKET_SIZE_SECS = "topology.builtin.metrics.bucket.size.secs"
+    TOPOLOGY_CLASSPATH = "topology.classpath"
+    TOPOLOGY_CLASSPATH_BEGINNING = "topology.classpath.beginning"
+    TOPOLOGY_COMPONENT_RESOURCES_MAP = "topology.component.resources.map"
+    TOPOLOGY_ENABLE_SEND_ICONNECTION_METRICS = "topology.enable.send.iconnection.metrics"
+    TOPOLOGY_ENABLE_V2_METRICS_TICK = "topology.enable.v2.metrics.tick"
+    TOPOLOGY_ENVIRONMENT = "topology.environment"
+    TOPOLOGY_EVENT_LOGGER_REGISTER = "topology.event.logger.register"
+    TOPOLOGY_EXECUTOR_OVERFLOW_LIMIT = "topology.executor.overflow.limit"
+    TOPOLOGY_EXECUTOR_RECEIVE_BUFFER_SIZE = "topology.executor.receive.buffer.size"
+    TOPOLOGY_FALL_BACK_ON_JAVA_SERIALIZATION = "topology.fall.back.on.java.serialization"
+    TOPOLOGY_GROUPS = "topology.groups"
+    TOPOLOGY_ISOLATED_MACHINES = "topology.isolate.machines"
+    TOPOLOGY_KRYO_DECORATORS = "topology.kryo.decorators"
+    TOPOLOGY_KRYO_FACTORY = "topology.kryo.factory"
+    TOPOLOGY_LOCALITYAWARE_HIGHER_BOUND = "topology.localityaware.higher.bound"
+    TOPOLOGY_LOCALITYAWARE_LOWER_BOUND = "topology.localityaware.lower.bound"
+    TOPOLOGY_LOGGING_CONFIG_FILE = "topology.logging.config"
+    TOPOLOGY_LOGGING_SENSITIVITY = "topology.logging.sensitivity"
+    TOPOLOGY_MAX_REPLICATION_WAIT_TIME_SEC = "topology.max.replication.wait.time.sec"
+    TOPOLOGY_METRICS_CONSUMER_CPU_PCORE_PERCENT = "topology.metrics.consumer.cpu.pcore.percent"
+    TOPOLOGY_METRICS_CONSUMER_RESOURCES_OFFHEAP_MEMORY_MB = "topology.metrics.consumer.resources.offheap.memory.mb"
+    TOPOLOGY_METRICS_CONSUMER_RESOURCES_ONHEAP_MEMORY_MB = "topology.metrics.consumer.resources.onheap.memory.mb"
+    TOPOLOGY_METRICS_REPORTERS = "topology.metrics.reporters"
+    TOPOLOGY_MIN_REPLICATION_COUNT = "topology.min.replication.count"
+    TOPOLOGY_MULTILANG_LOG_HANDLER = "topology.multilang.log.handler"
+    TOPOLOGY_MULTILANG_SERIALIZER = "topology.multilang.serializer"
+    TOPOLOGY_PRIORITY = "topology.priority"
+    TOPOLOGY_PRODUCER_BATCH_DYNAMIC = "topology.producer.batch.dynamic"
+    TOPOLOGY_PRODUCER_BATCH_SIZE = "topology.producer.batch.size"
+    TOPOLOGY_RAS_ACKER_EXECUTORS_PER_WORKER = "topology.ras.acker.executors.per.worker"
+    TOPOLOGY_RAS_CONSTRAINT_MAX_STATE_SEARCH = "topology.ras.constraint.max.state.search"
+    TOPOLOGY_RAS_CONSTRAINT_MAX_TIME_SECS = "topology.ras.constraint.max.time.secs"
+    TOPOLOGY_RAS_CONSTRAINTS = "topology.ras.constraints"
+    TOPOLOGY_RAS_ONE_COMPONENT_PER_WORKER = "topology.ras.one.component.per.worker"
+    TOPOLOGY_RAS_ONE_EXECUTOR_PER_WORKER = "topology.ras.one.executor.per.worker"
+    TOPOLOGY_RAS_ORDER_EXECUTORS_BY_PROXIMITY_NEEDS = "topology.ras.order.executors.by.proximity.needs"
+    TOPOLOGY_READONLY_GROUPS = "topology.readonly.groups"
+    TOPOLOGY_READONLY_USERS = "topology.readonly.users"
+    TOPOLOGY_SCHEDULER_FAVORED_NODES = "topology.scheduler.favored.nodes"
+    TOPOLOGY_SCHEDULER_STRATEGY = "topology.scheduler.strategy"
+    TOPOLOGY_SCHEDULER_UNFAVORED_NODES = "topology.scheduler.unfavored.nodes"
+    TOPOLOGY_SERIALIZED_MESSAGE_SIZE_METRICS = "topology.serialized.message.size.metrics"
+    TOPOLOGY_SHELLBOLT_MAX_PENDING = "topology.shellbolt.max.pending"
+    TOPOLOGY_SKIP_MISSING_KRYO_REGISTRATIONS = "topology.skip.missing.kryo.registrations"
+    TOPOLOGY_SPOUT_RECVQ_SKIPS = "topology.spout.recvq.skips"
+    TOPOLOGY_SPOUT_WAIT_PARK_MICROSEC = "topology.spout.wait.park.microsec"
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL1_COUNT = "topology.spout.wait.progressive.level1.count"
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL2_COUNT = "topology.spout.wait.progressive.level2.count"
+    TOPOLOGY_SPOUT_WAIT_STRATEGY = "topology.spout.wait.strategy"
+    TOPOLOGY_SPREAD_COMPONENTS = "topology.spread.components"
+    TOPOLOGY_STATE_KRYO_REGISTER = "topology.state.kryo.register"
+    TOPOLOGY_STATE_PROVIDER = "topology.state.provider"
+    TOPOLOGY_STATE_PROVIDER_CONFIG = "topology.state.provider.config"
+    TOPOLOGY_STATE_SYNCHRONIZATION_TIMEOUT_SECS = "topology.state.synchronization.timeout.secs"
+    TOPOLOGY_SUBMITTER_PRINCIPAL = "topology.submitter.principal"
+    TOPOLOGY_SUBPROCESS_TIMEOUT_SECS = "topology.subprocess.timeout.secs"
+    TOPOLOGY_TESTING_ALWAYS_TRY_SERIALIZE = "topology.testing.always.try.serialize"
+    TOPOLOGY_TRANSACTIONAL_ID = "topology.transactional.id"
+    TOPOLOGY_TRANSFER_BATCH_SIZE = "topology.transfer.batch.size"
+    TOPOLOGY_TRANSFER_BUFFER_SIZE = "topology.transfer.buffer.size"
+    TOPOLOGY_TRIDENT_BATCH_EMIT_INTERVAL_MILLIS = "topology.trident.batch.emit.interval.millis"
+    TOPOLOGY_TRIDENT_WINDOWING_INMEMORY_CACHE_LIMIT = "topology.trident.windowing.cache.tuple.limit"
+    TOPOLOGY_TUPLE_COMPRESSION_ENABLE = "topology.tuple.compression.enable"
+    TOPOLOGY_TUPLE_COMPRESSION_MAX_DECOMPRESSED_BYTES = "topology.tuple.compression.max.decompressed.bytes"
+    TOPOLOGY_TUPLE_COMPRESSION_THRESHOLD = "topology.tuple.compression.threshold"
+    TOPOLOGY_TUPLE_SERIALIZER = "topology.tuple.serializer"
+    TOPOLOGY_USERS = "topology.users"
+    TOPOLOGY_V2_METRICS_TICK_INTERVAL_SECONDS = "topology.v2.metrics.tick.interval.seconds"
+    TOPOLOGY_VERSION = "topology.version"
+    TOPOLOGY_WORKER_CHILDOPTS = "topology.worker.childopts"
+    TOPOLOGY_WORKER_GC_CHILDOPTS = "topology.worker.gc.childopts"
+    TOPOLOGY_WORKER_LOGWRITER_CHILDOPTS = "topology.worker.logwriter.childopts"
+    TOPOLOGY_WORKER_MAX_HEAP_SIZE_MB = "topology.worker.max.heap.size.mb"
+    TOPOLOGY_WORKER_METRICS = "topology.worker.metrics"
+    TOPOLOGY_WORKER_SHARED_THREAD_POOL_SIZE = "topology.worker.shared.thread.pool.size"
+    TOPOLOGY_WORKER_TIMEOUT_SECS = "topology.worker.timeout.secs"
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = "topology.spout.wait.progressive.level3.sleep.millis"
 
     TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES = "topology.emulator.frame.max.tuples"
     TOPOLOGY_EMULATOR_FRAME_MAX_BYTES = "topology.emulator.frame.max.bytes"
@@ -163,158 +263,200 @@ class Config(dict[str, Any]):
         self[self.TOPOLOGY_STATS_SAMPLE_RATE] = rate
 
 
-# --- type checks ------------------------------------------------------------------------------------------------------
-
-
-def _java_class(value: Any) -> str:
-    for kind, name in (
-        (bool, "java.lang.Boolean"),
-        (int, "java.lang.Long"),
-        (float, "java.lang.Double"),
-        (str, "java.lang.String"),
-        (Mapping, "java.util.HashMap"),
-        ((list, tuple), "java.util.ArrayList"),
-    ):
-        if isinstance(value, kind):
-            return name
-    return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _refuse_type(name: str, java_class: str, value: Any) -> None:
-    raise IllegalArgumentException(
-        explain(f"Field {name} must be of type class {java_class}. Object: {value} actual type: class {_java_class(value)}", given=value)
-    )
-
-
-def _boolean(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        _refuse_type(name, "java.lang.Boolean", value)
-
-
-def _string(name: str, value: Any) -> None:
-    if not isinstance(value, str):
-        _refuse_type(name, "java.lang.String", value)
-
-
-def _integer(name: str, value: Any) -> None:
-    if isinstance(value, float) and value.is_integer():
-        raise IllegalArgumentException(explain(f"Don't know how to convert {value} to int", given=value, hint=f"write {int(value)} for {name}"))
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
-        raise IllegalArgumentException(explain(f"Field {name} must be an Integer within type range.", given=value))
-
-
-def _positive(name: str, value: Any, zero: bool) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (value > 0 or (zero and value == 0)):
-        raise IllegalArgumentException(explain(f"Field {name} must be a Positive Number", given=value))
-
-
-def _positive_integer(name: str, value: Any) -> None:
-    _integer(name, value)
-    _positive(name, value, zero=False)
-
-
-def _integer_from_zero(name: str, value: Any) -> None:
-    _integer(name, value)
-    _positive(name, value, zero=True)
-
-
-def _number_from_zero(name: str, value: Any) -> None:
-    _positive(name, value, zero=True)
-
-
-def _rate(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        _positive(name, value, zero=True)
-    if math.isnan(value) or not 0 <= value <= 1:
-        raise IllegalArgumentException(
-            explain(f"Field {name} must be a share between 0 and 1.", given=value, hint="1.0 counts every tuple, 0.05 one in twenty")
-        )
-
-
-def _tick(name: str, value: Any) -> None:
-    _integer(name, value)
-    if value <= 0:
-        raise IllegalArgumentException(explain(f"Field {name} must be at least 1 second.", given=value, hint="leave the key out (or None) for no ticks"))
-
-
-def _retention(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**63 or value == 0:
-        raise IllegalArgumentException(explain(f"Field {name} must be how much Kafka keeps.", given=value, legal="an integer >= 1, or -1: no limit"))
-
-
-def _tasks(name: str, value: Any) -> None:
-    _integer(name, value)
-    if value <= 0:
-        raise IllegalArgumentException(
-            explain(
-                f"Field {name} must be at least 1.", given=value, hint="a component without tasks would never run; leave the key out for one task per executor"
-            )
-        )
-
-
-def _on_data_loss(name: str, value: Any) -> None:
-    if value not in ("fail", "skip"):
-        raise IllegalArgumentException(explain(f"Field {name} says what to do about lost input.", given=value, legal="fail, skip"))
-
-
 _KEYS: dict[str, tuple[Any, ...]] = {
-    Config.TOPOLOGY_WORKERS: (_positive_integer, 1),
-    Config.TOPOLOGY_TASKS: (_tasks, None),
-    Config.TOPOLOGY_ACKER_EXECUTORS: (_integer_from_zero, None),
-    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS: (_integer_from_zero, 0),
-    Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS: (_positive_integer, 30),
-    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS: (_boolean, True),
-    Config.TOPOLOGY_MAX_TASK_PARALLELISM: (_positive_integer, None),
-    Config.TOPOLOGY_MAX_SPOUT_PENDING: (_positive_integer, None),
-    Config.TOPOLOGY_DEBUG: (_boolean, False),
-    Config.TOPOLOGY_STATS_SAMPLE_RATE: (_rate, 0.05),
-    Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: (_tick, None),
-    Config.TOPOLOGY_STATE_CHECKPOINT_INTERVAL: (_positive_integer, 1000),
-    Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING: (_boolean, True),
-    Config.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS: (_positive_integer, 10),
-    Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL: (_positive_integer, 5),
-    Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: (_integer_from_zero, 1),
-    Config.UI_PORT: (_positive_integer, 8080),
-    Config.UI_TITLE: (_string, "Storm UI"),
-    Config.UI_PAGINATION: (_integer, 20),
-    Config.SCHEDULER_DISPLAY_RESOURCE: (_boolean, False),
-    Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: (_positive_integer, 8192),
-    Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: (_positive_integer, 524288),
-    Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: (_positive_integer, 20),
-    Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: (_positive_integer, 1000),
-    Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: (_positive_integer, 4096),
-    Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS: (_positive_integer, 20),
-    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: (_positive_integer, 200000),
-    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS: (_positive_integer, 10_000),
-    Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: (_positive_integer, 10000),
-    Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: (_positive_integer, 3),
-    Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: (_positive_integer, 2000),
-    Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: (_integer_from_zero, 0),
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: (_boolean, True),
-    Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: (_positive_integer, 10),
-    Config.TOPOLOGY_EMULATOR_STALL_SECS: (_positive_integer, 30),
-    Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: (_positive_integer, 120),
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES: (_positive_integer, 65536),
-    Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS: (_on_data_loss, "fail"),
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: (_retention, 604_800_000),
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: (_retention, 1_073_741_824),
-    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: (_positive_integer, 8388608),
+    Config.TOPOLOGY_WORKERS: (checks.positive_integer, 1),
+    Config.TOPOLOGY_TASKS: (checks.tasks, None),
+    Config.TOPOLOGY_ACKER_EXECUTORS: (checks.integer_from_zero, None),
+    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS: (checks.integer_from_zero, 0),
+    Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS: (checks.positive_integer, 30),
+    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS: (checks.boolean, True),
+    Config.TOPOLOGY_MAX_TASK_PARALLELISM: (checks.positive_integer, None),
+    Config.TOPOLOGY_MAX_SPOUT_PENDING: (checks.positive_integer, None),
+    Config.TOPOLOGY_DEBUG: (checks.boolean, False),
+    Config.TOPOLOGY_STATS_SAMPLE_RATE: (checks.rate, 0.05),
+    Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: (checks.tick, None),
+    Config.TOPOLOGY_STATE_CHECKPOINT_INTERVAL: (checks.positive_integer, 1000),
+    Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING: (checks.boolean, True),
+    Config.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS: (checks.positive_integer, 10),
+    Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL: (checks.positive_integer, 5),
+    Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: (checks.integer_from_zero, 1),
+    Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS: (checks.from_zero, 1),
+    Config.UI_PORT: (checks.positive_integer, 8080),
+    Config.UI_TITLE: (checks.string, "Storm UI"),
+    Config.UI_PAGINATION: (checks.integer, 20),
+    Config.SCHEDULER_DISPLAY_RESOURCE: (checks.boolean, False),
+    Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: (checks.positive_integer, 8192),
+    Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: (checks.positive_integer, 524288),
+    Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: (checks.positive_integer, 20),
+    Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: (checks.positive_integer, 1000),
+    Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: (checks.positive_integer, 4096),
+    Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS: (checks.positive_integer, 20),
+    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: (checks.positive_integer, 200000),
+    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS: (checks.positive_integer, 10_000),
+    Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: (checks.positive_integer, 10000),
+    Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: (checks.positive_integer, 3),
+    Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: (checks.positive_integer, 2000),
+    Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: (checks.integer_from_zero, 0),
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: (checks.boolean, True),
+    Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: (checks.positive_integer, 10),
+    Config.TOPOLOGY_EMULATOR_STALL_SECS: (checks.positive_integer, 30),
+    Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: (checks.positive_integer, 120),
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES: (checks.positive_integer, 65536),
+    Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS: (checks.on_data_loss, "fail"),
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: (checks.retention, 604_800_000),
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: (checks.retention, 1_073_741_824),
+    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: (checks.positive_integer, 8388608),
     # without a default
-    Config.TOPOLOGY_NAME: (_string,),
-    Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB: (_number_from_zero,),
-    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB: (_number_from_zero,),
-    Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT: (_number_from_zero,),
-    Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT: (_positive_integer,),
-    Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS: (_positive_integer,),
-    Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT: (_positive_integer,),
-    Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS: (_positive_integer,),
-    Config.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM: (_string,),
-    Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME: (_string,),
-    Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS: (_integer_from_zero,),
-    Config.TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS: (_positive_integer,),
-    Config.UI_HOST: (_string,),
+    Config.TOPOLOGY_NAME: (checks.string,),
+    Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB: (checks.from_zero,),
+    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB: (checks.from_zero,),
+    Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT: (checks.from_zero,),
+    Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT: (checks.positive_integer,),
+    Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS: (checks.positive_integer,),
+    Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT: (checks.positive_integer,),
+    Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS: (checks.positive_integer,),
+    Config.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM: (checks.string,),
+    Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME: (checks.string,),
+    Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS: (checks.integer_from_zero,),
+    Config.TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS: (checks.positive_integer,),
+    Config.TOPOLOGY_METRICS_CONSUMER_REGISTER: (checks.registrations(hint=True),),
+    Config.TOPOLOGY_SUBMITTER_USER: (checks.string,),
+    Config.UI_HOST: (checks.string,),
 }
 """Known keys: key -> (type check, default), or (type check,) for a key that is not set by default."""
+
+_WITHOUT_EFFECT: dict[str, Check] = {
+    Config.TOPOLOGY_ACKER_CPU_PCORE_PERCENT: checks.from_zero,
+    Config.TOPOLOGY_ACKER_RESOURCES_OFFHEAP_MEMORY_MB: checks.from_zero,
+    Config.TOPOLOGY_ACKER_RESOURCES_ONHEAP_MEMORY_MB: checks.from_zero,
+    Config.TOPOLOGY_AUTO_CREDENTIALS: checks.strings,
+    Config.TOPOLOGY_AUTO_TASK_HOOKS: checks.strings,
+    Config.TOPOLOGY_BACKPRESSURE_CHECK_MILLIS: checks.positive_integer,
+    Config.TOPOLOGY_BACKPRESSURE_ENABLE: checks.boolean,
+    Config.TOPOLOGY_BACKPRESSURE_WAIT_PARK_MICROSEC: checks.from_zero,
+    Config.TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL1_COUNT: checks.integer_from_zero,
+    Config.TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL2_COUNT: checks.integer_from_zero,
+    Config.TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS: checks.from_zero,
+    Config.TOPOLOGY_BACKPRESSURE_WAIT_STRATEGY: checks.string,
+    Config.TOPOLOGY_BATCH_FLUSH_INTERVAL_MILLIS: checks.integer_from_zero,
+    Config.TOPOLOGY_BLOBSTORE_MAP: checks.map_of_maps,
+    Config.TOPOLOGY_BOLT_WAIT_PARK_MICROSEC: checks.from_zero,
+    Config.TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL1_COUNT: checks.integer_from_zero,
+    Config.TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL2_COUNT: checks.integer_from_zero,
+    Config.TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS: checks.from_zero,
+    Config.TOPOLOGY_BOLT_WAIT_STRATEGY: checks.string,
+    Config.TOPOLOGY_BOLTS_MESSAGE_ID_FIELD_NAME: checks.string,
+    Config.TOPOLOGY_BUILTIN_METRICS_BUCKET_SIZE_SECS: checks.integer,
+    Config.TOPOLOGY_CLASSPATH: checks.string_or_strings,
+    Config.TOPOLOGY_CLASSPATH_BEGINNING: checks.string_or_strings,
+    Config.TOPOLOGY_COMPONENT_RESOURCES_MAP: checks.map_of_numbers,
+    Config.TOPOLOGY_ENABLE_SEND_ICONNECTION_METRICS: checks.boolean,
+    Config.TOPOLOGY_ENABLE_V2_METRICS_TICK: checks.boolean,
+    Config.TOPOLOGY_ENVIRONMENT: checks.map_of_strings,
+    Config.TOPOLOGY_EVENT_LOGGER_REGISTER: checks.registrations(arguments=True),
+    Config.TOPOLOGY_EXECUTOR_OVERFLOW_LIMIT: checks.integer_from_zero,
+    Config.TOPOLOGY_EXECUTOR_RECEIVE_BUFFER_SIZE: checks.positive_integer,
+    Config.TOPOLOGY_FALL_BACK_ON_JAVA_SERIALIZATION: checks.boolean,
+    Config.TOPOLOGY_GROUPS: checks.string_or_strings,
+    Config.TOPOLOGY_ISOLATED_MACHINES: checks.positive_integer,
+    Config.TOPOLOGY_KRYO_DECORATORS: checks.strings,
+    Config.TOPOLOGY_KRYO_FACTORY: checks.string,
+    Config.TOPOLOGY_KRYO_REGISTER: checks.kryo_register,
+    Config.TOPOLOGY_LOCALITYAWARE_HIGHER_BOUND: checks.positive,
+    Config.TOPOLOGY_LOCALITYAWARE_LOWER_BOUND: checks.positive,
+    Config.TOPOLOGY_LOGGING_CONFIG_FILE: checks.string,
+    Config.TOPOLOGY_LOGGING_SENSITIVITY: checks.one_of("S0", "S1", "S2", "S3"),
+    Config.TOPOLOGY_MAX_REPLICATION_WAIT_TIME_SEC: checks.number,
+    Config.TOPOLOGY_METRICS_CONSUMER_CPU_PCORE_PERCENT: checks.from_zero,
+    Config.TOPOLOGY_METRICS_CONSUMER_RESOURCES_OFFHEAP_MEMORY_MB: checks.from_zero,
+    Config.TOPOLOGY_METRICS_CONSUMER_RESOURCES_ONHEAP_MEMORY_MB: checks.from_zero,
+    Config.TOPOLOGY_METRICS_REPORTERS: checks.registrations(filters=True),
+    Config.TOPOLOGY_MIN_REPLICATION_COUNT: checks.number,
+    Config.TOPOLOGY_MULTILANG_LOG_HANDLER: checks.string,
+    Config.TOPOLOGY_MULTILANG_SERIALIZER: checks.string,
+    Config.TOPOLOGY_PRIORITY: checks.integer_from_zero,
+    Config.TOPOLOGY_PRODUCER_BATCH_DYNAMIC: checks.boolean,
+    Config.TOPOLOGY_PRODUCER_BATCH_SIZE: checks.positive_integer,
+    Config.TOPOLOGY_RAS_ACKER_EXECUTORS_PER_WORKER: checks.integer_from_zero,
+    Config.TOPOLOGY_RAS_CONSTRAINT_MAX_STATE_SEARCH: checks.positive_integer,
+    Config.TOPOLOGY_RAS_CONSTRAINT_MAX_TIME_SECS: checks.positive_integer,
+    Config.TOPOLOGY_RAS_CONSTRAINTS: checks.constraints,
+    Config.TOPOLOGY_RAS_ONE_COMPONENT_PER_WORKER: checks.boolean,
+    Config.TOPOLOGY_RAS_ONE_EXECUTOR_PER_WORKER: checks.boolean,
+    Config.TOPOLOGY_RAS_ORDER_EXECUTORS_BY_PROXIMITY_NEEDS: checks.anything,
+    Config.TOPOLOGY_READONLY_GROUPS: checks.string_or_strings,
+    Config.TOPOLOGY_READONLY_USERS: checks.string_or_strings,
+    Config.TOPOLOGY_SCHEDULER_FAVORED_NODES: checks.strings,
+    Config.TOPOLOGY_SCHEDULER_STRATEGY: checks.string,
+    Config.TOPOLOGY_SCHEDULER_UNFAVORED_NODES: checks.strings,
+    Config.TOPOLOGY_SERIALIZED_MESSAGE_SIZE_METRICS: checks.boolean,
+    Config.TOPOLOGY_SHELLBOLT_MAX_PENDING: checks.positive_integer,
+    Config.TOPOLOGY_SKIP_MISSING_KRYO_REGISTRATIONS: checks.boolean,
+    Config.TOPOLOGY_SPOUT_RECVQ_SKIPS: checks.integer_from_zero,
+    Config.TOPOLOGY_SPOUT_WAIT_PARK_MICROSEC: checks.from_zero,
+    Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL1_COUNT: checks.integer_from_zero,
+    Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL2_COUNT: checks.integer_from_zero,
+    Config.TOPOLOGY_SPOUT_WAIT_STRATEGY: checks.string,
+    Config.TOPOLOGY_SPREAD_COMPONENTS: checks.strings,
+    Config.TOPOLOGY_STATE_KRYO_REGISTER: checks.strings,
+    Config.TOPOLOGY_STATE_PROVIDER: checks.string,
+    Config.TOPOLOGY_STATE_PROVIDER_CONFIG: checks.string,
+    Config.TOPOLOGY_STATE_SYNCHRONIZATION_TIMEOUT_SECS: checks.positive_integer,
+    Config.TOPOLOGY_SUBMITTER_PRINCIPAL: checks.string,
+    Config.TOPOLOGY_SUBPROCESS_TIMEOUT_SECS: checks.positive_integer,
+    Config.TOPOLOGY_TESTING_ALWAYS_TRY_SERIALIZE: checks.boolean,
+    Config.TOPOLOGY_TRANSACTIONAL_ID: checks.string,
+    Config.TOPOLOGY_TRANSFER_BATCH_SIZE: checks.positive_integer,
+    Config.TOPOLOGY_TRANSFER_BUFFER_SIZE: checks.positive_integer,
+    Config.TOPOLOGY_TRIDENT_BATCH_EMIT_INTERVAL_MILLIS: checks.positive_integer,
+    Config.TOPOLOGY_TRIDENT_WINDOWING_INMEMORY_CACHE_LIMIT: checks.positive_integer,
+    Config.TOPOLOGY_TUPLE_COMPRESSION_ENABLE: checks.boolean,
+    Config.TOPOLOGY_TUPLE_COMPRESSION_MAX_DECOMPRESSED_BYTES: checks.integer,
+    Config.TOPOLOGY_TUPLE_COMPRESSION_THRESHOLD: checks.integer,
+    Config.TOPOLOGY_TUPLE_SERIALIZER: checks.string,
+    Config.TOPOLOGY_USERS: checks.string_or_strings,
+    Config.TOPOLOGY_V2_METRICS_TICK_INTERVAL_SECONDS: checks.positive_integer,
+    Config.TOPOLOGY_VERSION: checks.string,
+    Config.TOPOLOGY_WORKER_CHILDOPTS: checks.string_or_strings,
+    Config.TOPOLOGY_WORKER_GC_CHILDOPTS: checks.string_or_strings,
+    Config.TOPOLOGY_WORKER_LOGWRITER_CHILDOPTS: checks.string_or_strings,
+    Config.TOPOLOGY_WORKER_MAX_HEAP_SIZE_MB: checks.positive,
+    Config.TOPOLOGY_WORKER_METRICS: checks.map_of_strings,
+    Config.TOPOLOGY_WORKER_SHARED_THREAD_POOL_SIZE: checks.integer,
+    Config.TOPOLOGY_WORKER_TIMEOUT_SECS: checks.positive_integer,
+}
+"""Further keys of Storm: their values are checked as Storm checks them, and change nothing here."""
+
+_NOT_NULL = frozenset(
+    (
+        Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING,
+        Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS,
+        Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS,
+        Config.TOPOLOGY_SCHEDULER_STRATEGY,
+        Config.TOPOLOGY_LOCALITYAWARE_HIGHER_BOUND,
+        Config.TOPOLOGY_LOCALITYAWARE_LOWER_BOUND,
+        Config.TOPOLOGY_SPOUT_WAIT_PARK_MICROSEC,
+        Config.TOPOLOGY_BOLT_WAIT_PARK_MICROSEC,
+        Config.TOPOLOGY_BACKPRESSURE_WAIT_PARK_MICROSEC,
+        Config.TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS,
+        Config.TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS,
+        Config.TOPOLOGY_STATE_SYNCHRONIZATION_TIMEOUT_SECS,
+        Config.TOPOLOGY_PRODUCER_BATCH_SIZE,
+        Config.TOPOLOGY_BACKPRESSURE_CHECK_MILLIS,
+        Config.TOPOLOGY_SHELLBOLT_MAX_PENDING,
+        Config.TOPOLOGY_WORKER_TIMEOUT_SECS,
+        Config.TOPOLOGY_EXECUTOR_OVERFLOW_LIMIT,
+        Config.TOPOLOGY_BATCH_FLUSH_INTERVAL_MILLIS,
+        Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL1_COUNT,
+        Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL2_COUNT,
+        Config.TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL1_COUNT,
+        Config.TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL2_COUNT,
+        Config.TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL1_COUNT,
+        Config.TOPOLOGY_BACKPRESSURE_WAIT_PROGRESSIVE_LEVEL2_COUNT,
+        Config.TOPOLOGY_SPOUT_RECVQ_SKIPS,
+    )
+)
+"""Keys that Storm wants to have a value if they are there."""
 
 DEFAULTS: dict[str, Any] = {key: default[0] for key, (_, *default) in _KEYS.items() if default}
 """Storm's defaults (except that load-aware messaging is off: groupings split equally here) and those of the emulator's own keys."""
@@ -336,32 +478,49 @@ CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
     Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
     Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB,
     Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT,
-    Config.TOPOLOGY_METRICS_CONSUMER_REGISTER,
+    *_WITHOUT_EFFECT,
 }
 """Keys that may change between a stop and a resume, because the state of tasks does not depend on them."""
 
+_PREFIX = "topology."
 _OWN_KEYS = "topology.emulator."
 
 _CONSTANTS: dict[str, str] = {value: name for name, value in vars(Config).items() if name.isupper() and isinstance(value, str)}
 
 
 def validate(conf: Mapping[str, Any]) -> None:
-    """Check the values of all known keys; None is always legal.
+    """Check the values of all known keys. None is legal where Storm takes null.
 
-    Unknown keys are accepted, as in Storm, because components may have their own. The exception is the prefix ``topology.emulator.``.
+    Unknown keys are accepted, as in Storm, because components may have their own; :func:`misspelt` finds those that are probably mistakes. The
+    exception is the prefix ``topology.emulator.``.
 
     :raises IllegalArgumentException: a value of the wrong type, in Storm's wording (the key is named by its constant, ``TOPOLOGY_DEBUG``); an
         unknown key that begins with ``topology.emulator.``.
     """
     for key, value in conf.items():
-        if key in _KEYS:
+        check = _KEYS[key][0] if key in _KEYS else _WITHOUT_EFFECT.get(key)
+        if check is not None:
             if value is not None:
-                _KEYS[key][0](_CONSTANTS[key], value)
+                check(_CONSTANTS[key], value)
+            elif key in _NOT_NULL:
+                raise IllegalArgumentException(explain(f"Field {_CONSTANTS[key]} cannot be null!", given=value, hint="leave the key out for its default"))
         elif isinstance(key, str) and key.startswith(_OWN_KEYS):
             legal = [known for known in _KEYS if known.startswith(_OWN_KEYS)]
             near = difflib.get_close_matches(key.removeprefix(_OWN_KEYS), [known.removeprefix(_OWN_KEYS) for known in legal], 1)
             more = {"hint": f"did you mean {_OWN_KEYS}{near[0]}?"} if near else {"legal": ", ".join(legal)}
             raise IllegalArgumentException(explain("The emulator has no such key.", given=key, **more))
+
+
+def misspelt(conf: Mapping[str, Any]) -> dict[str, str]:
+    """Return unknown key -> the key of Storm that was probably meant, for keys that begin like Storm's (``topology.``)."""
+    known = [key.removeprefix(_PREFIX) for key in _CONSTANTS if key.startswith(_PREFIX)]
+    found = {}
+    for key in conf:
+        if isinstance(key, str) and key.startswith(_PREFIX) and key not in _CONSTANTS:
+            near = difflib.get_close_matches(key.removeprefix(_PREFIX).lower().replace("_", "."), known, 1, cutoff=0.8)
+            if near:
+                found[key] = _PREFIX + near[0]
+    return found
 
 
 def check_json(conf: Mapping[str, Any]) -> None:
