@@ -59,7 +59,7 @@ def test_what_was_emitted_between_batches_is_emitted_again_by_the_next_process(t
     assert emitted(first.handle(1, made.records(2)))[0][-1] == ("a",)  # if it is alive after all, it continues behind the other
     feeder.feed(["b"])
     assert second.ask()
-    assert [row for *_, row in emitted(second.handle(2, made.records(2)))] == [("a",), ("b",)]
+    assert wake(made, second, 2) == [("a",), ("b",)]  # its first reply again, for the other may have been faster
 
 
 def test_a_spout_that_may_not_emit_is_not_asked(tmp_path, feeder):
