@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dskype.topology.components import Bolt
+from dskype.topology.components import BasicBolt
 from dskype.topology.config import DEFAULTS, Config, merge
 from dskype.topology.fields import Fields, GlobalStreamId, StreamInfo
 from dskype.topology.groupings import DirectGrouping, FieldsGrouping
@@ -35,12 +35,11 @@ SYSTEM_STREAM_ID = "__system"
 METRICS_STREAM_ID = "__metrics"
 
 
-class SilentBolt(Bolt):
+class SilentBolt(BasicBolt):
     """Stands for a bolt of Storm's system that gets no tuples here."""
 
-    def execute(self, tup: Tuple) -> None:
-        """Ack the tuple."""
-        self.collector.ack(tup)
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        """Do nothing."""
 
 
 def system_bolts(conf: Mapping[str, Any]) -> dict[str, int]:

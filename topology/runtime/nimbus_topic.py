@@ -3,7 +3,7 @@
 Keys and values (JSON)::
 
     topology:<name>   {"v": 1, "state", "summary", "driver": {"host", "pid", "machine", "started"}, "heartbeat": n,
-                       "files": [[keys of the configuration, path of the copy], ...]}                                 null: removed
+                       "files": [[keys of the configuration, path of the copy], ...], "plan": components}             null: removed
     command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                                  null: done
     answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                                      null: read
     removed:<name>    {"v": 1, "id": topology id}: killed while its driver was away                                   null: its folder is gone, too
@@ -35,6 +35,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance, TopologyState
+from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import inbox_topic, metrics_topic
 from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
@@ -217,6 +218,7 @@ class NimbusService:
                             "state": managed.state.to_json(),
                             "summary": self._manager.summary(name),
                             "files": _files(managed),
+                            "plan": PlanOutline.of(managed.plan).to_json(),
                             "driver": self._driver,
                             "heartbeat": self._beats,
                         },
