@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 from urllib.parse import quote
 
@@ -57,8 +58,13 @@ class SimulatedSource:
         self.cluster = LocalCluster(simulated=True)
         self.reports: dict[str, tuple[Reports, int]] = {}
         self.sent: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
 
     def topologies(self) -> list[TopologyView]:
+        with self._lock:  # a server asks from several threads
+            return self._views()
+
+    def _views(self) -> list[TopologyView]:
         manager, log, views = self.cluster.manager, self.cluster.log, []
         for name, managed in sorted(manager.topologies.items()):
             reports, at = self.reports.get(name, (Reports(), 0))
@@ -131,3 +137,8 @@ class Client:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         status, _, answer = self.request("POST", f"/api/v1/{path}", b"" if body is None else json.dumps(body).encode(), headers)
         return status, json.loads(answer)
+
+
+def letters_of(words: list[str]) -> int:
+    """Return how many letters words have."""
+    return sum(map(len, words))
