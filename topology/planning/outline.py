@@ -65,7 +65,7 @@ class PlanOutline(NamedTuple):
         for component in plan.component_ids:
             spec = plan.spec(component)
             executors = tuple(ExecutorOutline(first, last, plan.worker_port(plan.worker_of(first))) for first, last in plan.executors(component))
-            inputs = tuple(Input(source, stream, str(grouping)) for (source, stream), grouping in spec.inputs.items())
+            inputs = tuple(Input(source, stream, grouping.kind) for (source, stream), grouping in spec.inputs.items())
             found[component] = ComponentOutline(spec.kind, executors, inputs, tuple(spec.outputs))
         return cls(found)
 

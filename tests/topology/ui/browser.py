@@ -91,9 +91,10 @@ class Browser:
         script = """
             const table = document.querySelector(arguments[0] + ' table');
             const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
-            return [...table.tBodies[0].rows].map((row) => Object.fromEntries([...row.cells].map((cell, i) => [heads[i], cell.textContent])));
+            const rows = [...table.tBodies[0].rows].map((row) => Object.fromEntries([...row.cells].map((cell, i) => [heads[i], cell.textContent])));
+            return JSON.stringify(rows);
         """
-        return self.run(script, selector)
+        return json.loads(self.run(script, selector))  # as text, because the driver stumbles over an object with the key "Window"
 
     def click(self, xpath: str) -> None:
         """Click an element."""
