@@ -23,7 +23,8 @@ class Asked(Spout):
 
     def next_tuple(self):
         self._times += 1
-        for self._position, _ in self.told.read(self._position):
+        for position, _ in self.told.read(self._position):
+            self._position = position
             self._collector.emit((self._times,), message_id=self._times)
             return
 
