@@ -11,7 +11,8 @@ key                                           default    meaning
 topology.emulator.frame.max.tuples            8192       tuples in one frame (Kafka record), at most
 topology.emulator.frame.max.bytes             524288     bytes of one frame, at most (one tuple may exceed it)
 topology.emulator.pulse.interval.ms           20         time between pulses of a spout that emits
-topology.emulator.pulse.idle.interval.ms      1000       time between pulses of a spout that had nothing to emit
+topology.emulator.pulse.idle.interval.ms      1000       time between pulses of a spout that had nothing to emit; on Spark it is asked in
+                                                         between, too: ``topology.spout.wait.progressive.level3.sleep.millis``
 topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until that many tuples are emitted
 topology.emulator.pulse.max.ms                20         or this time is over
 topology.emulator.backpressure.max.tuples     200000     pulses stop while more tuples than this are undelivered in a topology
