@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import uuid
@@ -30,6 +31,7 @@ _MACHINE = (
     "security/",
     "endtoend/test_on_spark.py",
     "endtoend/test_on_cluster.py",
+    "endtoend/test_moves_on_spark.py",
     "bolts/results/test_stores.py",
     *(
         f"deploy/{name}.py"
@@ -70,7 +72,7 @@ _SAME_KERNELS = ("bolts/boolean/", "bolts/topk/")
 """Folders whose tests call the same kernels: one process compiles them, not two at once."""
 
 _GIVE_WAY = 5
-"""What the processes without Spark add to their niceness."""
+"""What a process without Spark adds to its niceness."""
 
 
 def _group(nodeid: str) -> str:
@@ -81,9 +83,14 @@ def _group(nodeid: str) -> str:
     return nodeid if file in _SPREAD else next((folder for folder in _SAME_KERNELS if file.startswith(folder)), file)
 
 
-def pytest_configure() -> None:
-    """Leave the cores to the first process, which has the tests with Spark and waits most of the time."""
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+_GIVES_WAY = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave the cores to the process that has the tests with Spark; which one that is shows at its first test."""
+    if "PYTEST_XDIST_WORKER" in os.environ and _GIVES_WAY not in item.config.stash and item.get_closest_marker("machine") is None:
+        item.config.stash[_GIVES_WAY] = True
         os.nice(_GIVE_WAY)
 
 
@@ -96,6 +103,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
             item.add_marker("thorough")
     items.sort(key=lambda item: _group(item.nodeid) != "machine")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what lives to the end: test items and modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -36,7 +36,7 @@ from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance, TopologyState
 from dskype.topology.planning.outline import PlanOutline
-from dskype.topology.planning.plan import inbox_topic, metrics_topic
+from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
@@ -378,7 +378,8 @@ class ClusterClient:
             _put(producer, f"{_REMOVED}{name}", {"v": 1, "id": record["state"]["id"]})
             with TopicAdmin(self._kafka) as admin:
                 bolts = system_bolts(record["state"].get("conf") or {})
-                admin.delete([inbox_topic(name, c) for c in (*components, *bolts)] + [metrics_topic(name)])
+                topics = [inbox_topic(name, c) for c in (*components, *bolts)]
+                admin.delete([*topics, metrics_topic(name), state_topic(name), chunks_topic(name)])
             _put(producer, f"{_TOPOLOGY}{name}", None)
         finally:
             producer.close(timeout=5)
