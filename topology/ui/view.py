@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from dskype.topology.config import DEFAULTS, merge
@@ -96,13 +97,13 @@ class TopologyView:
         """Seconds since it was submitted."""
         return max(0, (self.now_ms - self.submitted_ms) // 1000)
 
-    @property
+    @cached_property
     def conf(self) -> dict[str, Any]:
         """Its configuration with defaults, without secrets."""
         found: dict[str, Any] = redact(merge(DEFAULTS, self.record["state"].get("conf")))
         return found
 
-    @property
+    @cached_property
     def plan(self) -> PlanOutline:
         """Its components; none if the record is of a version that did not write them, or malformed."""
         try:

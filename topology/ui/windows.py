@@ -121,7 +121,7 @@ class _TaskHistory:
         start_ms, before = now_ms - secs * 1000, None
         if born_ms >= start_ms:
             return self.newest
-        for time_ms, counts in self._samples[secs]:
+        for time_ms, counts in list(self._samples[secs]):  # a copy, because another thread may add to it
             if before is not None and time_ms > start_ms:
                 break
             before = counts
