@@ -33,6 +33,10 @@ topology.emulator.stall.secs                  30         a task is reported as s
 topology.emulator.start.timeout.secs          120        how long to wait for the first task slot from Spark's master
 topology.emulator.dead.letters.max.bytes      65536      most bytes of a record or tuple that its dead letter holds; the header
                                                          ``size`` has the original size
+topology.emulator.state.url                   None       where snapshots and journals are: ``folder:`` (the topology's own
+                                                         folder; default where Spark runs on this machine), ``kafka:`` (topics
+                                                         of the brokers; default on other masters), ``file:///shared/folder``,
+                                                         ``s3://bucket/prefix``
 topology.emulator.on.data.loss                fail       what a Kafka spout does when records are gone before it has emitted them: ``fail``
                                                          ends the topology with an explanation, ``skip`` counts them, writes a dead
                                                          letter about them, and continues with the first record that is left
@@ -234,6 +238,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_EMULATOR_ON_DATA_LOSS = _key("topology.emulator.on.data.loss", _on_data_loss, "fail")
     TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS = _key("topology.emulator.dead.letters.retention.ms", _retention, 604_800_000)
     TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES = _key("topology.emulator.dead.letters.retention.bytes", _retention, 1_073_741_824)
+    TOPOLOGY_EMULATOR_STATE_URL = _key("topology.emulator.state.url", _string, None)
     TOPOLOGY_EMULATOR_RECORD_MAX_BYTES = _key("topology.emulator.record.max.bytes", _positive_integer, 8388608)
 
     def set_debug(self, on: bool) -> None:
@@ -279,9 +284,10 @@ _FIXED = {
     Config.TOPOLOGY_MAX_TASK_PARALLELISM,
     Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS,
     Config.TOPOLOGY_NAME,
+    Config.TOPOLOGY_EMULATOR_STATE_URL,
     Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES,
 }
-"""Keys on which the state of tasks depends; the last one decides which records get a number when an inbox is read again."""
+"""Keys on which the state of tasks depends, or where it is; the last one decides which records get a number when an inbox is read again."""
 
 CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
     Config.TOPOLOGY_SUBMITTER_USER,

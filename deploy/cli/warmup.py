@@ -164,14 +164,16 @@ def _distribute() -> None:
     prefix.place("s", TopkSubscription(3, 0.5, 0.0, 0.0, terms, weights, None), 0.5)
     boolean = BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None)
     prefix.place("s", boolean)
-    agrid = make_distributor("agrid", 2)
-    agrid.place("s", boolean)
-    for batch in (messages, messages._replace(areas=messages.rectangles())):
-        agrid.message_tasks(batch)
+    by_place = [make_distributor(name, 2) for name in ("agrid", "hybrid")]
+    for distributor in by_place:
+        distributor.place("s", boolean)
+        for batch in (messages, messages._replace(areas=messages.rectangles())):
+            distributor.message_tasks(batch)
     interest, regions = Interest(2), np.zeros(len(terms), np.int32)
     interest.add(regions, terms)
     interest.filter(messages, routes, routes.tasks)
     interest.routes(messages)
+    by_place[1].wanted_tasks(messages, interest)
     interest.restore(interest.snapshot())
     interest.remove(regions, terms)
 

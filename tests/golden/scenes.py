@@ -109,7 +109,10 @@ def go_on_plain(name: str, path: Path, seed: int | None = None) -> SimulatedTopo
 # -- DSkype: every index, buffer, window and distributor --------------------------------------------------------------------------------
 
 
-_FIRST = ("hashing", "keyword", "keyword-first", "location", "prefix", "spatial-first")
+_FIRST = (
+    *("hashing", "keyword", "keyword-first", "location", "prefix", "spatial-first", "agrid"),
+    *("replicate-all", "text-routing", "uniform-space", "hybrid", "space-partitioning", "text-partitioning"),
+)
 """Distributors of the first scenes, which keep their parts; later ones follow."""
 
 

@@ -92,8 +92,8 @@ def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) ->
             found = store.load_journal(task)
             if found is not None:
                 positions.update({(t, p): offset for t, p, offset in found[1]["positions"]})
-        elif (found := store.load(task)) is not None:
-            positions[inbox_topic(plan.name, component), plan.task_index(task)] = found[0]
+        elif (version := store.newest_version(task)) is not None:
+            positions[inbox_topic(plan.name, component), plan.task_index(task)] = version
     return positions
 
 
@@ -275,7 +275,8 @@ class Executor:
 
         The caller serializes and saves them before the next call of :meth:`handle`, or in a fork.
         """
-        self._store.check_term(self.term)  # here as well, because an error in a fork that writes snapshots would not end this process
+        if not self._store.remote:  # a request would hold up the batch; the fork that writes to a remote store reports that it was refused
+            self._store.check_term(self.term)
         self._snapshot_at = self._now_ms() + self._interval_ms
         due = []
         for task_id, hosted in self._hosted.items():

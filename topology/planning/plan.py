@@ -13,12 +13,12 @@ from dskype.topology.errors import IllegalArgumentException, InvalidTopologyExce
 from dskype.topology.model import ComponentSpec, StormTopology, is_system_id
 from dskype.topology.planning.system import with_system
 
-__all__ = ["FIRST_PORT", "TopologyPlan", "dead_letters_topic", "inbox_topic", "metrics_topic", "partition_fixed"]
+__all__ = ["FIRST_PORT", "TopologyPlan", "chunks_topic", "dead_letters_topic", "inbox_topic", "metrics_topic", "partition_fixed", "state_topic"]
 
 FIRST_PORT = 6700
 """Port of the first worker; those of the others follow, as in Storm's default slots."""
 
-RESERVED_TOPIC_NAMES = frozenset({"metrics", "dead-letters"})
+RESERVED_TOPIC_NAMES = frozenset({"metrics", "dead-letters", "__state", "__chunks"})
 """Topic names after ``<topology>.`` that the emulator uses itself."""
 
 
@@ -278,6 +278,16 @@ def inbox_topic(topology: str, component: str) -> str:
 def metrics_topic(topology: str) -> str:
     """Return the topic of a topology's statistics: ``<topology>.metrics``."""
     return _topic(topology, "metrics")
+
+
+def state_topic(topology: str) -> str:
+    """Return the topic of a topology's snapshots and journals, where Kafka keeps them; no component may have such a name."""
+    return _topic(topology, "__state")
+
+
+def chunks_topic(topology: str) -> str:
+    """Return the topic with the pieces of large snapshots and journals, where Kafka keeps them."""
+    return _topic(topology, "__chunks")
 
 
 def dead_letters_topic(topology: str) -> str:

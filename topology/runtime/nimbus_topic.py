@@ -35,7 +35,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance, TopologyState
-from dskype.topology.planning.plan import inbox_topic, metrics_topic
+from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, HeartbeatWatch, alive_on_this_machine, describe_driver
@@ -374,7 +374,7 @@ class ClusterClient:
             # Before the topics are deleted, so that a driver that is alive after all ends without trying to use them.
             _put(producer, f"{_REMOVED}{name}", {"v": 1, "id": record["state"]["id"]})
             with TopicAdmin(self._kafka) as admin:
-                admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name)])
+                admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name), state_topic(name), chunks_topic(name)])
             _put(producer, f"{_TOPOLOGY}{name}", None)
         finally:
             producer.close(timeout=5)

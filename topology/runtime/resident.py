@@ -28,20 +28,23 @@ from pyspark import cloudpickle
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
-from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import mark_of
+from dskype.topology.errors import FatalError, mark_of
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
-from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
+from dskype.topology.runtime.stores import fetch_files
+from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
 
 __all__ = ["Payload", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
 _LOG_BYTES, _LOG_CHECK_S = 8 << 20, 5.0
 _REASON_BYTES = 2048
+_REFUSED = 3
+"""Exit code of a fork that may not write any more: its parent must end, too."""
 _SYNC_S = 2.0
 """Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
 
@@ -54,13 +57,15 @@ class Payload:
     """What an executor needs to run its part of a topology; it travels in Spark's closure, like code.
 
     :param sys_path: the driver's ``sys.path``, so that executors find the same modules.
+    :param store: where snapshots and journals are kept.
+    :param logs: folder of the executors' logs; None: ``dskype-logs`` in the folder where Spark runs its executor.
     :param term: the driver's term.
     """
 
     plan: TopologyPlan
     kafka: KafkaSettings
-    snapshots: Path
-    logs: Path
+    store: SnapshotStore
+    logs: Path | None
     sys_path: list[str]
     term: int
 
@@ -98,8 +103,9 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     topology, component, index = key
     set_name(f"dsk:{component}")
     content = Payload.loads(payload)
-    content.logs.mkdir(parents=True, exist_ok=True)
-    log_file = LogFile(content.logs / f"{inbox_topic('x', component)[2:]}-{index}.log")
+    logs = content.logs or Path("dskype-logs").absolute()
+    logs.mkdir(parents=True, exist_ok=True)
+    log_file = LogFile(logs / f"{inbox_topic('x', component)[2:]}-{index}.log")
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -112,7 +118,7 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
         resident.close()
 
 
-def _sync_journals(store: FileSnapshotStore, tasks: Sequence[int]) -> None:
+def _sync_journals(store: SnapshotStore, tasks: Sequence[int]) -> None:
     """Sync journals to the disk periodically, in a thread of its own."""
     while True:
         time.sleep(_SYNC_S)
@@ -155,6 +161,7 @@ class _Resident:
         self._component, self._index = component, index
         self._inbox = inbox_topic(payload.plan.name, component)
         self._executor: Executor | None = None
+        self._store = payload.store
         self._selector = selectors.DefaultSelector()
         self._snapshot_pid = 0
         self._snapshot_errors: io.FileIO | None = None
@@ -162,16 +169,18 @@ class _Resident:
 
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
-        store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
-        if self._payload.plan.spec(self._component).is_spout:  # its process never forks, so it may have another thread
-            tasks = self._payload.plan.executor_tasks(self._component, self._index)
+        store = self._store
+        store.kept = conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT]
+        plan = self._payload.plan
+        if store.remote:
+            plan = fetch_files(plan, store, Path(os.environ[SUPERVISOR_VARIABLE]).parent / "files")  # this folder goes with the supervisor
+        if plan.spec(self._component).is_spout and not store.remote:  # its process never forks, so it may have another thread
+            tasks = plan.executor_tasks(self._component, self._index)
             threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
-        for task in self._payload.plan.executor_tasks(self._component, self._index):
+        for task in plan.executor_tasks(self._component, self._index):
             store.sweep(task)
         owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        return Executor(
-            self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka), now_ms, owner=owner, term=self._payload.term
-        )
+        return Executor(plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka), now_ms, owner=owner, term=self._payload.term)
 
     def run(self) -> None:
         selector = self._selector
@@ -221,11 +230,14 @@ class _Resident:
             with self._snapshot_errors as errors:
                 reason = errors.read(_REASON_BYTES).decode(errors="replace")
             if status:
+                if status == _REFUSED << 8:
+                    raise FatalError(reason)
                 log.error("snapshots %s failed (status %s): %s", [(s.task, s.version) for s in self._snapshot], status, reason)
                 self._executor.snapshots_failed(self._snapshot, reason or f"its process ended with status {status}")
         if not self._executor.snapshot_due(batch_id):
             return
         self._snapshot = self._executor.pending_snapshots(batch_id)
+        self._store.rest()  # a process that forks should have one thread
         read, write = os.pipe()
         parent = os.getpid()
         pid = os.fork()
@@ -245,6 +257,7 @@ class _Resident:
             self._executor.save_snapshots(self._snapshot)
             status = 0
         except BaseException as error:
+            status = _REFUSED if isinstance(error, FatalError) else 1
             log.exception("a snapshot failed")
             os.write(write, f"{type(error).__name__}: {error}".encode()[:_REASON_BYTES])
         finally:
