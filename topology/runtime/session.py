@@ -22,6 +22,10 @@ from dskype.topology.runtime.tuning import exclude_rules
 __all__ = ["SessionError", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
 
 
+KERNELS_VARIABLE = "DSKYPE_KERNELS"
+"""Tells executors on other hosts where the driver's compiled kernels are; most likely they are in the same place there."""
+
+
 class SessionError(TopologyError):
     """Spark could not be started."""
 
@@ -86,6 +90,8 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
     logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Ddskype.spark.log={log_file}"
     settings["spark.driver.extraJavaOptions"] = logging
+    if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
+        settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:
         settings |= {
             "spark.driver.host": "127.0.0.1",
