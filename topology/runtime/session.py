@@ -18,12 +18,9 @@ from pyspark.sql import SparkSession
 from dskype.topology.core.redaction import SPARK_KEYS, redact_text
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.tuning import exclude_rules
+from dskype.topology.runtime.wire import KERNELS_VARIABLE
 
 __all__ = ["SessionError", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
-
-
-KERNELS_VARIABLE = "DSKYPE_KERNELS"
-"""Tells executors on other hosts where the driver's compiled kernels are; most likely they are in the same place there."""
 
 
 class SessionError(TopologyError):
