@@ -153,7 +153,7 @@ def test_loads_are_adjusted_by_a_recent_sample(files, capsys):
         str(files / "adjusted"),
         ["--messages", str(files / "m"), "--subscriptions", str(files / "s"), "--vocabulary", str(files / "v")],
     )
-    before = make_distributor("hybrid", 3, {"granularity": 8, "box": [-180, -90, 180, 360]})  # two tasks have nothing to do
+    before = make_distributor("hybrid", 3, {"granularity": 8, "box": [-180, -90, 900, 90]})  # the last task has nothing to do
     (files / "regions").write_text(json.dumps(before.plan()))
     assert main(["partition", "adjust", "--plan", plan, *sample, "-o", out, "--selection", "programme"]) == 0
     assert "of the sample moved, in" in capsys.readouterr().err
