@@ -116,6 +116,7 @@ class ReplicatedPlacement(PlacementStrategy):
         context.register_gauge("replicas", lambda: self._registry.replicas)
         context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
         context.register_gauge("plan_version", lambda: self._version)
+        context.register_gauge("plan_changing", lambda: int(self.changing))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.cli import plan_picture
+from dskype.deploy.cli import partition_map, plan_picture
 from dskype.deploy.cli.arguments import (
     Actions,
     UsageError,
@@ -89,6 +89,7 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="FILE", nargs="?", help="default: the plan of the running topology")
     parser.add_argument("--picture", metavar="SVG", help="draw it: cells on a map, ranges of keywords as bars")
     parser.add_argument("--messages", metavar="FILE", help="JSON lines: dots on the map")
+    parser.add_argument("--map", action="store_true", help="print a map in which each character is the task of a place (agrid)")
     parser.add_argument("--force", action="store_true", help="replace SVG")
     output(parser)
 
@@ -244,6 +245,8 @@ def _show(args: argparse.Namespace) -> int:
         put(f"{'partition':>9}  {'tasks':<10} {'load':>12}  covers")
     for row in rows:
         put(f"{row['number']:>9}  {','.join(map(str, row['tasks'])):<10} {row['load']:>12,.1f}  {_covers(row)}")
+    for line in partition_map.draw(plan) if args.map else ():
+        put(line)
     return 0
 
 

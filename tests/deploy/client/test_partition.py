@@ -10,7 +10,7 @@ from dskype.deploy.cli.commands import partition
 from dskype.deploy.cli.main import main
 from dskype.deploy.client import calibration
 from dskype.deploy.client.balancing import Band, Change, decide, watch
-from dskype.deploy.client.plans import read_current, send_plan
+from dskype.deploy.client.plans import PlanOvertakenError, read_current, send_plan
 from dskype.distribution import distributor_class, make_distributor, read_plan
 from dskype.distribution.loads import LoadModel
 from dskype.distribution.partitioned import measure
@@ -128,6 +128,9 @@ def test_the_border_of_two_partitions_is_shifted_by_hand(files, capsys):
     assert [p["cells"] for p in after.partitions()] == [[0, 0, 3, 8], [3, 0, 8, 8]] != [p["cells"] for p in before.partitions()]
     assert main(["partition", "shift", "0", "1", "--at", "8", "--plan", plan, "-o", out, "--force"]) == 1
     assert "No cells can be shifted" in capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["partition", "show", out, "--map"]) == 0
+    assert capsys.readouterr().out.splitlines()[-18:] == ["0" * 27 + "1" * 45] * 18
     learn(files, "prefix", 4)
     assert main(["partition", "shift", "0", "1", "--at", "3", "--plan", str(files / "plan"), "-o", out, "--force"]) == 1
     assert "legal: agrid" in capsys.readouterr().err
@@ -217,6 +220,19 @@ def test_the_newest_version_is_in_force_and_the_next_one_follows_it():
     assert (version, plan) == (3, json.loads(json.dumps(found.plan())))
     send_plan(client, version + 1, found.split(0, 1))
     assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1))))
+
+
+def test_a_plan_that_another_one_overtakes_is_refused():
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    version, _ = read_current(client)
+    first, second = found.split(0, 1), found.split(0, 2)
+    client.records.append(json.dumps({"v": 1, "version": version + 1, "plan": first}).encode())  # of load balancing, for example
+    with pytest.raises(PlanOvertakenError, match="another one came first.*given: 4.*partition show"):
+        send_plan(client, version + 1, second)
+    assert read_current(client) == (4, json.loads(json.dumps(first)))
+    send_plan(client, version + 2, second)
+    assert read_current(client) == (5, json.loads(json.dumps(second)))
 
 
 def test_a_plan_that_no_record_holds_is_refused():
@@ -316,6 +332,22 @@ def test_the_monitor_balances_what_has_moved(name):
     )
     balances = [float(line.rpartition(" ")[2]) for line in told if line.startswith("busy")]
     assert changes == state["version"] < 20 and balances[-1] <= 1.5 < balances[0], balances
+
+
+def test_the_monitor_decides_again_when_another_plan_came_first():
+    plan = make_distributor("prefix", 2).plan()
+    busy = iter([{1: 0, 2: 0}, {1: 9, 2: 1}, {1: 18, 2: 2}, {1: 27, 2: 3}])
+    told, sent = [], []
+
+    def send(version, plan):
+        sent.append(version)
+        if len(sent) == 1:
+            raise PlanOvertakenError("another one came first")
+
+    band = Band(1.5, 1.2, 1)
+    band.due = lambda measured: True
+    assert watch(lambda: next(busy), [1, 2], lambda: (len(sent), plan), send, band, interval_s=1, count=3, sleep=lambda s: None, report=told.append) == 2
+    assert sent == [1, 2, 3] and "another one came first" in told
 
 
 def sorted_terms(sample):
