@@ -312,14 +312,18 @@ def _second_phase(nodes: list[Node], tasks: int, limits: Limits) -> list[Partiti
     if len(nodes) < tasks:
         counts = _numbers_of_partitions(nodes, tasks, limits)
         nodes = [part for node, count in zip(nodes, counts) for part in _partition_node(node, count, limits)]
+    best: tuple[float, list[Partition]] | None = None
     while True:
         partitions = merge_nodes(nodes, tasks)
         loads = [partition.load for partition in partitions]
-        if max(loads) <= limits.sigma * min(loads) or len(nodes) >= limits.theta:
+        if best is None or max(loads) < best[0]:
+            best = max(loads), partitions
+        if max(loads) <= limits.sigma * min(loads):
             return partitions
-        nodes, before = _with_largest_divided(nodes, limits), len(nodes)
-        if len(nodes) == before:
-            return partitions
+        divided = _with_largest_divided(nodes, limits) if len(nodes) < limits.theta else nodes
+        if len(divided) == len(nodes):
+            return best[1]
+        nodes = divided
 
 
 def best_partitions(root: Leaf, tasks: int, sigma: float, theta: int) -> list[Partition]:
