@@ -1,4 +1,4 @@
-"""streamparse's classes: topologies that were written for streamparse run with another import.
+"""Classes of streamparse: topologies that were written for streamparse run with another import.
 
 ``from streamparse import Bolt, Grouping, Spout, Stream, Topology`` becomes ``from dskype.topology.streamparse import ...``. Components run in the
 emulator's processes, without the multi-language protocol.

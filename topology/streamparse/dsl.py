@@ -1,4 +1,4 @@
-"""streamparse's topologies: a class whose attributes are the specs of its components."""
+"""Topologies of streamparse: a class whose attributes are the specs of its components."""
 
 from __future__ import annotations
 
