@@ -374,6 +374,7 @@ class _Declares:
 
     def __init__(self, kind: Any, streams: Mapping[str, tuple[Fields, bool]]) -> None:
         self._kind, self._streams = kind, dict(streams)
+        self.class_name = kind.__name__
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams."""
