@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from dskype.topology import components as emulator
+from dskype.topology import multilang
 from dskype.topology.config import Config
 from dskype.topology.fields import Fields
 from dskype.topology.model import OutputFieldsDeclarer
@@ -59,6 +60,8 @@ class Component:
     exit_on_exception = True
     storm_kind: ClassVar[str | None] = None
     """``spout`` or ``bolt``."""
+    command: ClassVar[list[str] | None] = None
+    """Program and arguments of a component in another language."""
 
     task_id: int
     component_name: str
@@ -440,4 +443,9 @@ def adapted(kind: type[Component], streams: Mapping[str, tuple[Fields, bool]]) -
 
     :param streams: stream -> (fields, direct).
     """
-    return AdaptedSpout(kind, streams) if issubclass(kind, Spout) else AdaptedBolt(kind, streams)
+    if kind.command is not None:
+        shell = (multilang.ShellSpout if kind.storm_kind == "spout" else multilang.ShellBolt)(kind.command)
+        for name, (fields, _) in streams.items():
+            shell.set_named_stream(name, list(fields))
+        return shell
+    return AdaptedSpout(kind, streams) if kind.storm_kind == "spout" else AdaptedBolt(kind, streams)

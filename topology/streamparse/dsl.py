@@ -39,14 +39,44 @@ class JavaSpout(JavaBolt):
     """A spout in Java, which is refused."""
 
 
-class ShellBolt(_Elsewhere):
-    """A bolt in another language, which is refused."""
+class _Shell(Component):
+    """Base of components that are other processes (the multi-language protocol)."""
 
-    _reason = "components in other languages (the multi-language protocol) are not run"
+    @classmethod
+    def spec(  # type: ignore[override]
+        cls,
+        name: str | None = None,
+        command: str | None = None,
+        script: str | None = None,
+        inputs: Any = None,
+        par: Any = None,
+        config: Mapping[str, Any] | None = None,
+        outputs: Any = None,
+    ) -> ComponentSpec:
+        """Return the spec of a component in another language.
+
+        :param command: the program, e.g. ``node``.
+        :param script: its argument, a file in the folder ``resources``, or in the working folder if there is none.
+        :param outputs: its streams.
+        :raises TypeError, ValueError: a value that cannot be used.
+        """
+        if not isinstance(command, str) or not command:
+            msg = f"command must be the name of a program, given: {command!r}"
+            raise ValueError(msg)
+        kind = type(cls.__name__, (cls,), {"outputs": outputs, "command": [command, *([script] if script else [])]})
+        return ComponentSpec(kind, name=name, inputs=inputs, par=par, config=config)
 
 
-class ShellSpout(ShellBolt):
-    """A spout in another language, which is refused."""
+class ShellBolt(_Shell):
+    """A bolt in another language."""
+
+    storm_kind = "bolt"
+
+
+class ShellSpout(_Shell):
+    """A spout in another language."""
+
+    storm_kind = "spout"
 
 
 class TopologyType(type):

@@ -18,6 +18,7 @@ from dskype.topology.streamparse import (
     Grouping,
     JavaBolt,
     ReliableSpout,
+    ShellBolt,
     ShellSpout,
     Spout,
     Stream,
@@ -149,6 +150,16 @@ def test_inputs_are_groupings_or_lists():
         T.one["nope"]
 
 
+def test_components_in_other_languages_are_specs_too():
+    class T(Topology):
+        spout = ShellSpout.spec(command="node", script="spout.js", outputs=["word"])
+        bolt = ShellBolt.spec(command="sh", inputs=[spout], outputs=[Stream(["a"], name="x")], par=2)
+
+    built = T.build().components
+    assert built["spout"].obj.command == ["node", "spout.js"] and built["bolt"].obj.command == ["sh"]
+    assert list(built["bolt"].outputs) == ["x"] and built["bolt"].parallelism_hint == 2
+
+
 def test_parallelism_may_depend_on_the_environment():
     class T(Topology):
         spout = WordSpout.spec(par={"prod": 4, "beta": 1})
@@ -191,7 +202,7 @@ def topology(**specs):
         (lambda: Grouping.fields([]), ValueError, "cannot be empty"),
         (lambda: Grouping.custom_object("org.x.Grouping", []), TypeError, "Java is not part of the emulator"),
         (lambda: JavaBolt.spec(full_class_name="x"), TypeError, "not part of the emulator: write the component in Python"),
-        (lambda: ShellSpout.spec(command="python"), TypeError, "components in other languages"),
+        (lambda: ShellSpout.spec(), ValueError, "command must be the name of a program, given: None"),
     ],
 )
 def test_what_streamparse_refuses_is_refused(make, error, words):
