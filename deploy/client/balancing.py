@@ -155,7 +155,7 @@ def watch(
     :param measure: returns how long each task (by id) has been busy since its start, in ns.
     :param tasks: ids of the subscription bolt's tasks, in the order of their indexes.
     :param current: returns the current version and plan.
-    :param send: sends a version and a plan; None: change nothing, only report. If another plan came first, the next measurement decides anew.
+    :param send: sends a version and a plan; None: change nothing, only report. If another plan came first, the next measurement decides again.
     :param count: end after this many measurements; None: never.
     :param least: while no task is busy for more than this share of the time, all count as balanced.
     :param in_force: returns the version that all distribution tasks follow; there is no further change before they follow the newest one.

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from dskype.topology.config import DEFAULTS, Config, merge
@@ -262,6 +263,7 @@ def _topic(topology: str, last: str) -> str:
     return f"{topic[: _MAX_TOPIC_LENGTH - 27]}_x-{digest}"
 
 
+@lru_cache(maxsize=1024)
 def inbox_topic(topology: str, component: str) -> str:
     """Return the inbox topic of a component: ``<topology>.<component>``, with characters escaped that Kafka refuses.
 

@@ -45,7 +45,7 @@ __all__ = ["Payload", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
 _LOG_BYTES, _LOG_CHECK_S = 8 << 20, 5.0
-_REASON_BYTES = 2048
+_REASON_BYTES = 4096
 _REFUSED = 3
 """Exit code of a fork that may not write any more: its parent must end, too."""
 _SYNC_S = 2.0
@@ -267,7 +267,10 @@ class _Resident:
             self._snapshot_pid = 0
             self._executor.delay_snapshots((used.ru_utime + used.ru_stime) * 1000)
             with self._snapshot_errors as errors:
-                reason = errors.read(_REASON_BYTES).decode(errors="replace")
+                said = errors.read(_REASON_BYTES)
+            reason = said.decode(errors="replace")
+            if not status:
+                self._store.take_over(said)
             if status:
                 if status == _REFUSED << 8:
                     raise FatalError(reason)
@@ -294,6 +297,7 @@ class _Resident:
             self._selector.close()
             os.nice(5)
             self._executor.save_snapshots(self._snapshot)
+            os.write(write, self._store.handover())
             status = 0
         except BaseException as error:
             status = _REFUSED if isinstance(error, FatalError) else 1

@@ -142,7 +142,7 @@ def with_expressions(subscriptions: BooleanSubscriptions, rng: np.random.Generat
 
 
 def with_uniform_words(corpus: Corpus, seed: int = 0) -> Corpus:
-    """Return a corpus of the same places, whose words are drawn anew, all equally frequent."""
+    """Return a corpus of the same places with other random words, all equally frequent."""
     rng = np.random.default_rng([seed, 13])
     drawn = rng.integers(0, len(corpus.vocabulary), len(corpus.terms))
     owner = np.repeat(np.arange(len(corpus)), np.diff(corpus.offsets))
