@@ -149,6 +149,7 @@ def component_page(view: TopologyView, component: str, window: Window, *, system
 
     :raises NotAliveException: there is no such component.
     """
+    component = view.component_id(component)
     outline, conf = view.component(component), view.conf
     spout = outline.kind == "spout"
     numbers = _spout_numbers if spout else _bolt_numbers
