@@ -223,7 +223,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_STATE_PROVIDER_CONFIG = _unused("topology.state.provider.config", checks.string)
     TOPOLOGY_STATE_SYNCHRONIZATION_TIMEOUT_SECS = _unused("topology.state.synchronization.timeout.secs", checks.positive_integer, null=False)
     TOPOLOGY_SUBMITTER_PRINCIPAL = _unused("topology.submitter.principal", checks.string)
-    TOPOLOGY_SUBPROCESS_TIMEOUT_SECS = _unused("topology.subprocess.timeout.secs", checks.positive_integer)
+    TOPOLOGY_SUBPROCESS_TIMEOUT_SECS = _key("topology.subprocess.timeout.secs", checks.positive_integer)
     TOPOLOGY_TESTING_ALWAYS_TRY_SERIALIZE = _unused("topology.testing.always.try.serialize", checks.boolean)
     TOPOLOGY_TRANSACTIONAL_ID = _unused("topology.transactional.id", checks.string)
     TOPOLOGY_TRANSFER_BATCH_SIZE = _unused("topology.transfer.batch.size", checks.positive_integer)
