@@ -67,7 +67,7 @@ def check_costs(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         raise IllegalArgumentException(
             explain(f"The option matching of the {name} distributor is not usable.", given=found["matching"], legal="checked | product")
         )
-    if type(found["subscriptions"]) not in (int, type(None)) or (found["subscriptions"] or 1) < 1:
+    if found["subscriptions"] is not None and (type(found["subscriptions"]) is not int or found["subscriptions"] < 1):
         raise IllegalArgumentException(
             explain(f"The option subscriptions of the {name} distributor is not usable.", given=found["subscriptions"], legal="an integer from 1")
         )

@@ -29,6 +29,8 @@ paths.export_numba_cache()  # before any test imports numba: kernels are then co
 
 _MACHINE = (
     "topology/runtime/",
+    "topology/ui/test_pages.py",
+    "topology/ui/test_ui_on_spark.py",
     "security/",
     "endtoend/test_on_spark.py",
     "endtoend/test_on_cluster.py",
@@ -47,7 +49,7 @@ _MACHINE = (
         )
     ),
 )
-"""Files whose tests need Spark or a broker."""
+"""Files whose tests need Spark, a broker or a browser."""
 
 _THOROUGH = (
     "bolts/test_result_bolt.py",

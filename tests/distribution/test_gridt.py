@@ -14,7 +14,7 @@ from tests.distribution import worlds
 from tests.distribution.test_distributors import assert_exact, routed, world
 from tests.naive import overlapping
 
-OPTIONS = {"granularity": 8, "box": [-100, -40, 90, 60]}
+OPTIONS = {"granularity": 10, "box": [-100, -40, 90, 60]}
 
 
 def changed(rng, tasks, changes=12):
@@ -112,7 +112,7 @@ def test_changes_keep_the_load_and_cover_everything():
         found = changed(rng, tasks, 30)
         assert found.loads().sum() == pytest.approx(tasks)
         assert sum(row["load"] for row in found.partitions()) == pytest.approx(tasks)
-        assert sum(zone.cells.cells for zone in found.gridt.zones) == 64
+        assert sum(zone.cells.cells for zone in found.gridt.zones) == 100
     one = HybridDistributor(2, OPTIONS)
     divided = HybridDistributor(2, OPTIONS, one.divide(0, 1))
     shares = [row["share"] for row in divided.partitions() if "share" in row]

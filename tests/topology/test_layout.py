@@ -5,7 +5,7 @@ from pathlib import Path
 
 TOPOLOGY = Path(__file__).parents[2] / "topology"
 ROOT = "dskype.topology"
-RUNTIME = ("planning", "routing", "core", "nimbus", "simulated", "runtime")
+RUNTIME = ("planning", "routing", "core", "nimbus", "ui", "simulated", "runtime")
 """The packages that run topologies; the modules beside them, and ``flux``, are what users import."""
 
 CONTRACT = {

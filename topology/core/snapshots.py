@@ -149,6 +149,12 @@ class SnapshotStore(Protocol):
     def rest(self) -> None:
         """Close connections and end their threads; the next call opens others. A process calls this before it forks."""
 
+    def handover(self) -> bytes:
+        """Return what a fork that has written wants its parent's store to know, at most 4 KiB."""
+
+    def take_over(self, data: bytes) -> None:
+        """Take in what :meth:`handover` returned in a fork of this process."""
+
     def sweep(self, task: int) -> None:
         """Remove what killed processes have left half written for a task."""
 
@@ -225,6 +231,12 @@ class StoreBase(SnapshotStore):
 
     def rest(self) -> None:
         """Close connections; the next call opens others."""
+
+    def handover(self) -> bytes:
+        return b""
+
+    def take_over(self, data: bytes) -> None:
+        """Take in what :meth:`handover` returned in a fork of this process."""
 
     def sweep(self, task: int) -> None:
         """Remove what killed processes have left half written for a task."""

@@ -47,6 +47,8 @@ _PINNED = 4
 _TIMEOUT_S = 15
 _READ_TIMEOUT_S = 60
 _ASK_MS = 2000
+_TRIM_SNAPSHOTS = 8
+"""Of so many small snapshots, one reads the partition and lets Kafka drop what is not needed."""
 _TRIM_EVERY = 64
 """Journal entries after which Kafka may drop those that are no longer needed."""
 _TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)}
@@ -71,6 +73,7 @@ class KafkaSnapshotStore(StoreBase):
         self._topic, self._chunks = state_topic(topology), chunks_topic(topology)
         self._logs = {partition: PartitionLog(kept) for partition in range(self._tasks + 1)}
         self._missing = True  # whether the topics must be looked for before the next write
+        self._ahead: dict[int, int] = {}  # partition -> offset behind the last snapshot, if all records before it are known to be in order
         self._unpruned: dict[int, int] = {}  # partition -> journal entries since its old records were dropped
         self._forget_connections()
 
@@ -326,13 +329,34 @@ class KafkaSnapshotStore(StoreBase):
     def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:
         with self._locked():
             partition = self._partition(task)
+            commit = Commit(SNAPSHOT, task, version, uuid.uuid4().hex, term)
+            if len(data) <= _INLINE_BYTES and (ahead := self._ahead.get(partition)) is not None and not self._missing:
+                # Nothing has to be read if nobody else has written since; a fork then needs one connection only.
+                offset = self._send([(self._topic, partition, commit.key(), data)])[0]
+                if offset == ahead and offset % _TRIM_SNAPSHOTS:
+                    self._ahead[partition] = offset + 1
+                    return
+                self._settle_snapshot(partition, any(c.attempt == commit.attempt for c in self._refresh(partition).commits()), term)
+                return
             log = self._refresh(partition)
             # Only of the newest one: what older ones alone need may be dropped while this one is written.
             former = log.entries.get((task, SNAPSHOT), {}).get(max(log.numbers(task, SNAPSHOT), default=-1))
             known = unpack_chunks(former.value or b"") if former is not None and former.chunked else []
-            if not self._put(partition, Commit(SNAPSHOT, task, version, uuid.uuid4().hex, term), data, known) and term is not None:
-                self.check_term(term)
-            self._trim([partition])
+            self._settle_snapshot(partition, self._put(partition, commit, data, known), term)
+
+    def _settle_snapshot(self, partition: int, counts: bool, term: int | None) -> None:
+        """Refuse a process whose snapshot does not count, unless it is only too old; drop what is not needed."""
+        if not counts:
+            self.check_term(term)
+        self._ahead[partition] = self._logs[partition].position
+        self._trim([partition])
+
+    def handover(self) -> bytes:
+        return json.dumps(self._ahead).encode()
+
+    def take_over(self, data: bytes) -> None:
+        with suppress(ValueError, AttributeError):
+            self._ahead = {int(partition): offset for partition, offset in json.loads(data).items()}
 
     def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
         with self._locked():

@@ -159,11 +159,11 @@ def test_an_entry_that_follows_nothing_is_taken_back(stores, store):
 
 def test_of_many_that_write_an_entry_at_once_one_succeeds(stores, store):
     """All writers write each number at the same time; the winner's content stays."""
-    winners, barrier = [], threading.Barrier(4)
+    winners, barrier, rounds = [], threading.Barrier(4), getattr(stores, "rounds", 30)
 
     def write(writer):
         view = stores.view()
-        for number in range(1, 31):
+        for number in range(1, rounds + 1):
             barrier.wait()
             try:
                 view.save_journal(0, number, encode_snapshot([writer, number]))
@@ -179,8 +179,8 @@ def test_of_many_that_write_an_entry_at_once_one_succeeds(stores, store):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [number for _, number in winners] == list(range(1, 31))
-    assert store.load_journal(0) == (30, winners[-1])
+    assert [number for _, number in winners] == list(range(1, rounds + 1))
+    assert store.load_journal(0) == (rounds, winners[-1])
     assert not store.problems
 
 

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from s3fs import S3FileSystem
 
 from dskype.topology.core.chunking import LEAST_BYTES, MOST_BYTES, cut
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, encode_snapshot
@@ -67,6 +68,7 @@ class ObjectStores:
     """Views of the objects of one topology."""
 
     kill_after_s = 0.05
+    rounds = 6
 
     def __init__(self, name):
         self.url = f"s3://states/{name}"
@@ -166,18 +168,18 @@ def test_kafka_drops_what_is_no_longer_needed(stores, store):
 @in_kafka
 def test_a_large_state_that_has_changed_a_little_is_written_as_what_has_changed(stores, store):
     rng, partition = np.random.default_rng(1), store._partition(1)
-    state = {"big": rng.integers(0, 1 << 60, 4_000_000), "small": 0}
+    state = {"big": rng.integers(0, 1 << 60, 2_000_000), "small": 0}
     written = []
-    for version in range(1, 30):
+    for version in range(1, 17):
         state["small"] = "x" * version  # everything behind moves
         state["big"][version * 1000] += 1
         before = offsets(stores, store._chunks, partition)[1]
         store.save(1, version, encode_snapshot(dict(reversed(state.items()))))
         written.append(offsets(stores, store._chunks, partition)[1] - before)
-        if version % 10 == 0:
+        if version % 8 == 0:
             number, found = stores.view().load(1)
             assert number == version and (found["big"] == state["big"]).all()
-    assert written[0] > 32_000_000 // MOST_BYTES and sum(written[1:]) < 29 * written[0] / 4
+    assert written[0] > 16_000_000 // MOST_BYTES and sum(written[1:]) < 16 * written[0] / 3
     begin, end = offsets(stores, store._chunks, partition)
     assert end - begin < 7 * written[0]  # what is needed does not keep everything before it
 
@@ -214,9 +216,13 @@ def test_a_journal_entry_costs_one_request(stores, store):
 
 @on_s3
 def test_a_server_that_replaces_what_must_not_be_replaced_is_refused(stores, monkeypatch):
+    pipe = S3FileSystem._pipe_file
+
+    async def replace(self, path, data, *args, mode="overwrite", **more):
+        await pipe(self, path, data, *args, **more)
+
+    monkeypatch.setattr(S3FileSystem, "_pipe_file", replace)
     store = stores.view()
-    pipe = type(store._files).pipe_file
-    monkeypatch.setattr(type(store._files), "pipe_file", lambda self, path, data, mode="overwrite": pipe(self, path, data))
     with pytest.raises(
         TopologyError, match="ignores the condition.*given: 's3://states/.*legal: a server that honours.*hint: use another server, or keep the state in Kafka"
     ):
@@ -225,11 +231,9 @@ def test_a_server_that_replaces_what_must_not_be_replaced_is_refused(stores, mon
 
 
 @on_s3
-def test_a_bucket_that_is_missing_and_a_wrong_password_are_named_without_it(stores, monkeypatch):
-    with pytest.raises(TopologyError, match="cannot be used.*given: 's3://none/t'; hint: the bucket must exist"):
-        ObjectSnapshotStore("s3://none/t").create()
+def test_a_server_that_refuses_is_named_without_the_password(stores, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-secret")
-    with pytest.raises(TopologyError, match="cannot be used") as error:
+    with pytest.raises(TopologyError, match="cannot be used.*given: 's3://states/.*hint: the bucket must exist") as error:
         stores.view().create()
     assert "wrong-and-secret" not in str(error.value)
 
