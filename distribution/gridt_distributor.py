@@ -13,6 +13,9 @@ from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Pl
 from dskype.distribution.grid_options import GRID_OPTIONS, check_grid
 from dskype.distribution.gridt import BUCKETS, Gridt, Part, Zone, read_zones
 from dskype.distribution.interest import Interest, documents_of
+from dskype.distribution.leaf_loads import SampleLoads
+from dskype.distribution.loads import LoadModel
+from dskype.distribution.migration import loads_of_zones
 from dskype.distribution.near_tasks import near_tasks, reach_of
 from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
@@ -21,7 +24,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["GridtDistributor"]
+__all__ = ["GridtDistributor", "sample_loads"]
 
 
 class GridtDistributor(HasPartitions):
@@ -37,10 +40,12 @@ class GridtDistributor(HasPartitions):
     terms are divided, ``{"cells", "parts": [{"task", "load", "terms", "buckets"}, ...]}``. A task with a whole zone, or a part of one, is a partition; they are numbered in this order.
 
     Subclasses learn plans. The options here are ``granularity``: columns and rows of the grid (default 1000), and ``box``: its [west, south, east, north] in degrees
-    (default: the world), for plans without a grid. ``summaries`` (default true): a task gets a message only because of a term that its subscriptions need.
+    (default: the world), for plans without a grid. ``summaries`` (default true): a task gets a message only because of a term that its subscriptions need. For learning, ``costs``: constants of the
+    load model, from ``dskype partition calibrate``; ``matching``: ``checked`` (default) or ``product``, see :class:`~dskype.distribution.leaf_loads.SampleLoads`; ``subscriptions``: how many there will be
+    (default: those of the sample).
     """
 
-    legal_options: tuple[str, ...] = ("granularity", "box", "summaries")
+    legal_options: tuple[str, ...] = ("granularity", "box", "summaries", "costs", "matching", "subscriptions")
     summaries = True
     transfers = True
 
@@ -63,7 +68,7 @@ class GridtDistributor(HasPartitions):
         found: dict[str, Any] = {**GRID_OPTIONS, "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
         check_grid(cls.name, tasks, found)
         check_flag(cls.name, found, "summaries")
-        return found
+        return _check_costs(cls.name, found)
 
     @classmethod
     def unlearned(cls, tasks: int, options: Mapping[str, Any]) -> list[Zone]:
@@ -112,6 +117,14 @@ class GridtDistributor(HasPartitions):
     def loads(self) -> np.ndarray:
         """Return the load of each task as the plan estimates it."""
         return np.array(self._plan["loads"], np.float64)
+
+    def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
+        """Return the load of each task for a sample by the load model, in us for a message."""
+        if not sample.n or not sample.messages.n:
+            return np.zeros(self.tasks)
+        grid = self.gridt.grid
+        root = sample_loads(AGrid(grid.columns, grid.rows, grid.box), sample, self.options).root()
+        return loads_of_zones(root, self.gridt.zones, self.tasks) / sample.messages.n
 
     # -- routing ----------------------------------------------------------------------------------
 
@@ -288,3 +301,27 @@ class GridtDistributor(HasPartitions):
             at += 1
         grid = self.gridt.grid
         return self.planned(self.tasks, grid.columns, grid.box, zones)
+
+
+def _check_costs(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a distributor that learns by the load model, with its defaults.
+
+    :raises IllegalArgumentException: ``costs``, ``matching`` or ``subscriptions`` is not usable.
+    """
+    found = {"costs": {}, "matching": "checked", "subscriptions": None, **options}
+    LoadModel.checked(name, found["costs"])
+    if found["matching"] not in ("checked", "product"):
+        raise IllegalArgumentException(
+            explain(f"The option matching of the {name} distributor is not usable.", given=found["matching"], legal="checked | product")
+        )
+    if found["subscriptions"] is not None and (type(found["subscriptions"]) is not int or found["subscriptions"] < 1):
+        raise IllegalArgumentException(
+            explain(f"The option subscriptions of the {name} distributor is not usable.", given=found["subscriptions"], legal="an integer from 1")
+        )
+    return found
+
+
+def sample_loads(grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> SampleLoads:
+    """Return the loads of a sample by the options of a distributor."""
+    subscriptions = options["subscriptions"] or sample.n
+    return SampleLoads(grid, sample, LoadModel(**options["costs"]), options["matching"] == "product", subscriptions)

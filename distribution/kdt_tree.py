@@ -15,7 +15,19 @@ from dskype.distribution.agrid_learning import best_cut
 from dskype.distribution.gridt import Part, Zone
 from dskype.distribution.leaf_loads import Contents, Leaf, Shares
 
-__all__ = ["Limits", "Node", "Partition", "assign_items", "best_partitions", "divide_space", "hybrid_partitions", "merge_nodes", "split_cells", "zones_of"]
+__all__ = [
+    "Limits",
+    "Node",
+    "Partition",
+    "assign_items",
+    "best_partitions",
+    "divide_space",
+    "divide_text",
+    "hybrid_partitions",
+    "merge_nodes",
+    "split_cells",
+    "zones_of",
+]
 
 _SAME = 0.02
 """Similarities that differ by less count as equal."""
@@ -161,7 +173,7 @@ def assign_items(loads: np.ndarray, items: np.ndarray, parts: int) -> np.ndarray
     return part_of
 
 
-def _divide_text(node: Node, parts: int) -> list[Node]:
+def divide_text(node: Node, parts: int) -> list[Node]:
     """Return a node whose items are divided; at most as many nodes as it has items with a load."""
     all_items = node.leaf.items
     items = np.arange(len(all_items.loads)) if node.items is None else node.items
@@ -197,10 +209,10 @@ def _first_phase(root: Leaf, limits: Limits) -> list[Node]:
 def _partition_node(node: Node, parts: int, limits: Limits) -> list[Node]:
     """Divide a node (PartitionNode): by text if it is one of N_t, else by space or by text, whichever makes less load."""
     if node.by_text or node.items is not None:
-        return _divide_text(node, parts)
+        return divide_text(node, parts)
     *_, leaves = divide_space(node.leaf, parts)
     by_space = [Node.whole(leaf) for leaf in leaves]
-    by_text = _divide_text(node, parts) if limits.text else [node]
+    by_text = divide_text(node, parts) if limits.text else [node]
     return min(by_space, by_text, key=lambda nodes: (-len(nodes), sum(one.load for one in nodes)))
 
 
@@ -210,7 +222,7 @@ def _numbers_of_partitions(nodes: Sequence[Node], tasks: int, limits: Limits) ->
     sums = np.full((len(nodes), most + 1), np.inf)
     for i, node in enumerate(nodes):
         for k in range(1, most + 1 if node.by_text or limits.text else 2):
-            divided = _divide_text(node, k)
+            divided = divide_text(node, k)
             if len(divided) == k:
                 sums[i, k] = sum(one.load for one in divided)
         for leaves in divide_space(node.leaf, most) if not node.by_text else ():
@@ -278,7 +290,7 @@ def _cut_by_space(nodes: Sequence[Node], largest: Node) -> list[Node] | None:
 def _with_largest_divided(nodes: Sequence[Node], limits: Limits) -> list[Node]:
     """Return nodes of which the largest that can be divided are (the paper divides one at a time, which ends at the same limit)."""
     largest = max(nodes, key=lambda node: node.load)
-    if largest.items is not None and max(node.load for node in _divide_text(largest, 2)) >= _RELIEVED * largest.load:
+    if largest.items is not None and max(node.load for node in divide_text(largest, 2)) >= _RELIEVED * largest.load:
         cut = _cut_by_space(nodes, largest)
         if cut is not None and len(cut) <= limits.theta:
             return cut
@@ -300,14 +312,18 @@ def _second_phase(nodes: list[Node], tasks: int, limits: Limits) -> list[Partiti
     if len(nodes) < tasks:
         counts = _numbers_of_partitions(nodes, tasks, limits)
         nodes = [part for node, count in zip(nodes, counts) for part in _partition_node(node, count, limits)]
+    best: tuple[float, list[Partition]] | None = None
     while True:
         partitions = merge_nodes(nodes, tasks)
         loads = [partition.load for partition in partitions]
-        if max(loads) <= limits.sigma * min(loads) or len(nodes) >= limits.theta:
+        if best is None or max(loads) < best[0]:
+            best = max(loads), partitions
+        if max(loads) <= limits.sigma * min(loads):
             return partitions
-        nodes, before = _with_largest_divided(nodes, limits), len(nodes)
-        if len(nodes) == before:
-            return partitions
+        divided = _with_largest_divided(nodes, limits) if len(nodes) < limits.theta else nodes
+        if len(divided) == len(nodes):
+            return best[1]
+        nodes = divided
 
 
 def best_partitions(root: Leaf, tasks: int, sigma: float, theta: int) -> list[Partition]:

@@ -240,7 +240,7 @@ class Leaf:
         terms, triggers = loads.entry_terms[self.entries], loads.trigger_terms[self.triggers]
         n = len(loads.known)
         single = np.bincount(terms, model.message_us * -np.expm1(self.unwanted) + model.check_us * loads.checked[self.entries], n)
-        single += loads.update_us * np.bincount(triggers, minlength=n)
+        single = single + loads.update_us * np.bincount(triggers, minlength=n)  # of no terms at all bincount has integers
         heavy = np.argsort(-single, kind="stable")[:_NAMED]
         named = np.sort(loads.known[heavy[single[heavy] > 0]]) if self._named is None else self._named
         item_of = _items_of(named, loads.known)

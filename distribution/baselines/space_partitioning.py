@@ -13,8 +13,7 @@ from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.base import Sample
 from dskype.distribution.baselines.text_partitioning import check_method
 from dskype.distribution.gridt import Part, Zone
-from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.distribution.hybrid_distributor import check_costs, sample_loads
+from dskype.distribution.gridt_distributor import GridtDistributor, sample_loads
 from dskype.distribution.kdt_tree import assign_items, divide_space
 from dskype.distribution.leaf_loads import Leaf
 
@@ -88,17 +87,16 @@ METHODS: dict[str, Callable[[Leaf, int], list[list[CellBox]]]] = {"grid": by_gri
 class SpacePartitioningDistributor(GridtDistributor):
     """Divides the world into zones of one task each.
 
-    :param options: ``method``: ``kd-tree`` (default), ``grid`` or ``r-tree``; ``costs``, ``matching`` and ``subscriptions`` as for ``hybrid``, and those of
-        :class:`GridtDistributor`.
+    :param options: ``method``: ``kd-tree`` (default), ``grid`` or ``r-tree``. Others: :class:`GridtDistributor`.
     """
 
     name = "space-partitioning"
-    legal_options = (*GridtDistributor.legal_options, "method", "costs", "matching", "subscriptions")
+    legal_options = (*GridtDistributor.legal_options, "method")
 
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        return check_method(cls.name, check_costs(cls.name, {"method": "kd-tree", **super().checked(tasks, options)}), METHODS)
+        return check_method(cls.name, {"method": "kd-tree", **super().checked(tasks, options)}, METHODS)
 
     @classmethod
     def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Zone]:

@@ -11,8 +11,7 @@ from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.base import Sample
 from dskype.distribution.baselines.hypergraphs import partition_hypergraph
 from dskype.distribution.gridt import BUCKETS, Part, Zone
-from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.distribution.hybrid_distributor import check_costs, sample_loads
+from dskype.distribution.gridt_distributor import GridtDistributor, sample_loads
 from dskype.distribution.kdt_tree import assign_items
 from dskype.distribution.leaf_loads import Leaf
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -72,17 +71,16 @@ def _frequencies(leaf: Leaf) -> np.ndarray:
 class TextPartitioningDistributor(GridtDistributor):
     """Divides the terms of the whole world.
 
-    :param options: ``method``: ``metric`` (default), ``hypergraph`` or ``frequency``; ``costs``, ``matching`` and ``subscriptions`` as for ``hybrid``, and those of
-        :class:`GridtDistributor`.
+    :param options: ``method``: ``metric`` (default), ``hypergraph`` or ``frequency``. Others: :class:`GridtDistributor`.
     """
 
     name = "text-partitioning"
-    legal_options = (*GridtDistributor.legal_options, "method", "costs", "matching", "subscriptions")
+    legal_options = (*GridtDistributor.legal_options, "method")
 
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        return check_method(cls.name, check_costs(cls.name, {"method": "metric", **super().checked(tasks, options)}), METHODS)
+        return check_method(cls.name, {"method": "metric", **super().checked(tasks, options)}, METHODS)
 
     @classmethod
     def unlearned(cls, tasks: int, options: Mapping[str, Any]) -> list[Zone]:

@@ -72,6 +72,11 @@ def _quick_fdopen(fdopen: Callable[..., Any]) -> Callable[..., Any]:
 
 if __name__ == "__main__":
     _clean_path()
+    # Compiled kernels that are on this host where they are on the driver's; if they are not, numba looks in its usual places.
+    from dskype.topology.runtime.wire import KERNELS_VARIABLE
+
+    if "NUMBA_CACHE_DIR" not in os.environ and os.access(os.environ.get(KERNELS_VARIABLE, ""), os.W_OK):
+        os.environ["NUMBA_CACHE_DIR"] = os.environ[KERNELS_VARIABLE]
     # Threads of numeric libraries do not survive a fork, and those of several executors would compete for the cores.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")

@@ -119,6 +119,9 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # A client says ten things when it connects, and complains when the machine is busy; a fork that writes a snapshot has clients of its own.
+    logging.getLogger("kafka").setLevel(logging.WARNING)
+    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)
     signal.signal(signal.SIGTERM, _on_term)
     resident = _Resident(listener, content, component, index, log_file)
     try:

@@ -34,7 +34,17 @@ from dskype.deploy.client.calibration import calibrate
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions
 from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.terminal import counted, put, say
-from dskype.distribution import DISTRIBUTORS, AGridDistributor, GridtDistributor, HasPartitions, distributor_class, make_distributor, read_plan
+from dskype.distribution import (
+    DISTRIBUTORS,
+    AGridDistributor,
+    GridtDistributor,
+    HasPartitions,
+    HybridDistributor,
+    distributor_class,
+    make_distributor,
+    read_plan,
+)
+from dskype.distribution.migration import SELECTIONS
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import read_sample
 from dskype.spouts.vocabulary import Vocabulary
@@ -50,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("split", _split, "give half of a partition to another task", _split_arguments)
     actions.add("divide", _divide, "divide the words of a zone with another task (hybrid)", _divide_arguments)
     actions.add("merge", _merge, "give a partition to the tasks of another one", _merge_arguments)
+    actions.add("adjust", _adjust, "move parts of the most loaded tasks to the least loaded ones, by a recent sample (hybrid)", _adjust_arguments)
     actions.add("shift", _shift, "give some cells of a partition to a neighbour (agrid)", _shift_arguments)
     actions.add("publish", _publish, "change the running topology to a plan", _publish_arguments)
     actions.add("watch", _watch, "keep the tasks' loads balanced: split and merge partitions of the running topology", _watch_arguments)
@@ -90,6 +101,15 @@ def _split_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _divide_arguments(parser: argparse.ArgumentParser) -> None:
     _change_arguments(parser, "partition", "task")
+
+
+def _adjust_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser)
+    _sample_options(parser, required=True)
+    parser.add_argument("--selection", choices=sorted(SELECTIONS), default="greedy", help="what chooses the parts that are moved; default: greedy")
+    parser.add_argument(
+        "--option", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="an option of the distributor, e.g. costs; repeatable"
+    )
 
 
 def _merge_arguments(parser: argparse.ArgumentParser) -> None:
@@ -276,6 +296,18 @@ def _divide(args: argparse.Namespace) -> int:
             legal = ", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, GridtDistributor)))
             raise IllegalArgumentException(explain("The words of these partitions cannot be divided.", given=distributor.name, legal=legal))
         return distributor.divide(args.partition, args.task)
+
+    return _change(args, change)
+
+
+def _adjust(args: argparse.Namespace) -> int:
+    def change(distributor: HasPartitions, sample: Any) -> dict[str, Any]:
+        if not isinstance(distributor, HybridDistributor):
+            raise IllegalArgumentException(explain("The loads of these partitions cannot be adjusted.", given=distributor.name, legal="hybrid"))
+        adapted = HybridDistributor(distributor.tasks, dict(args.option), distributor.plan())
+        plan, found = adapted.adjusted(sample, args.selection)
+        say(f"{counted(found.moved, 'subscription')} of the sample moved, in {counted(found.rounds, 'round')}")
+        return plan
 
     return _change(args, change)
 

@@ -150,6 +150,23 @@ def test_the_words_of_a_region_are_divided_by_hand(files, capsys):
     assert "legal: hybrid, space-partitioning, text-partitioning" in capsys.readouterr().err
 
 
+def test_loads_are_adjusted_by_a_recent_sample(files, capsys):
+    plan, out, sample = (
+        str(files / "regions"),
+        str(files / "adjusted"),
+        ["--messages", str(files / "m"), "--subscriptions", str(files / "s"), "--vocabulary", str(files / "v")],
+    )
+    before = make_distributor("hybrid", 3, {"granularity": 8, "box": [-180, -90, 900, 90]})  # the last task has nothing to do
+    (files / "regions").write_text(json.dumps(before.plan()))
+    assert main(["partition", "adjust", "--plan", plan, *sample, "-o", out, "--selection", "programme"]) == 0
+    assert "of the sample moved, in" in capsys.readouterr().err
+    after = make_distributor("hybrid", 3, plan=read_plan(out))
+    assert after.loads().max() < 0.9 * after.loads().sum() and after.plan() != before.plan()
+    learn(files, "prefix", 4)
+    assert main(["partition", "adjust", "--plan", str(files / "plan"), *sample, "-o", out, "--force"]) == 1
+    assert "legal: hybrid" in capsys.readouterr().err
+
+
 def test_what_a_machine_takes_is_calibrated(capsys, monkeypatch):
     monkeypatch.setattr(partition, "calibrate", lambda index, seed: calibration.calibrate(index, (300, 600), seed))
     assert main(["partition", "calibrate", "-o", "json"]) == 0

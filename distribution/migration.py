@@ -1,0 +1,220 @@
+"""Local load adjustment: which parts of the most loaded task go to the least loaded one (PS2Stream, section V-A).
+
+A part is a zone of one task, or what a task has of the terms of a divided zone. *Phase I* divides a zone by text, or joins what two tasks have of one, where this makes less load. *Phase II*
+solves the minimum cost migration problem (definition 4): the parts that are at least so much load together, and the fewest subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dskype.distribution.gridt import Part, Zone
+from dskype.distribution.kdt_tree import Node, divide_text
+from dskype.distribution.leaf_loads import Leaf
+
+__all__ = ["SELECTIONS", "Adjusted", "adjust", "loads_of_zones", "select_by_programme", "select_by_size", "select_greedily", "select_randomly"]
+
+_MOST_STATES = 50_000_000
+"""The dynamic programme counts sizes in coarser units if it had more states than this."""
+
+_LOOKED_AT = 4
+"""The most loaded parts that phase I looks at (the paper's p)."""
+
+_ROUNDS = 64
+
+
+# -- phase II: selection ------------------------------------------------------------------------------
+
+
+def select_greedily(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.ndarray:
+    """Return parts, rising: the algorithm GR. O(n log n).
+
+    In rising order of size / load, a part is taken if the load is less than needed with it, too. Any other one would be enough with those before it: a candidate. The cheapest candidate is
+    returned.
+
+    :param loads: float64[n], > 0; ``sizes``: int64[n].
+    :param needed: the load that is to be moved, at most the sum of ``loads``.
+    """
+    taken, sum_load, sum_size = list[int](), 0.0, 0
+    best: tuple[int, list[int]] | None = None
+    for part in np.argsort(sizes / loads, kind="stable").tolist():
+        if sum_load + loads[part] < needed:
+            taken.append(part)
+            sum_load, sum_size = sum_load + float(loads[part]), sum_size + int(sizes[part])
+        elif best is None or sum_size + sizes[part] < best[0]:
+            best = sum_size + int(sizes[part]), [*taken, part]
+    return np.sort(np.array(taken if best is None else best[1], np.int64))
+
+
+def select_by_programme(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.ndarray:
+    """Return the parts with the least size, rising: the algorithm DP. O(n * size of the greedy choice), also in memory.
+
+    Parameters are those of :func:`select_greedily`. With very many subscriptions sizes are rounded up to coarser units.
+    """
+    greedy = select_greedily(loads, sizes, needed)
+    unit = max(1, -(-int(sizes[greedy].sum()) * len(sizes) // _MOST_STATES))
+    units = -(-sizes // unit)
+    most = int(units[greedy].sum())
+    best, chosen = np.zeros(most + 1), np.zeros((len(sizes), most + 1), np.bool_)
+    for part, (load, size) in enumerate(zip(loads.tolist(), units.tolist())):
+        if size > most:
+            continue
+        other = np.full(most + 1, -np.inf)
+        other[size:] = best[: most + 1 - size] + load
+        chosen[part] = other > best
+        best = np.maximum(best, other)
+    enough = np.flatnonzero(best >= needed * (1 - 1e-12))
+    left, found = int(enough[0]) if len(enough) else most, []
+    for part in range(len(sizes) - 1, -1, -1):
+        if chosen[part, left]:
+            found.append(part)
+            left -= int(units[part])
+    return np.array(found[::-1], np.int64)
+
+
+def _first_enough(loads: np.ndarray, order: np.ndarray, needed: float) -> np.ndarray:
+    before = np.cumsum(loads[order])
+    return np.sort(order[: min(len(order), int(np.searchsorted(before, needed)) + 1)])
+
+
+def select_by_size(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.ndarray:
+    """Return the largest parts that are enough, rising: the algorithm SI. Parameters are those of :func:`select_greedily`."""
+    return _first_enough(loads, np.argsort(-sizes, kind="stable"), needed)
+
+
+def select_randomly(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.ndarray:
+    """Return random parts that are enough, rising: the algorithm RA. The same arguments give the same ones; they are those of :func:`select_greedily`."""
+    return _first_enough(loads, np.random.default_rng([len(sizes), int(sizes.sum())]).permutation(len(sizes)), needed)
+
+
+SELECTIONS: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
+    "greedy": select_greedily,
+    "programme": select_by_programme,
+    "size": select_by_size,
+    "random": select_randomly,
+}
+"""Names of selections; the paper calls them GR, DP, SI and RA."""
+
+
+# -- both phases --------------------------------------------------------------------------------------
+
+
+class Adjusted(NamedTuple):
+    """Zones after an adjustment.
+
+    :ivar zones: with their loads by the sample.
+    :ivar moved: how many subscriptions of the sample were moved, each as often as it was.
+    :ivar rounds: pairs of tasks between which something was moved.
+    """
+
+    zones: list[Zone]
+    moved: int
+    rounds: int
+
+
+class _Held(NamedTuple):
+    """A part of a zone on a task, with its load by a sample."""
+
+    zone: int
+    task: int
+    node: Node
+
+    @property
+    def size(self) -> int:
+        """The number of subscriptions."""
+        return len(self.node.leaf.subscriptions) if self.node.items is None else len(self.node.contents.subscriptions)
+
+
+def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selection: str = "greedy") -> Adjusted:
+    """Move parts from the most loaded task to the least loaded one until the ratio of their loads is at most ``sigma``, or nothing helps.
+
+    :param root: a recent sample.
+    :param zones: the present ones.
+    :param selection: a name in :data:`SELECTIONS`.
+    """
+    held = [part for number, zone in enumerate(zones) for part in _held(root, number, zone)]
+    moved = rounds = 0
+    while rounds < _ROUNDS:
+        loads = np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
+        giver, taker = int(loads.argmax()), int(loads.argmin())
+        if loads[giver] <= sigma * loads[taker]:
+            break
+        changes = (_split_or_joined(held, giver, taker), _migrated(held, giver, taker, float(loads[giver] - loads[taker]) / 2, selection))
+        useful = [change for change in changes if change is not None and _greatest(change[0], (giver, taker), tasks) < loads[giver]]
+        if not useful:
+            break
+        held, rounds = useful[0][0], rounds + 1
+        moved += useful[0][1]
+    return Adjusted(_zones(held, zones, root.loads.sample.messages.n), moved, rounds)
+
+
+def loads_of_zones(root: Leaf, zones: Sequence[Zone], tasks: int) -> np.ndarray:
+    """Return the load of each task by a sample, float64[tasks], in us for all its messages."""
+    held = [part for number, zone in enumerate(zones) for part in _held(root, number, zone)]
+    return np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
+
+
+def _greatest(held: list[_Held], some: tuple[int, int], tasks: int) -> float:
+    return float(np.bincount([part.task for part in held], [part.node.load for part in held], tasks)[list(some)].max())
+
+
+def _held(root: Leaf, number: int, zone: Zone) -> list[_Held]:
+    if not zone.divided:
+        return [_Held(number, zone.parts[0].task, Node.whole(root.inside(zone.cells)))]
+    named = np.sort(np.array([term for part in zone.parts for term in part.terms], np.int64))
+    leaf = root.inside(zone.cells, named)
+    return [
+        _Held(
+            number,
+            part.task,
+            Node.of_items(leaf, np.concatenate((leaf.items.of(np.array(part.terms, np.int64)), len(named) + np.array(part.buckets, np.int64)))),
+        )
+        for part in zone.parts
+    ]
+
+
+def _split_or_joined(held: list[_Held], giver: int, taker: int) -> tuple[list[_Held], int] | None:
+    """Do phase I: return the parts after one change that makes the sum of loads less, and how many subscriptions it moves; None: there is none."""
+    for part in sorted((part for part in held if part.task == giver), key=lambda part: -part.node.load)[:_LOOKED_AT]:
+        node = part.node
+        others = [one for one in held if one is not part]
+        if node.items is None:
+            halves = divide_text(node, 2)
+            if len(halves) == 2 and sum(half.load for half in halves) < node.load:
+                kept, given = (
+                    _Held(part.zone, task, half) for task, half in zip((giver, taker), sorted(halves, key=lambda half: -len(half.contents.subscriptions)))
+                )
+                return [*others, kept, given], given.size
+            continue
+        for other in others:
+            if other.task == taker and other.zone == part.zone and other.node.items is not None:
+                joined = Node.of_items(node.leaf, np.concatenate((node.items, other.node.items)))
+                if joined.load < node.load + other.node.load:
+                    return [*(one for one in others if one is not other), _Held(part.zone, taker, joined)], part.size
+    return None
+
+
+def _migrated(held: list[_Held], giver: int, taker: int, needed: float, selection: str) -> tuple[list[_Held], int] | None:
+    """Do phase II: return the parts after the migration, and how many subscriptions it moves; None: there is nothing to move."""
+    own = [part for part in held if part.task == giver and 0 < part.node.load < 2 * needed]
+    if not own:
+        return None
+    loads, sizes = np.array([part.node.load for part in own]), np.array([part.size for part in own])
+    chosen = {id(own[i]) for i in SELECTIONS[selection](loads, sizes, min(needed, float(loads.sum()))).tolist()}
+    moved = int(sum(part.size for part in own if id(part) in chosen))
+    return [part._replace(task=taker) if id(part) in chosen else part for part in held], moved
+
+
+def _zones(held: list[_Held], zones: Sequence[Zone], messages: int) -> list[Zone]:
+    found = []
+    for number, zone in enumerate(zones):
+        parts = []
+        for part in held:
+            if part.zone == number:
+                terms, buckets = ((), ()) if part.node.items is None else part.node.leaf.items.described(part.node.items)
+                parts.append(Part(part.task, part.node.load / messages, terms, buckets))
+        found.append(zone.with_parts(parts))
+    return found
