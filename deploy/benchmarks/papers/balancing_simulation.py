@@ -40,7 +40,7 @@ class BalancingSetting:
     """One run.
 
     :ivar adaptive: False: the partitions stay what they are at the start.
-    :ivar age: what a second takes from older costs: they count so much less with each.
+    :ivar age: the factor by which costs are multiplied each second after they were counted.
     """
 
     evaluators: int

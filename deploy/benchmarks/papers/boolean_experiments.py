@@ -44,7 +44,7 @@ class Setting:
     """One run.
 
     :ivar removed: share of the subscriptions that have been removed, or have expired, before messages come.
-    :ivar updates: subscriptions that come, and as many that go, per message.
+    :ivar updates: subscriptions inserted per message; as many are removed.
     """
 
     index: str = "rt++"
