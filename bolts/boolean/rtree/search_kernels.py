@@ -79,7 +79,7 @@ def _open(index, search, level, node, bit):
     if not _overlaps(index, node, search):
         return
     candidates = (np.int64(1) << index.node[node, COUNT]) - 1
-    if index.kind != SPATIAL:
+    if index.kind != SPATIAL and index.kind != LISTS:
         candidates = n = np.int64(0)
         for i in range(frame[level + 1, 1] if bit else frame[-1, 0]):
             if bit and not search.bits[level + 1, i] & bit:
@@ -146,7 +146,10 @@ def _count_leaf(index, scratch, search, leaf, bit, found, n):
 
 @njit(cache=True)
 def _search_sets(index, scratch, search, found, n):
-    """Go through the nodes that the rectangle and the terms lead to (LAPS, section 3.2); return (slots, how many)."""
+    """Go through the nodes that the rectangle and the terms lead to (LAPS, section 3.2); return (slots, how many).
+
+    Nodes of the Rt++-tree lead a message of many terms by its rectangle alone: to look so many up in each of them takes longer.
+    """
     root = index.meta[ROOT]
     top = np.int64(index.node[root, LEVEL])
     level, frame = top, search.frame
@@ -212,15 +215,13 @@ def _scan_lists(index, scratch, search, node, nth, found, n):
 def _search_lists(index, scratch, search, waiting, found, n):
     """Go through the nodes with candidates (LAPS, Algorithm 1); return (slots, how many).
 
-    A message of many terms goes to all leaves that overlap instead: to look so many up in each node takes longer.
-
     :param waiting: int64[], nodes whose children are to be looked at.
     """
-    root, few = index.meta[ROOT], search.frame[-1, 0] <= _FEW
+    root = index.meta[ROOT]
     if index.node[root, LEVEL] == 0:
         found = enlarged(found, n + 64)
         return found, _verify_leaf(index, scratch, search, root, found, n)
-    if few and nth_token(index, root) >= 0:
+    if nth_token(index, root) >= 0:
         found, n, _ = _scan_lists(index, scratch, search, root, np.int64(0), found, n)
         return found, n
     waiting[0], size = root, 1
@@ -238,10 +239,7 @@ def _search_lists(index, scratch, search, waiting, found, n):
         for j in range(count):
             child, visit = open_children[j], True
             nth = nth_token(index, child)
-            if index.node[child, LEVEL] == 0:
-                found, visit = enlarged(found, n + 64), False
-                n = _verify_leaf(index, scratch, search, child, found, n)
-            elif few and nth >= 0:
+            if nth >= 0:
                 found, n, visit = _scan_lists(index, scratch, search, child, nth, found, n)
             if visit:
                 waiting[size] = child
@@ -285,7 +283,7 @@ def match(index, scratch, messages):
             search.rect[SOUTH] = low(area[SOUTH], 90.0)
             search.rect[EAST] = low(180.0 if half + 1 < halves else area[EAST], 180.0)
             search.rect[NORTH] = low(area[NORTH], 90.0)
-            if index.kind == LISTS:
+            if index.kind == LISTS and known <= _FEW:
                 found, n = _search_lists(index, scratch, search, waiting, found, n)
             else:
                 found, n = _search_sets(index, scratch, search, found, n)
