@@ -22,6 +22,8 @@ topology.emulator.snapshot.interval.ms        10000      time between snapshots 
 topology.emulator.snapshots.kept              3          snapshots kept of each task
 topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
                                                          the limit is ``pulse.max.tuples`` if that is higher
+topology.emulator.transport                   micro-batch  how a component gets its records: in micro-batches, or ``continuous`` (hops in
+                                                         milliseconds, at the price of a task slot of Spark for every task)
 topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
                                                          longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
@@ -119,6 +121,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = "topology.emulator.snapshot.interval.ms"
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = "topology.emulator.snapshots.kept"
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = "topology.emulator.max.frames.per.batch"
+    TOPOLOGY_EMULATOR_TRANSPORT = "topology.emulator.transport"
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = "topology.emulator.trigger.interval.ms"
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = "topology.emulator.dead.letters.on.exception"
     TOPOLOGY_EMULATOR_RESTARTS_MAX = "topology.emulator.restarts.max"
@@ -257,6 +260,11 @@ def _on_data_loss(name: str, value: Any) -> None:
         raise IllegalArgumentException(explain(f"Field {name} says what to do about lost input.", given=value, legal="fail, skip"))
 
 
+def _transport(name: str, value: Any) -> None:
+    if value not in ("micro-batch", "continuous"):
+        raise IllegalArgumentException(explain(f"Field {name} says how records get to a component.", given=value, legal="micro-batch, continuous"))
+
+
 _KEYS: dict[str, tuple[Any, ...]] = {
     Config.TOPOLOGY_WORKERS: (_positive_integer, 1),
     Config.TOPOLOGY_TASKS: (_tasks, None),
@@ -289,6 +297,7 @@ _KEYS: dict[str, tuple[Any, ...]] = {
     Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: (_positive_integer, 10000),
     Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: (_positive_integer, 3),
     Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: (_positive_integer, 2000),
+    Config.TOPOLOGY_EMULATOR_TRANSPORT: (_transport, "micro-batch"),
     Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: (_integer_from_zero, 0),
     Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: (_boolean, True),
     Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: (_positive_integer, 10),

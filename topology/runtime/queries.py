@@ -59,6 +59,7 @@ class QueryContext:
     :param logs: folder of the executors' logs.
     :param term: the driver's term; processes of earlier drivers must not write any more.
     :param epoch: number of this start; executors of a higher epoch replace those of lower ones.
+    :param nudged: inboxes that continuous queries read.
     """
 
     spark: Any
@@ -69,11 +70,12 @@ class QueryContext:
     logs: Path
     term: int
     epoch: int
+    nudged: frozenset[str] = frozenset()
 
     @cached_property
     def payload(self) -> bytes:
         """The executors' payload, serialized once."""
-        return Payload(self.plan, self.kafka, self.snapshots, self.logs, list(sys.path), self.term).dumps()
+        return Payload(self.plan, self.kafka, self.snapshots, self.logs, list(sys.path), self.term, self.nudged).dumps()
 
     def stop_executors(self, component: str | None = None) -> None:
         """End the resident executors on every Spark executor."""

@@ -35,7 +35,9 @@ from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
+from dskype.topology.runtime.record_writer import RecordWriter, add_nudges
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
+from dskype.topology.tuples import InRecord
 
 __all__ = ["Payload", "main", "warm_up"]
 
@@ -45,8 +47,13 @@ _REASON_BYTES = 2048
 _SYNC_S = 2.0
 """Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
 
-BATCH = struct.Struct("<Q?")
-"""Batch id, and whether the rows have the columns of external topics."""
+BATCH = struct.Struct("<Q??")
+"""Batch id; whether the rows have the columns of external topics; whether this process writes to Kafka what it releases.
+
+In the last case the answer has no rows. It comes when the brokers have everything, and batches are numbered here.
+"""
+_REPORT_EVERY_S = 0.05
+"""Least time between the reports of an executor that writes them itself, because its batches are small and many."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class Payload:
 
     :param sys_path: the driver's ``sys.path``, so that executors find the same modules.
     :param term: the driver's term.
+    :param nudged: inboxes that continuous queries read.
     """
 
     plan: TopologyPlan
@@ -63,6 +71,7 @@ class Payload:
     logs: Path
     sys_path: list[str]
     term: int
+    nudged: frozenset[str] = frozenset()
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; ``sys_path`` is separate, because unpickling the rest needs it."""
@@ -159,6 +168,9 @@ class _Resident:
         self._snapshot_pid = 0
         self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
+        self._writer: RecordWriter | None = None
+        self._batches = 0  # that this process has written itself
+        self._report_at: float | None = None  # when the next report is due; None: there is nothing to report
 
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
@@ -177,7 +189,7 @@ class _Resident:
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select():
+            for key, _ in selector.select(None if self._report_at is None else max(0.0, self._report_at - time.monotonic())):
                 connection = cast("socket.socket", key.fileobj)
                 if connection is self._listener:
                     accepted, _ = self._listener.accept()
@@ -188,6 +200,8 @@ class _Resident:
                 except ConnectionError:
                     selector.unregister(connection)
                     connection.close()
+            if self._report_at is not None and time.monotonic() >= self._report_at:
+                self._report()
 
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
@@ -195,11 +209,16 @@ class _Resident:
         try:
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 self._executor = self._make_executor()
-            batch_id, external = BATCH.unpack_from(body)
+            batch_id, external, direct = BATCH.unpack_from(body)
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
             rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
-            self._maybe_snapshot(batch_id)
-            reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
+            records = in_records(rows, self._inbox)
+            if direct:
+                self._handle_directly(records)
+                reply = b""
+            else:
+                self._maybe_snapshot(batch_id)
+                reply = encode_batches(out_batches(add_nudges(self._executor.handle(batch_id, records), self._payload.nudged)))
         except _Stop:
             raise
         except Exception as error:  # the Spark task fails, and after its retries the query
@@ -209,6 +228,23 @@ class _Resident:
             send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
             os._exit(1)  # the state in memory may be inconsistent; the next process starts from the snapshots
         send(connection, b"\x00", reply)
+
+    def _handle_directly(self, records: list[InRecord]) -> None:
+        """Handle a batch, and return when the brokers have everything that it released."""
+        if self._writer is None:
+            self._writer = RecordWriter(self._payload.kafka, self._payload.nudged)
+        self._batches += 1
+        self._maybe_snapshot(self._batches)
+        self._writer.write(self._executor.handle(self._batches, records, report=False))
+        if self._report_at is None:
+            self._report_at = time.monotonic() + _REPORT_EVERY_S
+        self._writer.flush()
+
+    def _report(self) -> None:
+        """Write the report that is due; nobody waits until the brokers have it."""
+        self._report_at = None
+        self._writer.write(self._executor.report())
+        self._writer.poll()
 
     def _maybe_snapshot(self, batch_id: int) -> None:
         """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs."""
