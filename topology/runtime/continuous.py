@@ -13,7 +13,7 @@ from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.continuous_shim import ContinuousShim
 from dskype.topology.runtime.kafka import starting_offsets
-from dskype.topology.runtime.queries import ComponentQuery
+from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 
 __all__ = ["ContinuousQuery"]
 

@@ -296,9 +296,7 @@ class TopologyDriver:
             skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
             inbox = {where: offset for where, offset in positions.items() if where[0] == inbox_topic(self.plan.name, component)}
             positions = inbox | self._inputs.positions(component, spout, positions, skip_lost=skip)
-        query = self._transports.query(context, component, positions)
-        query.start()
-        return query
+        return self._transports.start_query(context, component, positions)
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}

@@ -146,9 +146,9 @@ class RecordWriter:
             except BufferError:  # the queue is full
                 self._producer.poll(_WAIT_S)
 
-    def poll(self) -> None:
-        """Process the acknowledgements that have arrived."""
-        self._producer.poll(0)
+    def wait(self, seconds: float) -> None:
+        """Process the acknowledgements that have arrived; wait for the others at most this long."""
+        self._producer.flush(seconds)
 
     def flush(self) -> None:
         """Wait until the brokers have every record.

@@ -27,6 +27,7 @@ from pyspark import cloudpickle
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
+from dskype.topology.core.frames import NUDGE, OutRecord
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.core.steady_clock import now_ms
@@ -54,6 +55,10 @@ In the last case the answer has no rows. It comes when the brokers have everythi
 """
 _REPORT_EVERY_S = 0.05
 """Least time between the reports of an executor that writes them itself, because its batches are small and many."""
+
+_WAKE_S = 0.5
+_WAKE_AFTER_S = (0.03, 0.3)
+"""Pauses before the nudges with which a continuous query learns of an error: the text of the error has to reach Spark before."""
 
 
 @dataclass(frozen=True)
@@ -200,16 +205,20 @@ class _Resident:
                 except ConnectionError:
                     selector.unregister(connection)
                     connection.close()
+                    if self._writer is not None:
+                        self._wake_queries()
             if self._report_at is not None and time.monotonic() >= self._report_at:
                 self._report()
 
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
         self._log_file.check()
+        batch_id, external, direct = BATCH.unpack_from(body)
         try:
+            if direct and self._writer is None:
+                self._writer = RecordWriter(self._payload.kafka, self._payload.nudged)
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 self._executor = self._make_executor()
-            batch_id, external, direct = BATCH.unpack_from(body)
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
             rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
             records = in_records(rows, self._inbox)
@@ -226,13 +235,14 @@ class _Resident:
             mark = mark_of(error)
             text = f"{mark} {error}\n" if mark else ""
             send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
+            for pause_s in _WAKE_AFTER_S if self._writer is not None else ():
+                time.sleep(pause_s)
+                self._wake_queries()
             os._exit(1)  # the state in memory may be inconsistent; the next process starts from the snapshots
         send(connection, b"\x00", reply)
 
     def _handle_directly(self, records: list[InRecord]) -> None:
         """Handle a batch, and return when the brokers have everything that it released."""
-        if self._writer is None:
-            self._writer = RecordWriter(self._payload.kafka, self._payload.nudged)
         self._batches += 1
         self._maybe_snapshot(self._batches)
         self._writer.write(self._executor.handle(self._batches, records, report=False))
@@ -240,11 +250,18 @@ class _Resident:
             self._report_at = time.monotonic() + _REPORT_EVERY_S
         self._writer.flush()
 
+    def _wake_queries(self) -> None:
+        """Write nudges into the inboxes of this executor: Spark notices only with the next record that a Python worker has ended."""
+        plan = self._payload.plan
+        tasks = plan.executor_tasks(self._component, self._index)
+        self._writer.write([OutRecord(self._inbox, plan.task_index(task), None, NUDGE) for task in tasks])
+        self._writer.wait(_WAKE_S)
+
     def _report(self) -> None:
         """Write the report that is due; nobody waits until the brokers have it."""
         self._report_at = None
         self._writer.write(self._executor.report())
-        self._writer.poll()
+        self._writer.wait(0)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
         """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs."""

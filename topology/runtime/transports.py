@@ -66,7 +66,7 @@ class Transports:
     :param plan: the topology plan; None: nothing is chosen yet.
     """
 
-    def __init__(self, plan: TopologyPlan | None = None, spark: Any = None, kafka: KafkaSettings = KafkaSettings("")) -> None:
+    def __init__(self, plan: TopologyPlan | None = None, spark: Any = None, kafka: KafkaSettings | None = None) -> None:
         self.continuous: frozenset[str] = frozenset()
         """Components with continuous queries."""
         self.nudged: frozenset[str] = frozenset()
@@ -75,7 +75,7 @@ class Transports:
         """The session that runs continuous queries."""
         self.warnings: list[str] = []
         self._topology_id = "" if plan is None else plan.topology_id
-        if plan is not None:
+        if plan is not None and kafka is not None:
             self._choose(plan, spark, kafka)
 
     def _choose(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings) -> None:
@@ -101,11 +101,13 @@ class Transports:
         for key, value in _SESSION.items():
             self.session.conf.set(key, value)
 
-    def query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:
-        """Return the query of a component, which is not started yet."""
+    def start_query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:
+        """Start the query of a component."""
+        query = ComponentQuery(context, component, positions)
         if component in self.continuous:
-            return ContinuousQuery(context, component, positions, self.session)
-        return ComponentQuery(context, component, positions)
+            query = ContinuousQuery(context, component, positions, self.session)
+        query.start()
+        return query
 
     def with_nudges(self, records: Iterable[ClockRecord]) -> list[ClockRecord]:
         """Return records of the clock with the nudges that they need."""
