@@ -7,18 +7,17 @@ The driver (or the simulated transport) writes the records that :meth:`TopologyC
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dskype.topology.config import Config
-from dskype.topology.core.frames import NUDGE, encode_control, encode_pulse, encode_tick
+from dskype.topology.core.frames import encode_control, encode_pulse, encode_tick
 from dskype.topology.core.pressure import Pressure
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 
-__all__ = ["ClockRecord", "TopologyClock", "with_nudges"]
+__all__ = ["ClockRecord", "TopologyClock"]
 
 _PULSES_AHEAD = 8
 """Most pulses that a spout task has not seen yet; more would only queue up."""
@@ -37,11 +36,6 @@ class ClockRecord(NamedTuple):
     topic: str
     partition: int
     value: bytes
-
-
-def with_nudges(records: Iterable[ClockRecord], inboxes: Collection[str]) -> list[ClockRecord]:
-    """Return the records with a nudge behind each one for a partition of ``inboxes``."""
-    return [out for r in records for out in ((r, r._replace(value=NUDGE)) if r.topic in inboxes else (r,))]
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.tls import TlsSettings, text_as_file
 
-__all__ = ["DeliveryError", "RecordWriter", "UnsupportedOptionError", "add_nudges", "producer_settings"]
+__all__ = ["DeliveryError", "RecordWriter", "UnsupportedOptionError", "producer_settings"]
 
 log = logging.getLogger(__name__)
 
@@ -94,13 +94,6 @@ def _tls_settings(tls: TlsSettings, files: contextlib.ExitStack) -> dict[str, An
     if tls.key_password:
         settings["ssl.key.password"] = tls.key_password
     return settings
-
-
-def add_nudges(records: Iterable[OutRecord | OutRecords], inboxes: Collection[str]) -> list[OutRecord | OutRecords]:
-    """Return the records with a nudge behind the last one of each partition of ``inboxes``."""
-    records = list(records)
-    places = dict.fromkeys((r.topic, r.partition) for r in records if r.topic in inboxes)
-    return [*records, *(OutRecord(topic, partition, None, NUDGE) for topic, partition in places)]
 
 
 class RecordWriter:

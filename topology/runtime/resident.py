@@ -28,6 +28,7 @@ from pyspark import cloudpickle
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
 from dskype.topology.core.frames import NUDGE, OutRecord
+from dskype.topology.core.nudges import add_nudges
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.core.steady_clock import now_ms
@@ -36,7 +37,7 @@ from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
-from dskype.topology.runtime.record_writer import RecordWriter, add_nudges
+from dskype.topology.runtime.record_writer import RecordWriter
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
 from dskype.topology.tuples import InRecord
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
-from dskype.topology.core.clock import ClockRecord, with_nudges
+from dskype.topology.core.clock import ClockRecord
+from dskype.topology.core.nudges import nudge_each
 from dskype.topology.errors import explain
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime.continuous import ContinuousQuery
@@ -111,7 +112,7 @@ class Transports:
 
     def with_nudges(self, records: Iterable[ClockRecord]) -> list[ClockRecord]:
         """Return records of the clock with the nudges that they need."""
-        return with_nudges(records, self.nudged)
+        return nudge_each(records, self.nudged)
 
     def release(self) -> None:
         """Give the task slots back."""

@@ -1,0 +1,23 @@
+"""Nudges: records without content, which let a continuous query pass on the record before them (see docs/transport.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from dskype.topology.core.clock import ClockRecord
+from dskype.topology.core.frames import NUDGE, OutRecord, OutRecords
+
+__all__ = ["add_nudges", "nudge_each"]
+
+
+def add_nudges(records: Iterable[OutRecord | OutRecords], inboxes: Collection[str]) -> list[OutRecord | OutRecords]:
+    """Return records that are written together, with a nudge behind the last one for each partition of ``inboxes``."""
+    out: list[OutRecord | OutRecords] = list(records)
+    places: dict[tuple[str, Any], None] = {(r.topic, r.partition): None for r in out if isinstance(r, OutRecord) and r.topic in inboxes}
+    return [*out, *(OutRecord(topic, partition, None, NUDGE) for topic, partition in places)]
+
+
+def nudge_each(records: Iterable[ClockRecord], inboxes: Collection[str]) -> list[ClockRecord]:
+    """Return records of the clock with a nudge behind each one for ``inboxes``."""
+    return [out for r in records for out in ((r, r._replace(value=NUDGE)) if r.topic in inboxes else (r,))]
