@@ -76,7 +76,8 @@ class _Arrivals:
         self._ready = 0  # rows up to the last one that is not a nudge
         self._ended = False
         self._error: BaseException | None = None
-        threading.Thread(target=self._read, name="arrivals", daemon=True).start()
+        self._thread = threading.Thread(target=self._read, name="arrivals", daemon=True)
+        self._thread.start()
 
     def _read(self) -> None:
         error: BaseException | None = None
