@@ -461,6 +461,7 @@ class TopologyDriver:
         self._restart_queries()
         if self.failure is None:
             self._pace()
+            self._write(self._transports.wake(self._versions(), self._waiting(), time.monotonic()))
             self._report_health()
 
     def _versions(self) -> dict[int, int]:

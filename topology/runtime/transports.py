@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord
+from dskype.topology.core.frames import NUDGE
 from dskype.topology.core.nudges import nudge_each
 from dskype.topology.errors import explain
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
@@ -20,6 +21,8 @@ from dskype.topology.runtime.record_writer import UnsupportedOptionError, produc
 __all__ = ["TaskSlots", "Transports"]
 
 _SPARK = "4.0."
+_WAKE_S = 2.0
+"""After this time without progress a task with input gets a nudge."""
 _SESSION = {
     # Spark refuses Python functions in continuous queries. They run, but rows that they yield come to the sink only with the end of an epoch.
     "spark.sql.streaming.unsupportedOperationCheck": "false",
@@ -75,6 +78,8 @@ class Transports:
         self.session: Any = None
         """The session that runs continuous queries."""
         self.warnings: list[str] = []
+        self._places: dict[int, tuple[str, int]] = {}  # task -> where its frames are
+        self._seen: dict[int, tuple[int, float]] = {}  # task -> version, and since when it has been that
         self._topology_id = "" if plan is None else plan.topology_id
         if plan is not None and kafka is not None:
             self._choose(plan, spark, kafka)
@@ -98,6 +103,7 @@ class Transports:
             return
         self.continuous = frozenset(chosen)
         self.nudged = frozenset(inbox_topic(plan.name, c) for c in chosen)
+        self._places = {task: (inbox_topic(plan.name, c), plan.task_index(task)) for c in chosen for task in plan.component_tasks(c)}
         self.session = spark.newSession()
         for key, value in _SESSION.items():
             self.session.conf.set(key, value)
@@ -113,6 +119,25 @@ class Transports:
     def with_nudges(self, records: Iterable[ClockRecord]) -> list[ClockRecord]:
         """Return records of the clock with the nudges that they need."""
         return nudge_each(records, self.nudged)
+
+    def wake(self, versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float) -> list[ClockRecord]:
+        """Return nudges for tasks that have input and do not get on, at most one for a task in :data:`_WAKE_S`.
+
+        Spark notices only with the next record that a Python worker has ended, and perhaps its executor cannot write that record any more.
+
+        :param versions: task -> next inbox offset.
+        :param waiting: task -> number of tuples or pulses that wait for it.
+        :param now_s: monotonic time.
+        """
+        records = []
+        for task, (topic, partition) in self._places.items():
+            version, since_s = self._seen.get(task, (-1, now_s))
+            if not waiting.get(task) or versions.get(task, 0) != version:
+                self._seen[task] = versions.get(task, 0), now_s
+            elif now_s - since_s >= _WAKE_S:
+                self._seen[task] = version, now_s
+                records.append(ClockRecord(topic, partition, NUDGE))
+        return records
 
     def release(self) -> None:
         """Give the task slots back."""

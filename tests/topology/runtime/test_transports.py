@@ -125,6 +125,17 @@ def test_a_nudge_follows_the_last_frame_of_each_partition():
     ]
 
 
+def test_tasks_that_do_not_get_on_get_a_nudge():
+    chosen = Transports(plan := plan_of(CONTINUOUS), FakeSpark(), KAFKA)
+    first, second, *_ = plan.component_tasks("count")
+    assert chosen.wake({first: 5, second: 5}, {first: 3}, 10.0) == []
+    assert chosen.wake({first: 5, second: 5}, {first: 3}, 11.0) == []
+    assert chosen.wake({first: 5, second: 5}, {first: 3}, 12.5) == [ClockRecord("t.count", 0, NUDGE)]
+    assert chosen.wake({first: 5, second: 5}, {first: 3}, 13.0) == []
+    assert chosen.wake({first: 6, second: 5}, {first: 3}, 15.0) == []  # it gets on again
+    chosen.release()
+
+
 def rows(*values):
     """Return batches of one row each; None is a follower."""
     return (pa.record_batch({"offset": pa.array([-1 if v is None else i]), "value": pa.array([v], pa.binary())}) for i, v in enumerate(values))
