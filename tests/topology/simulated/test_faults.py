@@ -131,16 +131,13 @@ def test_a_plain_continuous_run_gives_what_micro_batches_give():
         assert result(name, run(name, transport="continuous")) == expected(name), name
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("name", sorted(TOPOLOGIES))
-def test_faults_of_continuous_queries_change_nothing(name, chunk):
+def test_faults_of_continuous_queries_change_nothing(name):
     met = Counter()
-    seeds = range(chunk, SEEDS // 3, CHUNKS)
-    for seed in seeds:
+    for seed in range(SEEDS // 6):
         met.update(check(name, seed, "continuous").fault_counts)
-    if len(seeds) > 8:
-        missing = {"lost_after", "torn_write", "repeated", "restarted", "second_owner", "stale_batches"} - set(met)
-        assert not missing, f"the schedules never met {missing}"
+    missing = {"lost_after", "torn_write", "repeated", "restarted", "second_owner", "stale_batches", "journal_taken", "fenced"} - set(met)
+    assert not missing or SEEDS < 100, f"the schedules never met {missing}"
 
 
 def test_the_same_seed_gives_the_same_run():
