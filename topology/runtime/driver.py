@@ -51,8 +51,7 @@ _REST_S = 20
 _ASK_AGAIN_S = 0.3
 _CONTROL_TIMEOUT_S = 5
 _BROKER_RETRY_S = _RETRY_S = 2.0
-_STARTS_PER_TERM = 1 << 20
-_KEPT_RESTARTS = 1000
+_STARTS_PER_TERM, _KEPT_RESTARTS = 1 << 20, 1000
 
 
 class TopologyFailedError(TopologyError):
@@ -279,6 +278,7 @@ class TopologyDriver:
             term=self._term,
             epoch=self._term * _STARTS_PER_TERM + self._starts,
             nudged=self._transports.nudged,
+            sessions=self._transports.sessions,
         )
         return self._last_context
 

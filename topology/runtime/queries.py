@@ -60,6 +60,7 @@ class QueryContext:
     :param term: the driver's term; processes of earlier drivers must not write any more.
     :param epoch: number of this start; executors of a higher epoch replace those of lower ones.
     :param nudged: inboxes that continuous queries read.
+    :param sessions: the sessions of its queries; those with other settings have Python daemons, and so supervisors, of their own.
     """
 
     spark: Any
@@ -71,6 +72,7 @@ class QueryContext:
     term: int
     epoch: int
     nudged: frozenset[str] = frozenset()
+    sessions: tuple[Any, ...] = ()
 
     @cached_property
     def payload(self) -> bytes:
@@ -83,7 +85,8 @@ class QueryContext:
         n = 1 if self.spark.sparkContext.master.startswith("local") else 4 * max(1, self.spark.sparkContext.defaultParallelism)
         # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
         stop = stop_executors(self.plan.topology_id, self.epoch, component)
-        self.spark.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
+        for session in self.sessions or (self.spark,):
+            session.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
 
 
 class ComponentQuery:

@@ -77,6 +77,8 @@ class Transports:
         """Their inboxes: whoever writes a frame there writes a nudge behind it."""
         self.session: Any = None
         """The session that runs continuous queries."""
+        self.sessions: tuple[Any, ...] = () if spark is None else (spark,)
+        """The sessions of all queries."""
         self.warnings: list[str] = []
         self._places: dict[int, tuple[str, int]] = {}  # task -> where its frames are
         self._seen: dict[int, tuple[int, float]] = {}  # task -> version, and since when it has been that
@@ -105,6 +107,7 @@ class Transports:
         self.nudged = frozenset(inbox_topic(plan.name, c) for c in chosen)
         self._places = {task: (inbox_topic(plan.name, c), plan.task_index(task)) for c in chosen for task in plan.component_tasks(c)}
         self.session = spark.newSession()
+        self.sessions = (self.session,) if len(chosen) == len(plan.component_ids) else (spark, self.session)
         for key, value in _SESSION.items():
             self.session.conf.set(key, value)
 
