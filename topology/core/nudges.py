@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from dskype.topology.core.clock import ClockRecord
 from dskype.topology.core.frames import NUDGE, OutRecord, OutRecords
 
 __all__ = ["add_nudges", "nudge_each"]
 
+Record = TypeVar("Record", OutRecord, OutRecord | OutRecords)
 
-def add_nudges(records: Iterable[OutRecord | OutRecords], inboxes: Collection[str]) -> list[OutRecord | OutRecords]:
+
+def add_nudges(records: Iterable[Record], inboxes: Collection[str]) -> list[Record]:
     """Return records that are written together, with a nudge behind the last one for each partition of ``inboxes``."""
-    out: list[OutRecord | OutRecords] = list(records)
+    out = list(records)
     places: dict[tuple[str, Any], None] = {(r.topic, r.partition): None for r in out if isinstance(r, OutRecord) and r.topic in inboxes}
     return [*out, *(OutRecord(topic, partition, None, NUDGE) for topic, partition in places)]
 

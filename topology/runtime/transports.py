@@ -82,6 +82,8 @@ class Transports:
         self.warnings: list[str] = []
         self._places: dict[int, tuple[str, int]] = {}  # task -> where its frames are
         self._seen: dict[int, tuple[int, float]] = {}  # task -> version, and since when it has been that
+        self._started: set[str] = set()
+        self._wake_all = False
         self._topology_id = "" if plan is None else plan.topology_id
         if plan is not None and kafka is not None:
             self._choose(plan, spark, kafka)
@@ -113,6 +115,8 @@ class Transports:
 
     def start_query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:
         """Start the query of a component."""
+        self._wake_all = component in self._started or self._wake_all
+        self._started.add(component)
         query = ComponentQuery(context, component, positions)
         if component in self.continuous:
             query = ContinuousQuery(context, component, positions, self.session)
@@ -124,14 +128,17 @@ class Transports:
         return nudge_each(records, self.nudged)
 
     def wake(self, versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float) -> list[ClockRecord]:
-        """Return nudges for tasks that have input and do not get on, at most one for a task in :data:`_WAKE_S`.
+        """Return nudges for tasks that have input and do not get on, at most one for a task in :data:`_WAKE_S`; after a restart, for all tasks.
 
-        Spark notices only with the next record that a Python worker has ended, and perhaps its executor cannot write that record any more.
+        Spark notices only with the next record that a Python worker has ended. What has ended the worker of one query may have ended those of others.
 
         :param versions: task -> next inbox offset.
         :param waiting: task -> number of tuples or pulses that wait for it.
         :param now_s: monotonic time.
         """
+        if self._wake_all:
+            self._wake_all = False
+            return [ClockRecord(topic, partition, NUDGE) for topic, partition in self._places.values()]
         records = []
         for task, (topic, partition) in self._places.items():
             version, since_s = self._seen.get(task, (-1, now_s))
