@@ -15,9 +15,10 @@ Record = TypeVar("Record", OutRecord, OutRecord | OutRecords)
 
 def add_nudges(records: Iterable[Record], inboxes: Collection[str]) -> list[Record]:
     """Return records that are written together, with a nudge behind the last one for each partition of ``inboxes``."""
-    out = list(records)
+    out: list[Record] = list(records)
     places: dict[tuple[str, Any], None] = {(r.topic, r.partition): None for r in out if isinstance(r, OutRecord) and r.topic in inboxes}
-    return [*out, *(OutRecord(topic, partition, None, NUDGE) for topic, partition in places)]
+    out.extend(OutRecord(topic, partition, None, NUDGE) for topic, partition in places)
+    return out
 
 
 def nudge_each(records: Iterable[ClockRecord], inboxes: Collection[str]) -> list[ClockRecord]:
