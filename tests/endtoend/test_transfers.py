@@ -13,12 +13,12 @@ SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) // 4
 CHUNKS = 4
 
 
-def moved(seed, faults):
-    """Play a world whose A-Grid changes all the time; return how many subscriptions were sent."""
+def moved(seed, faults, distributor="agrid"):
+    """Play a world whose plan changes all the time; return how many subscriptions were sent."""
     rng = random.Random(seed)
     tasks = {"subscription-bolt": rng.randint(2, 5), "distribution-bolt": rng.randint(1, 3), "result-bolt": rng.randint(1, 2)}
-    options = options_of("agrid", tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
-    conf = {"dskype.distributor": "agrid", "dskype.distributor.options": options, "dskype.window.messages": 10}
+    options = options_of(distributor, tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
+    conf = {"dskype.distributor": distributor, "dskype.distributor.options": options, "dskype.window.messages": 10}
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
     play(simulation, rng, messages=60, subscriptions=60, planner=Planner(simulation, rng, often=0.9), areas=rng.choice([0.0, 0.3]))
     for _ in range(8):  # what moves last may take its time
@@ -36,6 +36,10 @@ def test_moves_at_any_moment_are_exact(chunk):
     seeds = range(chunk, SEEDS, CHUNKS) if only is None else [int(only)] if chunk == 0 else []
     sent = sum(moved(seed, Faults.heavy()) for seed in seeds)
     assert sent > len(seeds) or len(seeds) < 5
+
+
+def test_moves_of_regions_and_of_terms_are_exact():
+    assert sum(moved(1000 + seed, Faults.heavy(), "hybrid") for seed in range(SEEDS // 4)) > SEEDS // 4
 
 
 def frames_with(simulation, component, text):

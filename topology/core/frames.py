@@ -8,7 +8,7 @@ can drop repetitions. Layout, by position::
                                                           or       [None, watermark]
     [1, PULSE, number, now_ms, credit]                    for spouts: call next_tuple
     [1, TICK, rate_secs, now_ms]                          for every task with a tick interval
-    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate"; for bolts: "snapshot"
+    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate" | "wake"; for bolts: "snapshot"
     [1, NUDGE]                                            nothing: it lets a continuous query pass on the record before it
 
 ``columns`` is ``None`` for a hole: a tuple that was too large, whose number stays in use. ``anchors`` is ``None``
@@ -56,6 +56,9 @@ DATA, PULSE, TICK, CONTROL = 0, 1, 2, 3
 
 NUDGE = msgpack.packb([FRAME_VERSION, 4])
 """The value of a record without content, see docs/transport.md."""
+
+WAKE = "wake"
+"""A control record that a spout's own process writes: it only starts a batch, and does not tell the time."""
 
 _INT64 = range(-(2**63), 2**63)
 _SEQ = range(2**62)
