@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.frames import NUDGE
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
@@ -25,8 +24,8 @@ _SOURCE = {
     # the client sends none while it holds a further record: so records come one by one, and the nudge behind a frame lets the frame pass.
     "kafka.max.poll.records": "1",
     "kafka.fetch.max.wait.ms": "500",
-    "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES),
-    "kafka.fetch.max.bytes": str(8 * RECORD_BYTES),
+    # Each partition has a consumer that lives as long as the topology. A larger record comes all the same.
+    "kafka.max.partition.fetch.bytes": str(1 << 20),
     "kafkaConsumer.pollTimeoutMs": "10000",
     "failOnDataLoss": "true",
 }

@@ -23,6 +23,8 @@ __all__ = ["ContinuousShim"]
 
 _MOST_ROWS = 2000
 """Most rows that are sent to an executor at once."""
+_HELD_BYTES = 32 << 20
+"""When rows of so many bytes wait for the executor, no more are read, and Kafka keeps the rest."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class _Arrivals:
         self._batches, self._value = batches, value
         self._changed = threading.Condition()
         self._rows: list[pa.RecordBatch] = []
+        self._n_bytes = 0
         self._ready = 0  # rows up to the last one that is not a nudge
         self._ended = False
         self._error: BaseException | None = None
@@ -86,7 +89,9 @@ class _Arrivals:
                 if not batch.num_rows or batch.column("offset")[0].as_py() < 0:
                     continue
                 with self._changed:
+                    self._changed.wait_for(lambda: self._n_bytes < _HELD_BYTES)
                     self._rows.append(batch)
+                    self._n_bytes += batch.nbytes
                     if not self._is_nudge(batch):
                         self._ready = len(self._rows)
                         self._changed.notify()
@@ -106,6 +111,8 @@ class _Arrivals:
             self._changed.wait_for(lambda: self._ready or self._ended)
             n = min(most, self._ready)
             taken, self._rows, self._ready = self._rows[:n], self._rows[n:], self._ready - n
+            self._n_bytes -= sum(batch.nbytes for batch in taken)
+            self._changed.notify()
             if not taken and self._error is not None:
                 raise self._error
             return taken

@@ -27,6 +27,8 @@ _SESSION = {
     # Spark refuses Python functions in continuous queries. They run, but rows that they yield come to the sink only with the end of an epoch.
     "spark.sql.streaming.unsupportedOperationCheck": "false",
     "spark.sql.streaming.continuous.executorPollIntervalMs": "60000",
+    # Rows of a partition that wait in the JVM; they hold up to 8 MiB each.
+    "spark.sql.streaming.continuous.executorQueueSize": "16",
     # Every record goes to Python at once.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.sql.execution.pandas.udf.buffer.size": "64",
