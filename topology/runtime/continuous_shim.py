@@ -94,12 +94,12 @@ class _Arrivals:
                     self._n_bytes += batch.nbytes
                     if not self._is_nudge(batch):
                         self._ready = len(self._rows)
-                        self._changed.notify()
+                        self._changed.notify_all()
         except BaseException as caught:
             error = caught
         with self._changed:
             self._ended, self._error, self._ready = True, error, len(self._rows)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _is_nudge(self, batch: pa.RecordBatch) -> bool:
         value = batch.column(self._value)[0]
@@ -112,7 +112,7 @@ class _Arrivals:
             n = min(most, self._ready)
             taken, self._rows, self._ready = self._rows[:n], self._rows[n:], self._ready - n
             self._n_bytes -= sum(batch.nbytes for batch in taken)
-            self._changed.notify()
+            self._changed.notify_all()
             if not taken and self._error is not None:
                 raise self._error
             return taken
