@@ -27,8 +27,8 @@ class SessionError(TopologyError):
     """Spark could not be started."""
 
 
-_LOCAL_SLOTS = 16
-"""Task slots in local mode; more than cores, because tasks mostly wait for executors and brokers."""
+_LOCAL_SLOTS = 128
+"""Task slots in local mode; more than cores, because tasks mostly wait for executors and brokers. A continuous query has one for each task."""
 
 _PATHS = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 
