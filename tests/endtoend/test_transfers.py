@@ -23,7 +23,7 @@ def moved(seed, faults):
     options = options_of("agrid", tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
     conf = {"dskype.distributor": "agrid", "dskype.distributor.options": options, "dskype.window.messages": 10, "dskype.boolean.index": "plain"}
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
-    messages, planner = 40 if seed % 8 == 0 else rng.choice([8, 12, 16]), Planner(simulation, rng, often=0.9)
+    messages, planner = 40 if seed % 8 == 0 else rng.choice([8, 16, 24]), Planner(simulation, rng, often=0.9)
     play(simulation, rng, messages=messages, subscriptions=messages, planner=planner, areas=rng.choice([0.0, 0.3]), topk=0.3, drain=False)
     simulation.rest()
     check(simulation, hint=f"reproduce with DSKYPE_SEED={seed}")

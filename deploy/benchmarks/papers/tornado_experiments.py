@@ -144,7 +144,9 @@ _ALTERNATIVES = Experiment(
         ),
         times("More than 2 times the throughput of text routing", ("A-Grid", "fast"), ("text-routing", "fast"), "throughput", 2),
         times("2 times the throughput of uniform space", ("A-Grid", "fast"), ("uniform-space", "fast"), "throughput", 2),
-        Claim("The least latency", _least_latency, "a step spends most of its time in the routing unit, which is the same with GI2; its matching is a small rest"),
+        Claim(
+            "The least latency", _least_latency, "a step spends most of its time in the routing unit, which is the same with GI2; its matching is a small rest"
+        ),
         replace(
             times("Replicating all subscriptions is not comparable (checked: 10 times)", ("A-Grid", "fast"), ("replicate-all", "fast"), "throughput", 10),
             why="the paper's evaluators have no index then; here they have the same one as all others, so they look at few of the subscriptions that they hold",
