@@ -8,11 +8,12 @@
 # CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.chaos -h
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
+# HA=1                     three brokers instead of one, for 'make compose-up'
 # LOCKED=1                  install exactly the versions in requirements.lock, with checksums (SECURITY.md)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology check test lint types chaos doctor clean
+.PHONY: help setup run topology check test lint types prepared chaos doctor clean compose-up compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,10 +25,12 @@ CHAOS_ARGS ?=
 PYTEST_FLAGS ?= -n 3 --no-loadscope-reorder
 PYTEST_ARGS ?=
 LOCKED ?=
+HA ?=
+COMPOSE = docker compose --project-directory deploy/compose --env-file deploy/compose/.env $(if $(HA),--env-file deploy/compose/ha.env) -p dskype
 
 help: ## List the targets
 	@echo "usage: make TARGET"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: $(INSTALLED) ## Make the environment in .venv, fetch the jars and compile the kernels
 	@$(BIN)/python -m dskype.deploy.cli.prepare
@@ -46,10 +49,13 @@ lint: $(INSTALLED) ## Check code and format with ruff
 types: $(INSTALLED) ## Check the types of the emulator and of the public contracts with mypy
 	@$(BIN)/mypy --no-error-summary
 
-check: setup lint types ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
+prepared: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j 2 setup lint types
+
+check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
 	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) -m "not machine and not thorough" $(PYTEST_ARGS)
 
-test: setup lint types ## Run all tests, after lint and types
+test: prepared ## Run all tests, after lint and types
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
@@ -58,6 +64,15 @@ chaos: setup ## Break processes, broker, clock and disk while topologies run, an
 
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor
+
+compose-up: ## Build the image, and start Kafka, Spark, DSkype, Prometheus and Grafana in containers (HA=1: three brokers)
+	@$(COMPOSE) up --build --detach
+
+compose-down: ## Stop the containers; their volumes stay (docker volume ls)
+	@$(COMPOSE) --profile ha down
+
+compose-logs: ## Follow the logs of the containers
+	@$(COMPOSE) --profile ha logs --follow
 
 clean: ## Remove the environment and build output; the cache folder with the jars stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
@@ -83,7 +98,7 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  echo "making $(VENV) with $$found ($$v)"; rm -rf $(VENV); "$$found" -m venv $(VENV); fi; \
 	echo "installing dskype and what it needs into $(VENV)"; \
-	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check"; \
+	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile"; \
 	if [ -n "$(LOCKED)" ]; then \
 	  sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock; \
 	  $$pip --require-hashes -r $(VENV)/build.lock; \

@@ -1,4 +1,4 @@
-"""Counts results by subscription, and reports subscriptions with so many results that others may suffer."""
+"""Counts results by subscription, and reports subscriptions whose results are so frequent that they may slow down others."""
 
 from __future__ import annotations
 

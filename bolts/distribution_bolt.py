@@ -23,7 +23,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
-from dskype.spouts.topics import Topics, topic_config
+from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.core.values import slice_column, take_column
@@ -135,7 +135,7 @@ class DistributionBolt(BatchBolt):
         if settings.balance is not None and context.get_this_task_index() == 0:
             assert isinstance(self._placement, ReplicatedPlacement)
             plans = Topics.for_topology(context.plan.name).plans
-            self._balancer = Balancer(settings.balance, self._placement, partial(collector.send_record, plans, b"plan"), context)
+            self._balancer = Balancer(settings.balance, self._placement, partial(collector.send_record, plans, BALANCE_KEY), context)
 
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""

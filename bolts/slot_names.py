@@ -53,7 +53,7 @@ class SlotNames:
         self._live += size
 
     def _grow(self, slots: int, size: int) -> None:
-        """Make room for so many slots, and for so many bytes more."""
+        """Make room for ``slots`` slots, and for ``size`` more bytes."""
         spans, data = self._names
         if slots > len(spans):
             spans = np.concatenate((spans, np.zeros((max(slots, len(spans) * 3 // 2) - len(spans), 2), np.int64)))

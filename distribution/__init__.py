@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.base import Distributor, HasPartitions, Placed, Sample
 from dskype.distribution.baselines.replicate_all import ReplicateAllDistributor
+from dskype.distribution.baselines.space_partitioning import SpacePartitioningDistributor
+from dskype.distribution.baselines.text_partitioning import TextPartitioningDistributor
 from dskype.distribution.baselines.text_routing import TextRoutingDistributor
 from dskype.distribution.baselines.uniform_space import UniformSpaceDistributor
+from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.distribution.hashing import HashingDistributor
+from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.hybrids import KeywordFirstDistributor, SpatialFirstDistributor
 from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
 from dskype.distribution.location import LocationDistributor
@@ -31,8 +35,10 @@ __all__ = [
     "DISTRIBUTORS",
     "AGridDistributor",
     "Distributor",
+    "GridtDistributor",
     "HasPartitions",
     "HashingDistributor",
+    "HybridDistributor",
     "KeywordDistributor",
     "KeywordFirstDistributor",
     "LocationDistributor",
@@ -63,9 +69,12 @@ DISTRIBUTORS: dict[str, type[Distributor]] = {
         SpatialFirstDistributor,
         KeywordFirstDistributor,
         AGridDistributor,
+        HybridDistributor,
         UniformSpaceDistributor,
         TextRoutingDistributor,
         ReplicateAllDistributor,
+        SpacePartitioningDistributor,
+        TextPartitioningDistributor,
     )
 }
 """Distributors by their names in ``dskype.distributor``."""

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from dskype.distribution import agrid_kernels as kernels
-from dskype.distribution.agrid import WORLD, AGrid, CellBox
+from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, cell_costs, equal_partitions, initial_partitions, message_costs
 from dskype.distribution.balancing import Move
 from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
-from dskype.distribution.keyword import loose_limit
+from dskype.distribution.grid_options import GRID_OPTIONS, check_grid
+from dskype.distribution.near_tasks import near_tasks, reach_of
 from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
@@ -20,17 +21,6 @@ from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
 __all__ = ["AGridDistributor"]
-
-_LONGEST_DEG = 402.5
-"""No data space has a longer diagonal: the world's is 402.49 degrees."""
-
-_MARGIN = 1e-9
-"""Added to every guard; larger than all rounding errors of a score together."""
-
-_SLACK = 0.1
-"""By how much of itself a threshold may fall before a top-k subscription needs more tasks."""
-
-_GRANULARITY = 1000
 
 _ONE = np.array([0, 1])
 """The offsets of one rectangle."""
@@ -72,29 +62,15 @@ class AGridDistributor(HasPartitions):
         """The partitions. Do not change it, but a copy."""
         self.used = sorted(set(self.task_of.tolist()))
         """The tasks that have a partition, rising."""
-        self._reach = _reach(self.grid)
+        self._reach = reach_of(self.grid)
 
     # -- options and plans ------------------------------------------------------------------------
 
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        found = {"granularity": _GRANULARITY, "box": list(WORLD), "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
-        cells, box = found["granularity"], found["box"]
-        if type(cells) is not int or not 1 <= cells <= 4096 or cells * cells < tasks:
-            raise IllegalArgumentException(
-                explain(
-                    f"The option granularity of the {cls.name} distributor is not usable.",
-                    given=cells,
-                    legal=f"1 to 4096 columns and rows, at least {tasks} cells",
-                )
-            )
-        if not isinstance(box, (list, tuple)) or len(box) != 4 or not all(type(x) in (int, float) for x in box) or not (box[0] < box[2] and box[1] < box[3]):
-            raise IllegalArgumentException(
-                explain(
-                    f"The option box of the {cls.name} distributor is not usable.", given=box, legal="[west, south, east, north], west < east, south < north"
-                )
-            )
+        found: dict[str, Any] = {**GRID_OPTIONS, "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
+        check_grid(cls.name, tasks, found)
         check_flag(cls.name, found, "summaries")
         return found
 
@@ -171,14 +147,7 @@ class AGridDistributor(HasPartitions):
         """
         if threshold is None or threshold == -np.inf:
             return Placed(list(self.used))
-        west, south, east, north = self._reach.T
-        lat, lon, alpha = subscription.lat, subscription.lon, subscription.alpha
-        distance_deg = np.hypot(np.maximum(np.maximum(west - lon, lon - east), 0.0), np.maximum(np.maximum(south - lat, lat - north), 0.0))
-        bounds = alpha * (1.0 - distance_deg / _LONGEST_DEG) + (1.0 - alpha) + _MARGIN
-        best = np.full(self.tasks, -np.inf)
-        np.maximum.at(best, self.task_of, bounds)
-        near = best >= min(loose_limit(threshold, _SLACK), best.max())
-        return Placed(np.flatnonzero(near).tolist(), float(best[~near].max(initial=-np.inf)))
+        return near_tasks(subscription, threshold, self._reach, self.task_of, self.tasks)
 
     def message_tasks(self, messages: MessageBatch) -> RowTasks:
         """Return the task of each point, and all tasks that each area touches."""
@@ -323,11 +292,3 @@ def _read_plan(tasks: int, plan: Mapping[str, Any]) -> tuple[AGrid, np.ndarray, 
 
 def _numbers(values: Any, kinds: tuple[type, ...]) -> bool:
     return isinstance(values, list) and len(values) == 4 and all(type(value) in kinds for value in values)
-
-
-def _reach(grid: AGrid) -> np.ndarray:
-    """Return west, south, east and north of each partition in degrees, float64[partitions, 4]; infinite where it reaches to the border of the grid."""
-    found = np.array([grid.degrees(cells) for cells in grid.partitions().values()])
-    cells = np.array(list(grid.partitions().values()))
-    ends = cells == [0, 0, grid.columns, grid.rows]
-    return np.where(ends, [-np.inf, -np.inf, np.inf, np.inf], found)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dskype.distribution.interest import Interest
 from dskype.distribution.plans import Leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
@@ -153,6 +154,15 @@ class Distributor(ABC):
         :param routes: from :meth:`message_tasks`, of this plan or an earlier one.
         """
         return routes, routes.tasks
+
+    def wanted_tasks(self, messages: MessageBatch, interest: Interest) -> tuple[RowTasks, int] | None:
+        """Return which tasks need which messages and want them, in one step, and how many pairs there would be without interest.
+
+        None (the default): routes are filtered by :meth:`message_regions`. A distributor that sends a message to a task because of a term may ask for the interest in this very term;
+        then it keeps less. It is called while one plan is in force. Regions have to be tasks, and :attr:`~dskype.distribution.interest.Interest.withheld` is raised for each message that is kept
+        from a task.
+        """
+        return None
 
     # ---------------------------------------------------------------------------------------------
 

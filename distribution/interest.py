@@ -14,7 +14,7 @@ from dskype.distribution import interest_kernels as kernels
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["CountedPairs", "Interest"]
+__all__ = ["CountedPairs", "Interest", "documents_of"]
 
 _SMALLEST = 64
 
@@ -29,6 +29,11 @@ class CountedPairs:
     def __len__(self) -> int:
         """Return the number of distinct pairs."""
         return self._used
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of its tables."""
+        return sum(array.nbytes for array in self._table)
 
     def count(self, region: int, term: int) -> int:
         """Return how often a pair is there."""
@@ -129,6 +134,16 @@ class Interest(CountedPairs):
                 self._resize_words(self._words_used)
         return gone
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of its tables."""
+        return super().memory_bytes + self.withheld.nbytes + sum(array.nbytes for array in self._words)
+
+    @property
+    def words(self) -> kernels.Words:
+        """The bits by term, for kernels; another table after a change."""
+        return self._words
+
     def _resize_words(self, words: int) -> None:
         table = _words(_capacity(words))
         kernels.rehash(self._words, table)
@@ -139,12 +154,12 @@ class Interest(CountedPairs):
 
         :param regions: int32[m], the region in which each message goes to its task.
         """
-        kept = kernels.interested(self._words, _documents(messages), routes.rows, regions, self.withheld)
+        kept = kernels.interested(self._words, documents_of(messages), routes.rows, regions, self.withheld)
         return RowTasks(routes.rows[kept], routes.tasks[kept])
 
     def routes(self, messages: MessageBatch) -> RowTasks:
         """Return which regions want which messages, where regions are tasks and every message might go to every task."""
-        return RowTasks(*kernels.candidates(self._words, _documents(messages), self.withheld))
+        return RowTasks(*kernels.candidates(self._words, documents_of(messages), self.withheld))
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
@@ -185,5 +200,6 @@ def _words(capacity: int) -> kernels.Words:
     return kernels.Words(np.zeros(capacity, np.int64), np.zeros(capacity, np.int32), np.zeros(capacity, np.uint64))
 
 
-def _documents(messages: MessageBatch) -> kernels.Documents:
+def documents_of(messages: MessageBatch) -> kernels.Documents:
+    """Return the terms of messages, for kernels."""
     return kernels.Documents(messages.offsets, messages.terms, messages.position)

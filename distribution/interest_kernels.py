@@ -11,7 +11,21 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["BLOCK", "Documents", "Pairs", "Words", "add_pairs", "candidates", "clear_bits", "count_of", "interested", "rehash", "remove_pairs", "set_bits"]
+__all__ = [
+    "BLOCK",
+    "Documents",
+    "Pairs",
+    "Words",
+    "add_pairs",
+    "candidates",
+    "clear_bits",
+    "count_of",
+    "find",
+    "interested",
+    "rehash",
+    "remove_pairs",
+    "set_bits",
+]
 
 BLOCK = 64
 """Regions per word of bits."""
@@ -65,7 +79,7 @@ def _home(term, second, mask):
 
 
 @njit(cache=True, inline="always")
-def _find(table, term, second):
+def find(table, term, second):
     """Return the slot of a key, or the empty slot where it belongs."""
     terms, seconds, values = table.terms, table.seconds, table.values
     mask = len(terms) - 1
@@ -96,7 +110,7 @@ def rehash(old, new):
     """Copy all keys of a table to an empty one."""
     for slot in range(len(old.terms)):
         if old.values[slot] != 0:
-            to = _find(new, old.terms[slot], old.seconds[slot])
+            to = find(new, old.terms[slot], old.seconds[slot])
             new.terms[to], new.seconds[to], new.values[to] = old.terms[slot], old.seconds[slot], old.values[slot]
 
 
@@ -109,7 +123,7 @@ def add_pairs(table, regions, terms, fresh):
     """
     added = 0
     for i in range(len(terms)):
-        slot = _find(table, terms[i], regions[i])
+        slot = find(table, terms[i], regions[i])
         fresh[i] = table.values[slot] == 0
         if fresh[i]:
             table.terms[slot], table.seconds[slot] = terms[i], regions[i]
@@ -126,7 +140,7 @@ def remove_pairs(table, regions, terms, gone):
     """
     removed = 0
     for i in range(len(terms)):
-        slot = _find(table, terms[i], regions[i])
+        slot = find(table, terms[i], regions[i])
         if table.values[slot] == 0:
             return ~i
         table.values[slot] -= 1
@@ -140,7 +154,7 @@ def remove_pairs(table, regions, terms, gone):
 @njit(cache=True)
 def count_of(table, region, term):
     """Return the count of a pair."""
-    return table.values[_find(table, term, region)]
+    return table.values[find(table, term, region)]
 
 
 @njit(cache=True)
@@ -148,7 +162,7 @@ def set_bits(words, regions, terms):
     """Set the bits of pairs; return how many words are new. There must be room for one for each pair."""
     added = 0
     for i in range(len(terms)):
-        slot = _find(words, terms[i], regions[i] >> _SHIFT)
+        slot = find(words, terms[i], regions[i] >> _SHIFT)
         if words.values[slot] == 0:
             words.terms[slot], words.seconds[slot] = terms[i], regions[i] >> _SHIFT
             added += 1
@@ -161,7 +175,7 @@ def clear_bits(words, regions, terms):
     """Clear the bits of pairs; return how many words are gone."""
     removed = 0
     for i in range(len(terms)):
-        slot = _find(words, terms[i], regions[i] >> _SHIFT)
+        slot = find(words, terms[i], regions[i] >> _SHIFT)
         if words.values[slot] != 0:
             words.values[slot] &= ~(np.uint64(1) << np.uint64(regions[i] & _MASK))
             if words.values[slot] == 0:
@@ -176,7 +190,7 @@ def _word(words, documents, row, block):
     offsets, terms = documents.offsets, documents.terms
     bits = np.uint64(0)
     for p in range(offsets[row], offsets[row + 1]):
-        bits |= words.values[_find(words, terms[p], block)]
+        bits |= words.values[find(words, terms[p], block)]
     return bits
 
 

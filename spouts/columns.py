@@ -1,4 +1,4 @@
-"""Columns of number lists: converts between the form that frames carry and the (offsets, values) that kernels use."""
+"""Columns as kernels take them: read-only views, and lists of numbers as (offsets, values) in place of the form that frames carry."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ import pyarrow as pa
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["csr_to_lists", "lists_to_csr", "to_strings"]
+__all__ = ["csr_to_lists", "lists_to_csr", "read_only", "to_strings"]
 
 _MOST_VALUES = np.iinfo(np.int32).max
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Return a read-only view, so that kernels are compiled once, whether the array can be written to or not."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def lists_to_csr(column: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -8,12 +8,16 @@ from dskype.spouts.records import longest_record_bytes
 from dskype.spouts.settings import Settings
 from dskype.topology.planning.plan import dead_letters_topic, inbox_topic, metrics_topic
 
-__all__ = ["TOPIC_CONFIG", "Topics", "topic_config"]
+__all__ = ["BALANCE_KEY", "PLAN_KEY", "TOPIC_CONFIG", "Topics", "topic_config"]
 
 _KEEP, _COMPACT = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
 _LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
 _FRAMING_BYTES, _BATCH_BYTES = 65536, 1 << 20
 _DAY_MS, _NEVER_MS = 86_400_000, (1 << 63) - 1
+
+PLAN_KEY, BALANCE_KEY = b"plan", b"balance"
+"""Keys of plans that a client sends, and of those from load balancing. If both write a version, compaction must not keep the later one alone: the
+earlier one counts."""
 
 
 def topic_config(settings: Settings) -> dict[str, dict[str, str]]:
@@ -38,8 +42,8 @@ def topic_config(settings: Settings) -> dict[str, dict[str, str]]:
         # A short record when a subscription begins or ends. The last record of each subscription stays: it says whether it is active. Earlier
         # records stay longer than the results of their time (including the last segment of these): 'dskype verify' needs both.
         "registrations": {**_COMPACT, "min.compaction.lag.ms": str(_NEVER_MS if kept_ms < 0 else min(kept_ms + 2 * _DAY_MS, _NEVER_MS))},
-        # Key "plan": {"v": 1, "version": int, "plan": {...}}: distribution plans that a running topology changes to, one after
-        # another. The plan is what Distributor.plan() returns. A version that is not above 0 and above all earlier ones is ignored.
+        # Key PLAN_KEY or BALANCE_KEY: {"v": 1, "version": int, "plan": {...}}: distribution plans that a running topology changes to, one
+        # after another. The plan is what Distributor.plan() returns. A version that is not above 0 and above all earlier ones is ignored.
         "plans": {**_COMPACT, "compression.type": "uncompressed"},
         # Kept as long as the messages: the numbers of deleted messages are of no use.
         "sequence": _KEEP,

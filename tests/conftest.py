@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import uuid
@@ -20,14 +21,20 @@ if TYPE_CHECKING:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background: what tests start would ignore Ctrl-C, too
 
+SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"
+os.environ.setdefault(SPARK_OPTIONS, "-XX:TieredStopAtLevel=1")  # the JVM of a driver that lives for seconds: C2 would take more time than it saves
+
 paths.export_numba_cache()  # before any test imports numba: kernels are then compiled once and not once per run
 
 
 _MACHINE = (
     "topology/runtime/",
+    "topology/ui/test_pages.py",
+    "topology/ui/test_ui_on_spark.py",
     "security/",
     "endtoend/test_on_spark.py",
     "endtoend/test_on_cluster.py",
+    "endtoend/test_moves_on_spark.py",
     "bolts/results/test_stores.py",
     *(
         f"deploy/{name}.py"
@@ -42,7 +49,7 @@ _MACHINE = (
         )
     ),
 )
-"""Files whose tests need Spark or a broker."""
+"""Files whose tests need Spark, a broker or a browser."""
 
 _THOROUGH = (
     "bolts/test_result_bolt.py",
@@ -68,7 +75,7 @@ _SAME_KERNELS = ("bolts/boolean/", "bolts/topk/")
 """Folders whose tests call the same kernels: one process compiles them, not two at once."""
 
 _GIVE_WAY = 5
-"""What the processes without Spark add to their niceness."""
+"""What a process without Spark adds to its niceness."""
 
 
 def _group(nodeid: str) -> str:
@@ -79,9 +86,14 @@ def _group(nodeid: str) -> str:
     return nodeid if file in _SPREAD else next((folder for folder in _SAME_KERNELS if file.startswith(folder)), file)
 
 
-def pytest_configure() -> None:
-    """Leave the cores to the first process, which has the tests with Spark and waits most of the time."""
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+_GIVES_WAY = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave the cores to the process that has the tests with Spark; which one that is shows at its first test."""
+    if "PYTEST_XDIST_WORKER" in os.environ and _GIVES_WAY not in item.config.stash and item.get_closest_marker("machine") is None:
+        item.config.stash[_GIVES_WAY] = True
         os.nice(_GIVE_WAY)
 
 
@@ -94,6 +106,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
             item.add_marker("thorough")
     items.sort(key=lambda item: _group(item.nodeid) != "machine")
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector run seldom, and spare it what lives to the end: it took a third of the time of simulated topologies."""
+    gc.set_threshold(20_000, 20, 20)
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -128,7 +147,10 @@ def cluster(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) ->
     """A local cluster on the session's broker; Spark runs once in this process."""
     from dskype.topology.local import LocalCluster
 
-    with LocalCluster(bootstrap_servers=bootstrap_servers, folder=tmp_path_factory.mktemp("cluster")) as running:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(SPARK_OPTIONS)  # its JVM lives for many minutes
+        started = LocalCluster(bootstrap_servers=bootstrap_servers, folder=tmp_path_factory.mktemp("cluster"))
+    with started as running:
         yield running
 
 

@@ -14,7 +14,10 @@ FOLDERS = ("topology", "spouts", "distribution", "bolts", "deploy")
 
 
 def _has_examples(path: Path) -> bool:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if ">>> " not in text:
+        return False
+    tree = ast.parse(text)
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return any(">>> " in (ast.get_docstring(node) or "") for node in ast.walk(tree) if isinstance(node, kinds))
 

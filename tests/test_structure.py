@@ -30,11 +30,14 @@ def modules() -> dict[str, str]:
     return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))}
 
 
-def functions() -> Iterator[tuple[str, Function]]:
-    """Yield ``file:Class.function`` and its node, for all functions, nested ones included."""
+@cache
+def functions() -> list[tuple[str, Function]]:
+    """Return ``file:Class.function`` and its node, for all functions, nested ones included."""
 
     def walk(node: ast.AST, name: str, within: str) -> Iterator[tuple[str, Function]]:
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):  # no definitions in there
+                continue
             inner = within
             if isinstance(child, (ast.ClassDef, Function)):
                 inner = f"{within}.{child.name}" if within else child.name
@@ -42,8 +45,7 @@ def functions() -> Iterator[tuple[str, Function]]:
                     yield f"{name}:{inner}", child
             yield from walk(child, name, inner)
 
-    for name, text in modules().items():
-        yield from walk(ast.parse(text), name, "")
+    return [found for name, text in modules().items() for found in walk(ast.parse(text), name, "")]
 
 
 def parameters(function: Function) -> int:

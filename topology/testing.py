@@ -117,6 +117,9 @@ class CompletableSpout(Spout):
         raise NotImplementedError
 
 
+_NEW_ID = object()
+
+
 class FeederSpout(DeclaresFields, Spout):
     """Emits the tuples that a test feeds it.
 
@@ -137,15 +140,15 @@ class FeederSpout(DeclaresFields, Spout):
         """Pass acks and fails on to ``delegate``."""
         self._delegate = delegate
 
-    def feed(self, values: Sequence[Any], msg_id: Any = None) -> None:
+    def feed(self, values: Sequence[Any], msg_id: Any = _NEW_ID) -> None:
         """Queue one tuple.
 
         :param values: one per field.
-        :param msg_id: message id; default: a new unique string, so that the tree is tracked.
+        :param msg_id: message id; default: a new unique string, so that the tree is tracked. With None it is not tracked.
         """
         if len(values) != len(self._fields):
             raise IllegalArgumentException(explain(f"Expected {len(self._fields)} values but got {len(values)}.", given=list(values), legal=f"{self._fields}"))
-        self._fed.append((list(values), uuid.uuid4().hex if msg_id is None else msg_id))
+        self._fed.append((list(values), uuid.uuid4().hex if msg_id is _NEW_ID else msg_id))
 
     feed_no_wait = feed
 

@@ -79,6 +79,14 @@ class InterestExchange:
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
+    def wanted(self, distributor: Distributor, messages: MessageBatch) -> RowTasks | None:
+        """Route messages by a plan and by interest in one step; None: the distributor does not, see :meth:`~dskype.distribution.base.Distributor.wanted_tasks`."""
+        found = distributor.wanted_tasks(messages, self._copy)
+        if found is None:
+            return None
+        self._withheld_counter.inc(found[1] - len(found[0].rows))
+        return found[0]
+
     def filter(self, distributor: Distributor, messages: MessageBatch, routes: RowTasks | None) -> RowTasks:
         """Return the routes on which a message is wanted.
 

@@ -116,15 +116,19 @@ class ReplicatedPlacement(PlacementStrategy):
         context.register_gauge("replicas", lambda: self._registry.replicas)
         context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
         context.register_gauge("plan_version", lambda: self._version)
+        context.register_gauge("plan_changing", lambda: int(self.changing))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def routes(self, messages: MessageBatch) -> RowTasks | None:
         """Return which task indexes get which messages; during a plan change, the tasks of both plans."""
-        if messages.n:
-            self._high = max(self._high, int(messages.position.max()))
+        self._record_positions(messages)
         routes = super().routes(messages)
         return routes if self._old is None else union_of(routes, self._old.message_tasks(messages), len(self._tasks))
+
+    def _record_positions(self, messages: MessageBatch) -> None:
+        if messages.n:
+            self._high = max(self._high, int(messages.position.max()))
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
 

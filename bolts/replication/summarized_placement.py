@@ -76,6 +76,11 @@ class SummarizedPlacement(ReplicatedPlacement):
 
     def routes(self, messages: MessageBatch) -> RowTasks | None:
         """Return which task indexes get which messages: those that the plan names, and that want them."""
+        if self._old is None:
+            found = self._exchange.wanted(self._distributor, messages)
+            if found is not None:
+                self._record_positions(messages)
+                return found
         return self._exchange.filter(self._distributor, messages, super().routes(messages))
 
     # -- interest -----------------------------------------------------------------------------------------------------

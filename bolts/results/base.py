@@ -1,7 +1,7 @@
 """The contract of result stores, which keep whole top-k lists for readers.
 
 A store answers the question "what is the top-k of this subscription now"; it is exchangeable (the paper names Memcached and HDFS).
-Deltas and events go to Kafka, whatever the store is.
+Deltas and events go to Kafka with any store.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ import pyarrow as pa
 from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
 from dskype.bolts.results.match_kernels import Names
-from dskype.spouts.columns import to_strings
+from dskype.spouts.columns import read_only, to_strings
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = [
@@ -212,7 +212,7 @@ def match_records(messages: MessageKeys, rows: np.ndarray, subscriptions: np.nda
     ids, marks = messages.ids.take(pa.array(used)), pa.array(messages.watermarks[used]).cast(pa.string())
     keys, numbers = _bare(ids), pa.array(messages.seqs[used]).cast(pa.string())
     heads = names_of(_joined(_IN_MESSAGE, ids, _WATERMARK, marks, _BY_TASK, str(task), _MATCHED))
-    names, heads = (Names(*map(_read_only, texts)) for texts in (names, heads))
+    names, heads = (Names(*map(read_only, texts)) for texts in (names, heads))
     firsts, offsets = match_kernels.cut(of, subscriptions, names.spans, heads.spans, most_bytes)
     begin = 0
     while begin < len(firsts) - 1:
@@ -234,13 +234,6 @@ def names_of(texts: Any) -> Names:
     bounds = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
     spans = np.stack((bounds[:-1], bounds[1:]), axis=1).astype(np.int64)
     return Names(spans, np.frombuffer(b"" if data is None else data, np.uint8))
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """Return a view: kernels are compiled once, whether what is given can be written to or not."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _bare(ids: Any) -> Any:

@@ -35,7 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "repeat the experiments of Tornado in simulations of up to 128 evaluators",
         _filler("papers.tornado", cluster=False),
     )
+    actions.add(
+        "ps2stream",
+        _runner("papers.ps2stream"),
+        "repeat the experiments of PS2Stream on partitioning in a simulation",
+        _filler("papers.ps2stream", cluster=False),
+    )
     actions.add("distribution", _runner("papers.distribution"), "repeat the evaluation of the distribution mechanisms", _filler("papers.distribution"))
+    actions.add("moves", _runner("moves"), "measure Tornado on Spark while partitions move, by hand and by load", _filler("moves"))
     actions.add("routing", _runner("routing"), "measure how long an A-Grid takes to route points and rectangles", _filler("routing", cluster=False))
 
 

@@ -1,7 +1,7 @@
 """Write messages and subscriptions for a benchmark from a separate process, so that its work is not counted as the topology's.
 
 Everything is encoded beforehand. The process reads one JSON object per line from stdin, and answers with one on stdout: first its configuration,
-then commands (``do``: ``messages``, ``paced``, ``subscriptions``, ``boolean_subscriptions``).
+then commands (``do``: ``messages``, ``paced``, ``hotspot``, ``subscriptions``, ``boolean_subscriptions``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Self
 
@@ -50,6 +50,10 @@ class Feeder:
     def paced(self, rate: float, seconds: float) -> dict[str, Any]:
         """Write ``rate`` messages per second for some seconds, however fast they are processed (open loop)."""
         return self._sent(self._do(do="paced", rate=rate, seconds=seconds))
+
+    def hotspot(self, box: Sequence[float], share: float) -> None:
+        """Let a share of the messages from now on lie in a part of the world: west, south, east, north in degrees."""
+        self._do(do="hotspot", box=list(box), share=share)
 
     def subscriptions(self, n: int, k: int) -> dict[str, Any]:
         """Register ``n`` top-k subscriptions with this ``k`` as fast as possible."""
@@ -117,6 +121,8 @@ class _Writer:
         self._kafka = KafkaSettings(config["servers"], config["options"], client_arguments(config["options"]))
         self._producer: Any = None
         self._next = 0
+        self._hot: list[bytes] = []
+        self._hot_percent = 0
 
     def describe(self) -> dict[str, Any]:
         return {"messages": len(self._values), "message_bytes": sum(map(len, self._values)) / max(1, len(self._values))}
@@ -134,10 +140,16 @@ class _Writer:
         return {"written": self._next, "started_ms": started_ms, "ended_ms": time.time_ns() // 1_000_000}
 
     def messages(self, producer: Any, n: int) -> None:
-        send, topic, values = producer.send, self._messages, self._values
+        send, topic, values, hot, percent = producer.send, self._messages, self._values, self._hot, self._hot_percent
         for i in range(self._next, self._next + n):
-            send(topic, values[i % len(values)])
+            send(topic, hot[i % len(hot)] if i * 37 % 100 < percent else values[i % len(values)])
         self._next += n
+
+    def hotspot(self, producer: Any, box: list[float], share: float) -> None:
+        west, south, east, north = box
+        lat, lon = self._places.lat, self._places.lon
+        inside = ((lon >= west) & (lon <= east) & (lat >= south) & (lat <= north)).nonzero()[0].tolist()
+        self._hot, self._hot_percent = [self._values[i] for i in inside], round(100 * share) if inside else 0
 
     def paced(self, producer: Any, rate: float, seconds: float) -> None:
         started, sent, elapsed = time.monotonic(), 0, 0.0

@@ -55,7 +55,19 @@ from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import TopicAdmin
 from dskype.topology.tuples import InRecord
 
-__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "fewer_matches", "measure", "problems", "run", "segment_bytes", "settings"]
+__all__ = [
+    "Run",
+    "add_arguments",
+    "build_vocabulary",
+    "configuration",
+    "definition",
+    "fewer_matches",
+    "measure",
+    "problems",
+    "run",
+    "segment_bytes",
+    "settings",
+]
 
 _TOPOLOGY = TOPOLOGIES / "dskype.yaml"
 _SPOUT, _DISTRIBUTION_BOLT, _SUBSCRIPTION_BOLT = "message-spout", "distribution-bolt", "subscription-bolt"
@@ -81,7 +93,7 @@ _READING_S = 15
 # --- one run ----------------------------------------------------------------------------------------------------------
 
 
-class _Run:
+class Run:
     """The measurement of one number of subscriptions, on its own topology.
 
     :param cluster: a LocalCluster.
@@ -487,7 +499,7 @@ def measure(cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]
     :param cluster: a LocalCluster.
     :param conf: see :func:`configuration`.
     """
-    return _Run(cluster, args, n, conf).measure()
+    return Run(cluster, args, n, conf).measure()
 
 
 # --- all runs ---------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def conf_item(text: str) -> tuple[str, Any]:
 
 
 def degrees(what: str) -> Callable[[str], list[float]]:
-    """Return what reads so many numbers with commas between them, e.g. for ``LAT,LON``."""
+    """Return a type of argument: numbers in degrees, separated by commas, as many as ``what`` names, such as ``LAT,LON``."""
 
     def read(text: str) -> list[float]:
         try:

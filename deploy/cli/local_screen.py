@@ -1,7 +1,8 @@
 """What ``dskype local`` shows while a topology runs, and at the end.
 
 A terminal shows a table that is redrawn in place; elsewhere a line is printed every few seconds, and the table at the end. If the topology has
-a ``KafkaBolt`` that writes to a topic ``*.top-words`` (see ``deploy/demo/wordcount.py``), the newest record of that topic is shown, too.
+a ``KafkaBolt`` that writes to a topic ``*.top-words`` (see ``deploy/demo/wordcount.py``), the newest record of that topic is shown, too. With the
+distributor ``agrid`` the partitions are drawn on a map.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from kafka import TopicPartition
 from rich.columns import Columns
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -75,6 +76,7 @@ def show(cluster: Any, name: str, ttl_s: float) -> None:
     """
     topic = top_words_topic(cluster.manager.get(name).plan.topology)
     words = TopWords(cluster.environment.kafka, topic) if topic else None
+    partitions = _partitions(cluster, name)
     began, last_line = time.monotonic(), time.monotonic()
     live = Live(auto_refresh=False) if sys.stdout.isatty() else None
     try:
@@ -89,7 +91,7 @@ def show(cluster: Any, name: str, ttl_s: float) -> None:
                 raise failure
             newest = words.poll() if words else {}
             if live is not None:
-                live.update(_tables(cluster.get_topology_info(name), newest), refresh=True)
+                live.update(_tables(cluster.get_topology_info(name), newest, partitions), refresh=True)
             elif time.monotonic() - last_line > _LINE_EVERY_S:
                 last_line = time.monotonic()
                 print(_line(cluster.get_topology_info(name), newest), file=sys.stderr, flush=True)
@@ -99,9 +101,20 @@ def show(cluster: Any, name: str, ttl_s: float) -> None:
         if live is not None:
             live.stop()
         if live is None and name in cluster.manager.topologies:
-            Console(width=120).print(_tables(cluster.get_topology_info(name), words.poll() if words else {}))
-        if words:
-            words.close()
+            Console(width=120).print(_tables(cluster.get_topology_info(name), words.poll() if words else {}, partitions))
+        for reader in (words, partitions):
+            if reader:
+                reader.close()
+
+
+def _partitions(cluster: Any, name: str) -> Any:
+    """Return the screen of the topology's partitions; None if it has none."""
+    managed = cluster.manager.topologies.get(name)
+    if managed is None or cluster.environment is None or managed.plan.conf.get("dskype.distributor") != "agrid":
+        return None
+    from dskype.deploy.cli.partition_map import PartitionScreen  # numba comes with it
+
+    return PartitionScreen.of(cluster.environment.kafka, managed.plan)
 
 
 def _line(info: dict[str, Any], words: dict[str, Any]) -> str:
@@ -110,7 +123,7 @@ def _line(info: dict[str, Any], words: dict[str, Any]) -> str:
     return f"{info['uptime_secs']} s {info['status']}: {counts}" + (f"; top words:{top}" if top else "")
 
 
-def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
+def _tables(info: dict[str, Any], words: dict[str, Any], partitions: Any = None) -> Any:
     table = Table(title=f"{info['name']} {info['status']} {info['uptime_secs']} s")
     table.add_column("component")
     for column in ("tasks", "emitted", "transferred", "executed", "acked", "failed", "errors"):
@@ -118,6 +131,11 @@ def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
     for id, c in info["components"].items():
         numbers = (len(c["tasks"]), c["emitted"], c["transferred"], c["executed"], c["acked"], c["failed"], len(info["errors"].get(id, ())))
         table.add_row(Text(id), *(f"{n:,}" for n in numbers))
+    drawn = partitions.lines() if partitions else []
+    if drawn:
+        world = Table(title=f"tasks of the partitions, plan {partitions.version}", show_header=False)
+        world.add_row(Text("\n".join(drawn)))
+        return Group(table, world)
     if not words:
         return table
     top = Table(title="top words", caption=f"of {words.get('words', 0):,} words,\n{words.get('distinct', 0):,} distinct")

@@ -1,22 +1,30 @@
 """Compile every kernel once, into the cache folder, so that no topology has to wait for it.
 
 A small DSkype on the simulated log calls the kernels: it handles points and areas, both kinds of subscriptions, evaluations, and a snapshot that
-is restored. Then its output is verified.
+is restored. Then its output is verified. Where there are two cores, a second process compiles a part of the kernels in the meantime:
+``python -m dskype.deploy.cli.warmup``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import json
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dskype.deploy.machine import paths
+from dskype.deploy.machine.processes import spawn_tied
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 
 __all__ = ["compile_kernels"]
 
 _WORDS = ["lake", "park", "river", "hill", "old", "new"]
+_FIRST_BOOLEAN = 40
+"""The message of the small topology that the first boolean subscription comes with."""
 
 
 def _state() -> str:
@@ -43,13 +51,44 @@ def compile_kernels(progress: Callable[[str], None]) -> bool:
     if stamp.is_file() and stamp.read_text() == state:
         return False
     progress("compiling kernels (once)")
-    _run_small_topology()
-    _distribute()
+    _compile_all()
     stamp.write_text(state)
     return True
 
 
-def _run_small_topology() -> None:
+@contextlib.contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Let the garbage collector run seldom: compilers make many objects, and it takes a tenth of their time."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@_seldom_collected()
+def _compile_all() -> None:
+    """Run the small topology, and beside it a process that compiles what it begins with late or does not need."""
+    other = spawn_tied([sys.executable, "-m", __name__]) if (os.cpu_count() or 1) > 1 else None
+    _run_small_topology(lambda: other and other.wait())
+    if other is None or other.wait() != 0:
+        _compile_part()
+
+
+@_seldom_collected()
+def _compile_part() -> None:
+    """Compile the kernels of boolean subscriptions, and those of distributors with partitions or interest."""
+    _match_expressions()
+    _distribute()
+
+
+def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> None:
+    """Run a DSkype, and verify its output.
+
+    :param before_boolean: called before the first boolean subscription.
+    :raises RuntimeError: a record is refused, or the output is wrong.
+    """
     from dskype.deploy.verification import verify
     from dskype.deploy.verification.inputs import Inputs
     from dskype.spouts.settings import Settings
@@ -66,7 +105,9 @@ def _run_small_topology() -> None:
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
     simulation.activate()
-    for number in range(60):
+    for number in range(96):
+        if number == _FIRST_BOOLEAN:
+            before_boolean()
         words = [_WORDS[number % 6], _WORDS[number * 7 % 6]]
         place = {"lat": number % 9, "lon": number % 7}
         where = {"bbox": [number % 7, number % 9, 8, 9]} if number % 5 == 0 else place
@@ -74,14 +115,14 @@ def _run_small_topology() -> None:
         if number % 4 == 0:
             value = (
                 {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place}
-                if number % 8
+                if number % 8 or number < _FIRST_BOOLEAN
                 else {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": f"{words[0]} OR ({words[1]} AND hill)"}
             )
-            log.append(topics.subscriptions, 0, f"s{number % 40}".encode(), None if number > 48 else json.dumps(value).encode())
+            log.append(topics.subscriptions, 0, f"s{number if number <= 80 else number - 40}".encode(), None if number > 80 else json.dumps(value).encode())
         time_ms[0] += 100
         simulation.tick_clock()
         simulation.run_until_quiet()
-        if number == 30:
+        if number == 64:
             simulation.rebalance(plan)  # every task continues from a snapshot
     for _ in range(5):  # until the lists of the last message are published
         time_ms[0] += 1_000
@@ -94,6 +135,30 @@ def _run_small_topology() -> None:
     if not report.ok:
         msg = f"the warm-up is not verified: {report.as_text()}"
         raise RuntimeError(msg)
+
+
+def _match_expressions() -> None:
+    """Register boolean subscriptions with a task, match points and areas with them, and remove them, before and after a snapshot."""
+    import numpy as np
+    import pyarrow as pa
+
+    from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
+    from dskype.bolts.message_queue import Arrived
+    from dskype.distribution.subscriptions import BooleanSubscription
+    from dskype.spouts.batch import MessageBatch
+    from dskype.spouts.settings import Settings
+
+    n, terms = 24, np.arange(-1, -25, -1)
+    points = MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), np.arange(n + 1), terms, np.ones(n))
+    first = BooleanSubscriptions(Settings.from_conf({}))
+    second = BooleanSubscriptions(Settings.from_conf({}))
+    for owner in (first, second):
+        for number, (one, two) in enumerate(zip(terms[:-1].tolist(), terms[1:].tolist())):
+            owner.open(f"s{number}", "", BooleanSubscription([0, 0, 9, 9], ["or", one, ["and", one, two]], None, None))
+        for batch in (points, points._replace(areas=points.rectangles())):
+            owner.match(Arrived(batch, pa.array([""] * n), np.zeros(n, np.int64)))
+        owner.forget(0)
+        second.restore(first.snapshot())
 
 
 def _distribute() -> None:
@@ -114,13 +179,20 @@ def _distribute() -> None:
     prefix.place("s", TopkSubscription(3, 0.5, 0.0, 0.0, terms, weights, None), 0.5)
     boolean = BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None)
     prefix.place("s", boolean)
-    agrid = make_distributor("agrid", 2)
-    agrid.place("s", boolean)
-    for batch in (messages, messages._replace(areas=messages.rectangles())):
-        agrid.message_tasks(batch)
+    by_place = [make_distributor(name, 2) for name in ("agrid", "hybrid")]
+    for distributor in by_place:
+        distributor.place("s", boolean)
+        for batch in (messages, messages._replace(areas=messages.rectangles())):
+            distributor.message_tasks(batch)
     interest, regions = Interest(2), np.zeros(len(terms), np.int32)
     interest.add(regions, terms)
     interest.filter(messages, routes, routes.tasks)
     interest.routes(messages)
+    by_place[1].wanted_tasks(messages, interest)
     interest.restore(interest.snapshot())
     interest.remove(regions, terms)
+
+
+if __name__ == "__main__":
+    paths.export_numba_cache()
+    _compile_part()

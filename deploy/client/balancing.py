@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dskype.deploy.client.plans import partitioned
+from dskype.deploy.client.plans import PlanOvertakenError, partitioned
 from dskype.deploy.machine.terminal import counted, say
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -155,7 +155,7 @@ def watch(
     :param measure: returns how long each task (by id) has been busy since its start, in ns.
     :param tasks: ids of the subscription bolt's tasks, in the order of their indexes.
     :param current: returns the current version and plan.
-    :param send: sends a version and a plan; None: change nothing, only report.
+    :param send: sends a version and a plan; None: change nothing, only report. If another plan came first, the next measurement decides again.
     :param count: end after this many measurements; None: never.
     :param least: while no task is busy for more than this share of the time, all count as balanced.
     :param in_force: returns the version that all distribution tasks follow; there is no further change before they follow the newest one.
@@ -183,7 +183,11 @@ def watch(
             report("there is nothing to give away")
             continue
         report(f"{change}: version {version + 1}" + ("" if send else " (not sent)"))
-        changes += 1
         if send is not None:
-            send(version + 1, distributor.rearranged(change.moved, change.halved))
+            try:
+                send(version + 1, distributor.rearranged(change.moved, change.halved))
+            except PlanOvertakenError as error:
+                report(str(error))
+                continue
+        changes += 1
     return changes

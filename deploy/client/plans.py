@@ -11,12 +11,26 @@ from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-__all__ = ["SUBSCRIPTION_BOLT", "component_tasks", "distributor_of", "partitioned", "read_current", "send_plan", "with_partitions"]
+__all__ = [
+    "SUBSCRIPTION_BOLT",
+    "PlanOvertakenError",
+    "component_tasks",
+    "distributor_of",
+    "parse_record",
+    "partitioned",
+    "read_current",
+    "send_plan",
+    "with_partitions",
+]
 
 SUBSCRIPTION_BOLT = "subscription-bolt"
 
 _RECORD_BYTES = 1_000_000
 """Brokers accept records of up to 1 MiB by default, including headers."""
+
+
+class PlanOvertakenError(TopologyError):
+    """Another plan came first, so the topology ignores this one."""
 
 
 def distributor_of(plan: Mapping[str, Any]) -> Any:
@@ -60,17 +74,23 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
         raise TopologyError(explain("There is no such topology.", given=client.name, hint="'dskype list' lists those that run"))
     version, plan = 0, None
     for record in client.scan(client.topics.plans):
-        try:
-            found = json.loads(record.value or b"null")
-            if isinstance(found, dict) and found.get("v") == 1 and int(found["version"]) > version:
-                version, plan = int(found["version"]), found["plan"]
-        except (ValueError, KeyError, TypeError):
-            continue
+        found, content = parse_record(record.value)
+        if found > version:
+            version, plan = found, content
     if plan is None:
         settings = client.settings
         tasks = len(component_tasks(client))
         plan = start_distributor(settings, tasks, Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()).plan()
     return version, plan
+
+
+def parse_record(value: bytes | None) -> tuple[int, Any]:
+    """Return version and plan in the value of a record of the topic of plans; (0, None) if it is malformed."""
+    try:
+        found = json.loads(value or b"null")
+        return (int(found["version"]), found["plan"]) if found["v"] == 1 else (0, None)
+    except (ValueError, KeyError, TypeError):
+        return 0, None
 
 
 def component_tasks(client: Any, component: str = SUBSCRIPTION_BOLT) -> list[int]:
@@ -89,11 +109,12 @@ def component_tasks(client: Any, component: str = SUBSCRIPTION_BOLT) -> list[int
 
 
 def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
-    """Make the running topology change to a plan.
+    """Make the running topology change to a plan. Of several plans with one version, the first one in the topic counts.
 
     :param client: a ``PubSub``.
     :param version: higher than the current version.
     :raises TopologyError: the plan is too large for a record.
+    :raises PlanOvertakenError: a plan with this version or a higher one came first, for example from load balancing.
     """
     value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()
     if len(value) > _RECORD_BYTES:
@@ -107,3 +128,12 @@ def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
         )
     client.send_plan(value)
     client.flush()
+    first = next((record.value for record in client.scan(client.topics.plans) if parse_record(record.value)[0] >= version), value)
+    if first != value:
+        raise PlanOvertakenError(
+            explain(
+                "The plan is ignored, because another one came first.",
+                given=version,
+                hint="'dskype partition show' shows the plan in force; make the change again",
+            )
+        )

@@ -30,7 +30,7 @@ from dskype.deploy.client.follower import Follower, Once, make_consumer
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.spouts.records import parse_message, parse_subscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.topics import Topics, topic_config
+from dskype.spouts.topics import PLAN_KEY, Topics, topic_config
 from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
@@ -300,7 +300,7 @@ class PubSub:
 
     def send_plan(self, value: bytes) -> Any:
         """Send a distribution plan to its topic, unchecked; return kafka-python's future."""
-        return self._send(self.topics.plans, b"plan", value)
+        return self._send(self.topics.plans, PLAN_KEY, value)
 
     def flush(self) -> None:
         """Wait until Kafka has everything that was sent.

@@ -49,6 +49,7 @@ def run_checks(
     client_options: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     start_broker: bool = True,
+    more: Sequence[tuple[str, Callable[[], list[Row]]]] = (),
     progress: Callable[[str], None] | None = None,
 ) -> list[Row]:
     """Run all checks and return their rows; no check raises.
@@ -56,6 +57,7 @@ def run_checks(
     :param bootstrap: the brokers to check; default: those of ``resolve_bootstrap()``.
     :param client_options: ``kafka.*`` settings (TLS, SASL) for named brokers.
     :param start_broker: start the embedded broker once (2 s).
+    :param more: names and functions of further checks.
     :param progress: called with one line of text per check.
     """
     env = os.environ if environ is None else environ
@@ -75,6 +77,7 @@ def run_checks(
         ("ports", _ports),
         ("broker", lambda: _broker(bootstrap or resolve_bootstrap(None, env), client_options or {}, start_broker, rows)),
         ("topologies", lambda: _topologies(bootstrap or resolve_bootstrap(None, env), client_options or {}, rows)),
+        *more,
     ]
     for name, check in checks:
         report(f"checking {name}")

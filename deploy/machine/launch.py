@@ -14,6 +14,7 @@ from dskype.deploy.machine.cluster import Target, kafka_settings
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.planning.plan import metrics_topic
+from dskype.topology.runtime.first_batches import await_first_batches
 
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
@@ -109,4 +110,6 @@ def _start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Pr
     handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
     for warning in handle.warnings:
         progress(f"warning: {warning}")
+    if active:
+        await_first_batches(handle.backend, progress, lambda: flux.name in cluster.manager.topologies)
     return handle

@@ -250,7 +250,7 @@ class Meter:
 
     def inputs(self) -> list[tuple[str, int]]:
         """Return the (topic, partition) pairs that the topology's spouts read."""
-        return sorted({(t, p) for task in list(self.stats.tasks.values()) for t, p, *_ in task.get("kafka", ())})
+        return self.stats.inputs()
 
     @property
     def components(self) -> list[str]:

@@ -10,21 +10,19 @@ held at its highest value.
 
 from __future__ import annotations
 
-import ipaddress
-import logging
 import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafka import TopicPartition
-from kafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.utils import floatToGoString
 
+from dskype.deploy.machine.addresses import is_loopback, url_host
 from dskype.deploy.machine.versions import own_version
+from dskype.deploy.metrics.following import Following
 from dskype.deploy.metrics.meter import (
     BATCH_BUCKETS_S,
     BUCKETS_S,
@@ -36,18 +34,10 @@ from dskype.deploy.metrics.meter import (
     registered_subscriptions,
     rejected,
 )
-from dskype.deploy.metrics.reader import MetricsReader, describe
+from dskype.deploy.metrics.reader import describe
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.runtime.liveness import HeartbeatWatch
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
 
 __all__ = ["METRICS", "Collector", "Exporter", "Metric", "serve"]
-
-log = logging.getLogger(__name__)
-
-_LIST_EVERY_S = 2.0
-_ENDS_EVERY_S = 2.0
-_STEP_MS = 250
 
 
 class Metric(NamedTuple):
@@ -302,7 +292,7 @@ def _add_dskype(count: Callable[..., None], about: Mapping[str, Any], meter: Met
         count("dskype_subscriptions", registered)
 
 
-# --- following topologies ---------------------------------------------------------------------------------------------
+# --- serving ----------------------------------------------------------------------------------------------------------
 
 
 class Exporter:
@@ -317,29 +307,15 @@ class Exporter:
     """
 
     def __init__(self, kafka: Any, *, names: list[str] | None = None, port: int = 0, host: str = "127.0.0.1") -> None:
-        self._kafka, self._names = kafka, None if names is None else set(names)
-        self._lock = threading.Lock()
-        self._sources: dict[str, tuple[dict[str, Any], MetricsReader[Meter]]] = {}
-        self._ends: dict[str, dict[tuple[str, int], int]] = {}
-        self._records: dict[str, dict[str, Any]] = {}
-        self._watched = HeartbeatWatch()
-        self._started_ms = time.time_ns() // 1_000_000
-        self._stop = threading.Event()
+        self._following: Following[Meter] = Following(kafka, _new_meter(time.time_ns() // 1_000_000), names=names)
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Collector(self._known, self._lock))
+        registry.register(Collector(self._known, self._following.lock))
         self._server, self._server_thread = start_http_server(port, addr=host, registry=registry)
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._server.server_port}/metrics"
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
-        self._thread.start()
+        self.url = f"http://{url_host(host)}:{self._server.server_port}/metrics"
+        self._following.start()
 
     def _known(self) -> list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]:
-        records = dict(self._records)
-        return [
-            (describe(records[name], self._watched.verdict(name, records[name])), source.sink, self._ends.get(name, {}))
-            for name, (_, source) in sorted(self._sources.items())
-            if name in records
-        ]
+        return [(describe(f.record, f.alive), f.sink, f.ends) for f in self._following.known()]
 
     def __enter__(self) -> Exporter:
         return self
@@ -349,84 +325,21 @@ class Exporter:
 
     def close(self) -> None:
         """Stop serving and reading."""
-        self._stop.set()
         self._server.shutdown()
         self._server.server_close()
         self._server_thread.join(timeout=5)
-        self._thread.join(timeout=10)
+        self._following.close()
 
-    def _run(self) -> None:
-        consumer = None
-        try:
-            listed = ends = 0.0
-            while not self._stop.is_set():
-                try:
-                    if consumer is None:
-                        consumer = self._nimbus()
-                    if consumer is not None and time.monotonic() - listed > _LIST_EVERY_S:
-                        self._list(consumer)
-                        listed = time.monotonic()
-                    self._poll()
-                    if time.monotonic() - ends > _ENDS_EVERY_S:
-                        for name, (_, source) in self._sources.items():
-                            self._ends[name] = source.ends(source.sink.inputs())
-                            source.sink.expired = source.expired()
-                        ends = time.monotonic()
-                except KafkaError as error:
-                    log.warning("the metrics cannot be read: %s; trying again", error)
-                except Exception:  # keep trying: an endpoint must not serve old numbers forever
-                    log.exception("the metrics could not be read; trying again")
-                self._stop.wait(_STEP_MS / 1000)
-        finally:
-            for _, source in self._sources.values():
-                source.close()
-            if consumer is not None:
-                consumer.close()
 
-    def _nimbus(self) -> Any:
-        consumer = self._kafka.consumer(allow_auto_create_topics=False)
-        if not consumer.partitions_for_topic(NIMBUS_TOPIC):  # nothing has ever been submitted
-            consumer.close()
-            return None
-        where = TopicPartition(NIMBUS_TOPIC, 0)
-        consumer.assign([where])
-        consumer.seek_to_beginning(where)
-        return consumer
+def _new_meter(since_ms: int) -> Callable[[], Meter]:
+    """Return what makes a meter whose histograms count from a time on."""
 
-    def _list(self, consumer: Any) -> None:
-        """Update the known topologies. One that was submitted again is followed from its beginning."""
-        where = TopicPartition(NIMBUS_TOPIC, 0)
-        end = consumer.end_offsets([where])[where]
-        while consumer.position(where) < end and not self._stop.is_set():
-            for record in consumer.poll(timeout_ms=500).get(where, ()):
-                name, document = read_state(record) or (None, None)
-                if name is None or (self._names is not None and name not in self._names):
-                    continue
-                if document is None:
-                    self._records.pop(name, None)
-                else:
-                    self._records[name] = document
-                    self._watched.update(name, document)
-        for name in list(self._sources):
-            identity, source = self._sources[name][0]["id"], self._sources[name][1]
-            if name not in self._records or self._records[name]["state"]["id"] != identity:
-                with self._lock:
-                    del self._sources[name]
-                    self._ends.pop(name, None)
-                source.close()
-        for name, record in self._records.items():
-            if name not in self._sources:
-                source = MetricsReader(self._kafka, name, Meter())
-                source.sink.observe_from(self._started_ms)
-                with self._lock:
-                    self._sources[name] = record["state"], source
+    def make() -> Meter:
+        meter = Meter()
+        meter.observe_from(since_ms)
+        return meter
 
-    def _poll(self) -> None:
-        for _, source in list(self._sources.values()):
-            more = True
-            while more and not self._stop.is_set():
-                with self._lock:
-                    more = source.poll(0) > 0
+    return make
 
 
 def serve(
@@ -437,7 +350,7 @@ def serve(
     :param allow_remote: allow an address that other machines can reach.
     :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it.
     """
-    if not _is_loopback(host) and not allow_remote:
+    if not is_loopback(host) and not allow_remote:
         raise TopologyError(
             explain(
                 "The metrics are served without a password, so only to this machine.",
@@ -452,13 +365,6 @@ def serve(
         hint = "0 takes a free port"
         raise TopologyError(explain(f"The metrics cannot be served ({ex.strerror or ex}).", given=f"{host}:{port}", hint=hint)) from None
     say(f"metrics: {exporter.url}")
-    if not _is_loopback(host):
+    if not is_loopback(host):
         say(f"warning: everyone who can reach {host} can read them: there is no password")
     return exporter
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -12,6 +12,7 @@ from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
 from dskype.spouts.areas import overlap
+from dskype.spouts.columns import read_only
 from dskype.spouts.settings import Settings
 from dskype.spouts.vocabulary import Vocabulary
 
@@ -24,7 +25,7 @@ _NOWHERE = np.zeros(0, np.int64)
 class Oracle:
     """Answers over a history of messages.
 
-    :ivar rows: the messages by term, for the kernels.
+    :ivar rows: the messages by term, for the kernels; its arrays are read-only.
     """
 
     def __init__(self, history: History, settings: Settings) -> None:
@@ -37,14 +38,7 @@ class Oracle:
         rows = np.repeat(np.arange(len(history)), np.diff(history.offsets))[order]
         times = np.bincount(history.code, minlength=1)
         self.rows = _kernels.Rows(
-            history.position,
-            history.lat,
-            history.lon,
-            history.code,
-            times[history.code] > 1,
-            offsets,
-            rows,
-            history.weights[order],
+            *map(read_only, (history.position, history.lat, history.lon, history.code, times[history.code] > 1, offsets, rows, history.weights[order])),
             settings.extent,
             self.diagonal_deg,
         )

@@ -219,7 +219,7 @@ def python(code: str, *arguments: str, **environment: str) -> str:
 
 
 def played_on(folder: Path, restored: bool) -> list[Any]:
-    """Let every engine go on for some steps, from a snapshot or as it was; return all lists at the end."""
+    """Run every engine for some more steps, from a snapshot or as it was; return all lists at the end."""
     lists = []
     for number, (index, buffer) in enumerate(PAIRS):
         window, timed = list(WINDOWS)[number % 2], number % 3 == 0

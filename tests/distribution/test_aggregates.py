@@ -100,7 +100,7 @@ def test_costs_age_without_touching_a_cell():
     workload.record(np.array([5]), np.array([4]), newer)
     assert workload.cost == 9.0
     assert workload.columns().tolist() == [3.0, 0, 0, 6.0] and workload.rows().tolist() == [3.0, 5.0, 0, 0, 1.0]
-    for _ in range(400):  # the unit grows until all costs are written anew
+    for _ in range(400):  # the unit grows until all costs are written again
         workload.age(0.5)
         workload._check()
     assert 0 < workload.cost < 1e-100

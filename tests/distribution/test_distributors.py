@@ -1,6 +1,7 @@
 """The contract that every distributor keeps."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import lru_cache
@@ -201,7 +202,7 @@ def test_decisions_are_the_same_in_every_process():
     import zlib
 
     here = "".join(f"{name} {zlib.crc32(decisions(name, 5).encode())}\n" for name in sorted(DISTRIBUTORS))
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "1"}).stdout == here
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "1"}).stdout == here
 
 
 @every

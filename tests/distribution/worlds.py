@@ -27,6 +27,12 @@ EVERY = [(name, {}) for name in sorted(DISTRIBUTORS)] + [
     ("spatial-first", {"keywords": "keyword", "n2": 1}),
     ("keyword-first", {"keywords": "keyword", "method": "paper"}),
     ("agrid", {"granularity": 8, "box": [-100, -40, 90, 60]}),
+    ("hybrid", {"granularity": 8, "box": [-100, -40, 90, 60], "delta": 0}),
+    ("hybrid", {"delta": 2, "theta": 20, "matching": "product", "subscriptions": 100_000}),
+    ("text-partitioning", {"method": "frequency"}),
+    ("text-partitioning", {"method": "hypergraph"}),
+    ("space-partitioning", {"method": "grid"}),
+    ("space-partitioning", {"method": "r-tree"}),
 ]
 """Every distributor, and its options."""
 

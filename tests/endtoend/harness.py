@@ -23,7 +23,7 @@ from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window import WINDOWS
 from dskype.deploy.verification import Inputs, Report
 from dskype.deploy.verification.writes import check_topology_writes
-from dskype.distribution import DISTRIBUTORS, AGridDistributor, HasPartitions, make_distributor
+from dskype.distribution import DISTRIBUTORS, AGridDistributor, GridtDistributor, HasPartitions, make_distributor
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
 from dskype.topology import TopologyBuilder
@@ -214,6 +214,8 @@ def another_plan(rng, name, tasks, options, plan):
         try:
             if isinstance(distributor, AGridDistributor) and rng.random() < 0.5:
                 plan = shifted(rng, distributor)
+            elif isinstance(distributor, GridtDistributor) and rng.random() < 0.4:
+                plan = distributor.divide(rng.randrange(parts), rng.randrange(tasks))
             elif rng.random() < 0.6:
                 plan = distributor.split(rng.randrange(parts), rng.randrange(tasks))
             else:
@@ -293,7 +295,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
 
 def options_of(name, tasks):
     """Return options of a distributor for a number of tasks."""
-    if name == "agrid":  # lines between cells that cut the subscriptions
+    if name in ("agrid", "hybrid", "space-partitioning", "text-partitioning"):  # lines between cells that cut the subscriptions
         return {"granularity": 24, "box": SPACE}
     if name not in ("spatial-first", "keyword-first"):
         return {}

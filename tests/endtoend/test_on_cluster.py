@@ -1,4 +1,4 @@
-"""DSkype on a real standalone cluster of Spark: two workers that share nothing but the state folder, and faults on the way.
+"""DSkype on a real standalone cluster of Spark: two workers that share no folder with anybody, and faults on the way.
 
 A message is published every few milliseconds, so that there is always something under way. At the end everything that was published
 is what a plain program finds.
@@ -14,12 +14,15 @@ import time
 import pytest
 
 from dskype.deploy.demo import places
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 from tests.topology.runtime.helpers import wait_for
 from tests.topology.runtime.standalone import standalone
 
-from .test_on_spark import FILTER, Feed, driver
+from .feed import FILTER, Feed
+from .test_on_spark import driver
 
 SUBSCRIPTIONS, RATE = 500, 150
 TASKS = {"subscription-bolt": 2}
@@ -59,27 +62,35 @@ class Publisher:
         return self.published
 
 
-@pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory):
-    with standalone(tmp_path_factory.mktemp("spark")) as cluster:
+@pytest.fixture
+def state(tmp_path):
+    """The driver's folder; each worker sees an empty one in its place."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def spark_cluster(tmp_path, state):
+    with standalone(tmp_path / "spark", hidden=state) as cluster:
         yield cluster
 
 
-def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_back(spark_cluster, bootstrap_servers, tmp_path, name):
+def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_back(spark_cluster, bootstrap_servers, state, name):
     kafka = KafkaSettings(bootstrap_servers)
     messages = places.places(seed=7, count=10_000)
-    conf = {"topology.workers": 2, "topology.acker.executors": 0, "dskype.window.messages": 2_000, "topology.emulator.snapshot.interval.ms": 2_000}
+    vocabulary = state / "places.vocabulary"  # hosts get the file from the topology's store
+    Vocabulary.build(messages.slice(0, 2_000).texts.to_pylist(), Tokenizer()).save(vocabulary)
+    conf = {
+        "topology.workers": 2,
+        "dskype.vocabulary": str(vocabulary),
+        "topology.acker.executors": 0,
+        "dskype.window.messages": 2_000,
+        "topology.emulator.snapshot.interval.ms": 2_000,
+    }
     feed = Feed(kafka, name)
     feed.subscribe([*places.subscriptions(messages, SUBSCRIPTIONS, seed=7), ("west", FILTER)])
-    arguments = {
-        "servers": bootstrap_servers,
-        "folder": str(tmp_path / "state"),
-        "name": name,
-        "conf": conf,
-        "tasks": TASKS,
-        "master": spark_cluster.url,
-        "spark": SPARK,
-    }
+    arguments = {"servers": bootstrap_servers, "folder": str(state), "name": name, "conf": conf, "tasks": TASKS, "master": spark_cluster.url, "spark": SPARK}
     workers = spark_cluster.workers
 
     def more(n: int, timeout_s: float = 120) -> None:

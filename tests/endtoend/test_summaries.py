@@ -51,7 +51,7 @@ def world(seed, distributor):
     return simulation, check(simulation, hint=f"seed {seed} of {distributor}")
 
 
-@pytest.mark.parametrize("distributor", ["agrid", "location"])
+@pytest.mark.parametrize("distributor", ["agrid", "hybrid", "location"])
 def test_what_is_published_is_what_the_oracle_says(distributor):
     seen = Counter()
     for seed in range(24 if distributor == "agrid" else 12):

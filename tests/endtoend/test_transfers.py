@@ -13,15 +13,15 @@ SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) * 5 // 4
 CHUNKS = 8
 
 
-def moved(seed, faults):
-    """Play a world whose A-Grid changes all the time; return how many subscriptions were sent, and how many plans were followed.
+def moved(seed, faults, distributor="agrid"):
+    """Play a world whose plan changes all the time; return how many subscriptions were sent, and how many plans were followed.
 
     Most worlds are short: errors are found by what happens at the same time, and seldom need a long history.
     """
     rng = random.Random(seed)
     tasks = {"subscription-bolt": rng.randint(2, 4), "distribution-bolt": rng.randint(1, 3), "result-bolt": 1 + (seed % 8 == 0)}
-    options = options_of("agrid", tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
-    conf = {"dskype.distributor": "agrid", "dskype.distributor.options": options, "dskype.window.messages": 10, "dskype.boolean.index": "plain"}
+    options = options_of(distributor, tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
+    conf = {"dskype.distributor": distributor, "dskype.distributor.options": options, "dskype.window.messages": 10, "dskype.boolean.index": "plain"}
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
     messages, planner = 40 if seed % 8 == 0 else rng.choice([8, 16, 24]), Planner(simulation, rng, often=0.9)
     play(simulation, rng, messages=messages, subscriptions=messages, planner=planner, areas=rng.choice([0.0, 0.3]), topk=0.3, drain=False)
@@ -37,6 +37,11 @@ def test_moves_at_any_moment_are_exact(chunk):
     seeds = range(chunk, SEEDS, CHUNKS) if only is None else [int(only)] if chunk == 0 else []
     found = [moved(seed, Faults.heavy()) for seed in seeds]
     assert len(seeds) < 5 or all(sum(counts) > len(seeds) for counts in zip(*found)), found
+
+
+def test_moves_of_regions_and_of_terms_are_exact():
+    found = [moved(10_000 + seed, Faults.heavy(), "hybrid") for seed in range(SEEDS // 5)]
+    assert len(found) < 5 or all(sum(counts) > len(found) for counts in zip(*found)), found
 
 
 def frames_with(simulation, component, text):

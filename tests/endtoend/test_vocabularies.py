@@ -1,4 +1,4 @@
-"""A vocabulary file that changes under a running topology: term ids are ranks in it, so nobody may go on with another one."""
+"""A vocabulary file that changes under a running topology: term ids are ranks in it, so no task may continue with another one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Small topologies that are interrupted in the middle of their work, and go on from what they left: snapshots, journals and the log."""
+"""Small topologies that are interrupted in the middle of their work, and continue from what they left: snapshots, journals and the log."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def make_plain(name: str) -> bytes:
 
 
 def go_on_plain(name: str, path: Path, seed: int | None = None) -> SimulatedTopology:
-    """Go on to the end; with a seed through faults."""
+    """Continue to the end; with a seed, under faults."""
     state = opened(path)
     time_ms = [state["time_ms"] + 5_000]
     sim = SimulatedTopology(
@@ -109,7 +109,10 @@ def go_on_plain(name: str, path: Path, seed: int | None = None) -> SimulatedTopo
 # -- DSkype: every index, buffer, window and distributor --------------------------------------------------------------------------------
 
 
-_FIRST = ("hashing", "keyword", "keyword-first", "location", "prefix", "spatial-first")
+_FIRST = (
+    *("hashing", "keyword", "keyword-first", "location", "prefix", "spatial-first", "agrid"),
+    *("replicate-all", "text-routing", "uniform-space", "hybrid", "space-partitioning", "text-partitioning"),
+)
 """Distributors of the first scenes, which keep their parts; later ones follow."""
 
 
@@ -153,7 +156,7 @@ def make_dskype(name: str) -> bytes:
 
 
 def go_on_dskype(path: Path, seed: int | None = None) -> tuple[harness.Simulation, bool]:
-    """Go on with further messages and subscriptions, to the end; with a seed through faults."""
+    """Continue to the end with further messages and subscriptions; with a seed, under faults."""
     state = opened(path)
     simulation = harness.Simulation({**state["conf"], "dskype.vocabulary": harness.vocabulary()}, state["tasks"])
     simulation.time_ms = state["time_ms"] + 5_000

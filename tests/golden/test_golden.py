@@ -1,4 +1,4 @@
-"""State that this and earlier versions left is restored, and the work goes on with the exact result."""
+"""State that this and earlier versions left is restored, and topologies continue from it with exact results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker with every kind of secured listener, that gives nobody a right but those of SECURITY.md."""
+"""One broker with every kind of secured listener; it grants the rights that SECURITY.md lists, and no others."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dskype.topology.core.snapshots import FileSnapshotStore, encode_snapshot
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.core.snapshots import encode_snapshot
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))

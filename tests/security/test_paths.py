@@ -16,7 +16,8 @@ from dskype.deploy.machine import paths
 from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.jars import JarsError, read_manifest
-from dskype.topology.core.snapshots import FileSnapshotStore, encode_snapshot
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.core.snapshots import encode_snapshot
 from dskype.topology.errors import InvalidTopologyException
 from dskype.topology.planning.plan import dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.planning.validation import validate_name

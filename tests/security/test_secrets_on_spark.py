@@ -252,7 +252,7 @@ def test_what_it_writes_is_for_its_owner_alone(run: Run) -> None:
     for path in mine:
         with contextlib.suppress(FileNotFoundError):  # the topology runs, and removes old journal entries
             modes[path] = path.lstat().st_mode
-    # Spark makes jars executable for everybody, and readable for nobody else.
+    # Spark makes jars executable for all users, and readable for their owner only.
     assert {str(path): oct(mode & 0o777) for path, mode in modes.items() if mode & (0o077 if stat.S_ISDIR(mode) else 0o066)} == {}
 
 

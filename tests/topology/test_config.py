@@ -4,7 +4,7 @@ import pytest
 
 from dskype.topology import Config, IllegalArgumentException
 from dskype.topology import config as config_module
-from dskype.topology.config import DEFAULTS, check_json, merge, validate
+from dskype.topology.config import DEFAULTS, check_json, merge, misspelt, validate
 
 
 def test_defaults_are_storms():
@@ -25,6 +25,7 @@ def test_defaults_are_storms():
         "topology.error.throttle.interval.secs": 10,
         "topology.max.error.report.per.interval": 5,
         "topology.sleep.spout.wait.strategy.time.ms": 1,
+        "topology.spout.wait.progressive.level3.sleep.millis": 1,
         "ui.port": 8080,
         "ui.title": "Storm UI",
         "ui.pagination": 20,
@@ -101,6 +102,79 @@ def test_a_value_of_the_wrong_type_is_refused_with_storms_words(key, value, word
         validate({key: value})
 
 
+MB = "Field TOPOLOGY_WORKER_MAX_HEAP_SIZE_MB"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("kryo.register", 5, "Field TOPOLOGY_KRYO_REGISTER must be an Iterable containing only Strings or Maps of Strings"),
+        ("kryo.register", ["a", {"b": 1}], "Each element of the list TOPOLOGY_KRYO_REGISTER must be a String or a Map of Strings"),
+        ("worker.childopts", 5, "Field TOPOLOGY_WORKER_CHILDOPTS must be an Iterable but was a class java.lang.Long"),
+        ("worker.childopts", ["-Xmx1g", 7], "Each element of the list TOPOLOGY_WORKER_CHILDOPTS must be a java.lang.String. (7)"),
+        ("auto.task.hooks", "a", "Field TOPOLOGY_AUTO_TASK_HOOKS must be an Iterable but was a class java.lang.String"),
+        ("priority", -1, "Field TOPOLOGY_PRIORITY must be a Positive Number"),
+        ("priority", "high", "Field TOPOLOGY_PRIORITY must be an Integer within type range."),
+        ("tuple.compression.enable", "not-a-boolean", "Field TOPOLOGY_TUPLE_COMPRESSION_ENABLE must be of type class java.lang.Boolean."),
+        ("stats.sample.rate", 0, "Field TOPOLOGY_STATS_SAMPLE_RATE must be a Positive Number"),
+        ("worker.max.heap.size.mb", 0, f"{MB} must be a Positive Number"),
+        ("environment", ["A=b"], "Field TOPOLOGY_ENVIRONMENT must be a Map"),
+        ("environment", {"A": 1}, "Each value in the map TOPOLOGY_ENVIRONMENT must be a java.lang.String. (1)"),
+        ("component.resources.map", {"gpu.count": "two"}, "Each value in the map TOPOLOGY_COMPONENT_RESOURCES_MAP must be a java.lang.Number. (two)"),
+        ("blobstore.map", {"a": None}, "Field TOPOLOGY_BLOBSTORE_MAP must not be null"),
+        ("blobstore.map", {"a": "b"}, "Field TOPOLOGY_BLOBSTORE_MAP must be a Map"),
+        ("logging.sensitivity", "S4", "Field TOPOLOGY_LOGGING_SENSITIVITY is not an accepted value. Value: S4 Accepted values: [S0, S1, S2, S3]"),
+        ("min.replication.count", "x", "Field TOPOLOGY_MIN_REPLICATION_COUNT must be of type class java.lang.Number."),
+        ("ras.constraints", [["a", 1]], "Field TOPOLOGY_RAS_CONSTRAINTS must be one of"),
+        ("ras.constraints", {"a": {"maxNodeCoLocationCnt": 0}}, "Field TOPOLOGY_RAS_CONSTRAINTS must be one of"),
+        ("ras.constraints", {"a": {"other": 1}}, "Field TOPOLOGY_RAS_CONSTRAINTS must be one of"),
+        ("event.logger.register", {"class": "a"}, "Field TOPOLOGY_EVENT_LOGGER_REGISTER must be of type interface java.lang.Iterable."),
+        ("event.logger.register", ["a"], "Field TOPOLOGY_EVENT_LOGGER_REGISTER list entry must be of type interface java.util.Map."),
+        ("event.logger.register", [{"class": "a", "arguments": 1}], "Field TOPOLOGY_EVENT_LOGGER_REGISTER list entry must be of type interface java.util.Map."),
+        ("metrics.consumer.register", [{"class": "a"}], "Field TOPOLOGY_METRICS_CONSUMER_REGISTER list entry must have map entry with key: parallelism.hint"),
+        ("metrics.consumer.register", [{"parallelism.hint": 1}], "Field TOPOLOGY_METRICS_CONSUMER_REGISTER list entry must have map entry with key: class"),
+        ("metrics.reporters", [{"class": "a", "filter": {"class": 7}}], "Field TOPOLOGY_METRICS_REPORTERS list entry must be of type class java.lang.String."),
+        ("message.timeout.secs", None, "Field TOPOLOGY_MESSAGE_TIMEOUT_SECS cannot be null!"),
+        ("producer.batch.size", None, "Field TOPOLOGY_PRODUCER_BATCH_SIZE cannot be null!"),
+    ],
+)
+def test_keys_that_change_nothing_here_are_checked_as_in_storm(key, value, words):
+    with pytest.raises(IllegalArgumentException, match="^" + re.escape(words)):
+        validate({f"topology.{key}": value})
+
+
+def test_right_values_of_keys_that_change_nothing_here_pass():
+    validate(
+        {
+            "topology.kryo.register": ["a.B", {"a.C": "a.Serializer"}],
+            "topology.worker.childopts": ["-Xmx1g"],
+            "topology.classpath": "a:b",
+            "topology.environment": {"A": "b", "C": None},
+            "topology.component.resources.map": {"gpu.count": 2, "cpu.pcore.percent": 10.5},
+            "topology.blobstore.map": {"key": {"localname": "x", "uncompress": False}},
+            "topology.logging.sensitivity": "S0",
+            "topology.ras.constraints": {"a": {"maxNodeCoLocationCnt": 2, "incompatibleComponents": ["b"]}},
+            "topology.spread.components": ["a"],
+            "topology.event.logger.register": [{"class": "a", "arguments": {"x": 1}}],
+            "topology.metrics.consumer.register": [{"class": "a", "parallelism.hint": 1, "argument": 5}],
+            "topology.metrics.reporters": [{"class": "a", "filter": {"class": "b"}}],
+            "topology.priority": 0,
+            "topology.max.replication.wait.time.sec": -1,
+            "topology.ras.order.executors.by.proximity.needs": "anything",
+        }
+    )
+    validate({"topology.ras.constraints": [["a", "b"]], "topology.users": None})
+
+
+def test_a_misspelt_key_is_found_with_the_key_that_was_meant():
+    conf = {"topology.message.timeout.sec": 5, "topology.max-spout.pending": 1, "topology.WORKERS": 2, "topology.workers": 1, "topology.mine": 1, "worker": 2}
+    assert misspelt(conf) == {
+        "topology.message.timeout.sec": "topology.message.timeout.secs",
+        "topology.max-spout.pending": "topology.max.spout.pending",
+        "topology.WORKERS": "topology.workers",
+    }
+
+
 @pytest.mark.parametrize(
     ("key", "words"),
     [
@@ -125,7 +199,7 @@ def test_unknown_keys_of_storm_pass():
         {"my.own.key": object},
         {"topology.workers": None, "topology.debug": None},
         {"topology.acker.executors": 0, "topology.stats.sample.rate": 1},
-        {"topology.stats.sample.rate": 0.0, "ui.pagination": -1},
+        {"topology.stats.sample.rate": 0.01, "ui.pagination": -1},
     ],
 )
 def test_unknown_keys_and_none_and_limits_pass(conf):

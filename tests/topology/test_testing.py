@@ -80,6 +80,19 @@ def test_a_map_tracker_knows_which_ids_were_acked_and_which_timed_out() -> None:
     assert not tracker.is_acked("lost")
 
 
+def test_a_tuple_that_is_fed_without_an_id_is_not_tracked() -> None:
+    spout, tracker, capture = testing.FeederSpout(["word"]), testing.AckTracker(), testing.TupleCaptureBolt()
+    spout.set_ack_fail_delegate(tracker)
+    builder = TopologyBuilder()
+    builder.set_spout("feeder", spout)
+    builder.set_bolt("capture", capture).shuffle_grouping("feeder")
+    spout.feed(["untracked"], None)
+    spout.feed(["tracked"])
+    run(builder, 2, {})
+    assert values(capture, "feeder") == [["untracked"], ["tracked"]]
+    assert tracker.get_num_acks() == 1
+
+
 def test_feeding_the_wrong_number_of_values_is_refused() -> None:
     with pytest.raises(IllegalArgumentException, match=r"Expected 2 values but got 1. given: \['a'\]"):
         testing.FeederSpout(Fields("a", "b")).feed(["a"])

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_M1 = np.uint64(0xBF58476D1CE4E5B9)
-_M2 = np.uint64(0x94D049BB133111EB)
+_MASK = 0xFFFFFFFFFFFFFFFF
+_GOLDEN, _M1, _M2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_ARRAY_GOLDEN, _ARRAY_M1, _ARRAY_M2 = np.uint64(_GOLDEN), np.uint64(_M1), np.uint64(_M2)
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def mix64(x: np.ndarray) -> np.ndarray:
     """Finalize uint64 values as splitmix64 does (Steele, Lea and Flood, OOPSLA 2014)."""
-    with np.errstate(over="ignore"):
-        x = (x ^ (x >> _S30)) * _M1
-        x = (x ^ (x >> _S27)) * _M2
-        return x ^ (x >> _S31)
+    x = (x ^ (x >> _S30)) * _ARRAY_M1
+    x = (x ^ (x >> _S27)) * _ARRAY_M2
+    return x ^ (x >> _S31)
+
+
+def _mix_one(x: int) -> int:
+    """Return what :func:`mix64` makes of one value. For a single one, Python's integers are faster than arrays."""
+    x = ((x ^ (x >> 30)) * _M1) & _MASK
+    x = ((x ^ (x >> 27)) * _M2) & _MASK
+    return x ^ (x >> 31)
 
 
 def stream_ids(key: int, first: int, n: int) -> np.ndarray:
@@ -24,10 +30,9 @@ def stream_ids(key: int, first: int, n: int) -> np.ndarray:
     The same key and number give the same id in every process, so a replay derives the ids of the first execution. Ids
     of different keys or numbers look unrelated, as XOR accounting requires.
     """
-    with np.errstate(over="ignore"):
-        seeds = mix64(np.array([key & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64) * _GOLDEN + _M1)
-        numbers = np.arange(first + 1, first + n + 1, dtype=np.uint64)
-        ids = mix64(numbers * _GOLDEN + seeds[0]).view(np.int64)
+    seed = np.uint64(_mix_one(((key & _MASK) * _GOLDEN + _M1) & _MASK))
+    numbers = np.arange(first + 1, first + n + 1, dtype=np.uint64)
+    ids = mix64(numbers * _ARRAY_GOLDEN + seed).view(np.int64)
     ids[ids == 0] = 1
     return ids
 

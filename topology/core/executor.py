@@ -92,8 +92,8 @@ def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) ->
             found = store.load_journal(task)
             if found is not None:
                 positions.update({(t, p): offset for t, p, offset in found[1]["positions"]})
-        elif (found := store.load(task)) is not None:
-            positions[inbox_topic(plan.name, component), plan.task_index(task)] = found[0]
+        elif (version := store.newest_version(task)) is not None:
+            positions[inbox_topic(plan.name, component), plan.task_index(task)] = version
     return positions
 
 
@@ -275,7 +275,8 @@ class Executor:
 
         The caller serializes and saves them before the next call of :meth:`handle`, or in a fork.
         """
-        self._store.check_term(self.term)  # here as well, because an error in a fork that writes snapshots would not end this process
+        if not self._store.remote:  # a request would hold up the batch; the fork that writes to a remote store reports that it was refused
+            self._store.check_term(self.term)
         self._snapshot_at = self._now_ms() + self._interval_ms
         due = []
         for task_id, hosted in self._hosted.items():
@@ -311,6 +312,26 @@ class Executor:
             hosted = self._hosted[snapshot.task]
             hosted.saved, hosted.saved_ms = min(hosted.saved, snapshot.version - 1), hosted.former_ms
             hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed: {reason}")
+
+    # -- between batches --------------------------------------------------------------------------
+
+    @property
+    def askable(self) -> bool:
+        """Whether :meth:`ask` may find tuples."""
+        return self._is_spout and any(map(self._may_be_asked, self._hosted.values()))
+
+    @staticmethod
+    def _may_be_asked(hosted: _Hosted) -> bool:
+        # Before its first batch here, the state may be that of an earlier process.
+        return hosted.number >= 0 and hosted.batch_id >= 0 and hosted.task.askable
+
+    def ask(self) -> list[Task]:
+        """Ask the idle spouts for tuples; return the tasks that have something for the next batch.
+
+        What they emit is part of that batch: it is journaled and released with it. If the process dies before, the spout continues from the
+        journal, as if it had not been asked.
+        """
+        return [hosted.task for hosted in self._hosted.values() if self._may_be_asked(hosted) and hosted.task.ask()]
 
     # -- batches ----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ can drop repetitions. Layout, by position::
                                                           or       [None, watermark]
     [1, PULSE, number, now_ms, credit]                    for spouts: call next_tuple
     [1, TICK, rate_secs, now_ms]                          for every task with a tick interval
-    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate"; for bolts: "snapshot"
+    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate" | "wake"; for bolts: "snapshot"
 
 ``columns`` is ``None`` for a hole: a tuple that was too large, whose number stays in use. ``anchors`` is ``None``
 (untracked), an int64 column with one root per tuple, or a list with ``[root, edge id, root, edge id, ...]`` for every
@@ -51,6 +51,9 @@ __all__ = [
 
 FRAME_VERSION = 1
 DATA, PULSE, TICK, CONTROL = 0, 1, 2, 3
+
+WAKE = "wake"
+"""A control record that a spout's own process writes: it only starts a batch, and does not tell the time."""
 
 _INT64 = range(-(2**63), 2**63)
 _SEQ = range(2**62)

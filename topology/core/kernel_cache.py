@@ -5,10 +5,14 @@ if another file changes, the machine code in the cache is that of the old one. H
 
 numba also reads an index as a whole before it compares it, which fails where an older version of this product left one that names a class that has moved since.
 Here such an index counts as an old one.
+
+And numba numbers the compiled forms of a kernel, one for each signature. Two processes that compile different forms at the same time may choose the same number, and
+one of them then loads the machine code of the other. Here a form has a name that follows from its signature.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import importlib
 import re
@@ -17,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CacheImpl, IndexDataCacheFile, _CacheLocator
+from numba.core.serialize import dumps
 
 __all__ = ["compare_imported_kernels"]
 
@@ -33,6 +38,7 @@ def compare_imported_kernels() -> None:
     if _ImportsLocator not in locators:
         CacheImpl._locator_classes = [_ImportsLocator, *locators]
         IndexDataCacheFile._load_index = _load_index  # type: ignore[method-assign]
+        IndexDataCacheFile.save = _save  # type: ignore[method-assign]
 
 
 _load_index_of_this_version = IndexDataCacheFile._load_index
@@ -44,6 +50,29 @@ def _load_index(file: Any) -> dict[Any, str]:
         return _load_index_of_this_version(file)
     except (AttributeError, ImportError, EOFError):
         return {}
+
+
+def _save(file: Any, key: Any, data: Any) -> None:
+    """Save a compiled form: first the form, then the index that names it. If two processes write the index at the same time, one entry is lost, and compiled again."""
+    digest = hashlib.blake2b(file._source_stamp + dumps(key), digest_size=7)
+    name = file._data_name(int.from_bytes(digest.digest(), "big"))
+    file._save_data(name, data)
+    known = file._load_index()
+    if known.get(key) != name:
+        file._save_index({**known, key: name})
+        if not known:
+            _remove_old_forms(file, name)
+
+
+def _remove_old_forms(file: Any, name: str) -> None:
+    """Remove the forms of a kernel whose source has changed: the index does not name them any more.
+
+    :param name: of a present form.
+    """
+    kept = {name, *file._load_index().values()}
+    for path in Path(file._cache_path).glob(f"{glob.escape(name.rsplit('.', 2)[0])}.*.nbc"):
+        if path.name not in kept:
+            path.unlink(missing_ok=True)
 
 
 class _ImportsLocator(_CacheLocator):

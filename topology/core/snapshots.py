@@ -6,7 +6,8 @@ Both are msgpack with typed arrays, behind a header with format version, checksu
 
     b"DSNP" | u16 format | u32 crc32 of the body | u64 length of the body | body
 
-Files are written under a temporary name and then renamed or linked, so a reader sees a complete file or none.
+They are kept in a *snapshot store*: files (``file_store``), or what :mod:`dskype.topology.runtime.stores` opens by a URL.
+Whatever the store, a reader sees a complete blob or none.
 
 Two processes may both believe that they own a task, for example when a host that was thought lost is still running.
 Snapshots are safe then, because the state at a version follows from the inbox. What a spout emits follows from nothing
@@ -19,14 +20,8 @@ processes of earlier drivers are refused.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
-import secrets
-import shutil
 import struct
-import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,28 +32,28 @@ from dskype.topology.errors import FatalError, TopologyError, explain
 
 __all__ = [
     "FencedError",
-    "FileSnapshotStore",
     "JournalTakenError",
     "LostStateError",
     "MemorySnapshotStore",
     "SnapshotError",
     "SnapshotStore",
+    "StoreBase",
     "TermTakenError",
     "WriteError",
     "decode_snapshot",
     "encode_snapshot",
+    "removed",
+    "taken",
 ]
 
 FORMAT = 1
 _HEADER = struct.Struct("<4sHIQ")
 _MAGIC = b"DSNP"
 
-_JOURNAL_KEPT = 3
+JOURNAL_KEPT = 3
 """Journal entries kept per task: the newest one, and two that stand in for a damaged one."""
-_TERMS = "terms"
-_TERMS_KEPT = 8
-_PARTIAL, _ABANDONED_S = ".partial", 60
-"""Suffix of files that are being written, and the age from which they must belong to killed processes."""
+TERMS = "terms"
+TERMS_KEPT = 8
 _ATTEMPTS = 10
 """How often to list the files of a task when the one to read is removed in between."""
 
@@ -128,9 +123,15 @@ class SnapshotStore(Protocol):
     Methods that write raise :class:`LostStateError` if the store was removed; only :meth:`create` creates one. With
     ``term`` they raise :class:`FencedError`, and write nothing, if another term has been taken.
 
+    A store can be pickled and forked; each process opens connections of its own.
+
     :ivar problems: messages about damaged files that were skipped; the caller of a load reports them and clears the list.
+    :ivar remote: whether calls are requests to a server, so that they take milliseconds.
+    :ivar kept: snapshots kept per task.
     """
 
+    remote: bool
+    kept: int
     problems: list[str]
 
     def create(self) -> None:
@@ -139,11 +140,44 @@ class SnapshotStore(Protocol):
     def clear(self) -> None:
         """Remove all snapshots and journals, but not the terms, so that processes of earlier drivers stay refused."""
 
+    def remove(self) -> None:
+        """Remove the store and everything in it."""
+
+    def holds_state(self) -> bool:
+        """Tell whether there is a snapshot or a journal of any task."""
+
+    def rest(self) -> None:
+        """Close connections and end their threads; the next call opens others. A process calls this before it forks."""
+
+    def handover(self) -> bytes:
+        """Return what a fork that has written wants its parent's store to know, at most 4 KiB."""
+
+    def take_over(self, data: bytes) -> None:
+        """Take in what :meth:`handover` returned in a fork of this process."""
+
+    def sweep(self, task: int) -> None:
+        """Remove what killed processes have left half written for a task."""
+
+    def sync_journal(self, task: int) -> None:
+        """Make the newest journal entry of a task survive a power cut; another thread than the writer may call this."""
+
+    def write_document(self, name: str, data: bytes) -> None:
+        """Keep ``data`` under a name of letters, digits, dots and dashes; replace what was there."""
+
+    def read_document(self, name: str) -> bytes | None:
+        """Return a document; None if there is none of that name."""
+
+    def remove_document(self, name: str) -> None:
+        """Remove a document if there is one."""
+
     def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:
         """Keep ``data`` (from :func:`encode_snapshot`) as the state of ``task`` at ``version``."""
 
     def versions(self, task: int) -> list[int]:
         """Return the versions of all snapshots, readable or not, in ascending order."""
+
+    def newest_version(self, task: int) -> int | None:
+        """Return the version from which to continue: that of the newest snapshot, which a remote store does not read for this."""
 
     def load(self, task: int, at_most: int | None = None) -> tuple[int, Any] | None:
         """Return (version, state) of the newest readable snapshot up to ``at_most``."""
@@ -185,13 +219,30 @@ class SnapshotStore(Protocol):
         """Return where the snapshots and the journal of a task are, for messages."""
 
 
-class _StoreBase:
+class StoreBase(SnapshotStore):
     """Base of all stores: loads the newest readable file, prunes, keeps journals as chains, checks terms."""
+
+    remote = False
 
     def __init__(self, kept: int = 3) -> None:
         self.kept = kept
         self.problems: list[str] = []
         self._synced: dict[int, int] = {}  # task -> newest journal entry that was synced to the disk
+
+    def rest(self) -> None:
+        """Close connections; the next call opens others."""
+
+    def handover(self) -> bytes:
+        return b""
+
+    def take_over(self, data: bytes) -> None:
+        """Take in what :meth:`handover` returned in a fork of this process."""
+
+    def sweep(self, task: int) -> None:
+        """Remove what killed processes have left half written for a task."""
+
+    def sync_journal(self, task: int) -> None:
+        """Make the newest journal entry of a task survive a power cut."""
 
     def location(self, task: int) -> str:
         """Return where the snapshots and the journal of a task are, for messages."""
@@ -248,6 +299,12 @@ class _StoreBase:
     def versions(self, task: int) -> list[int]:
         return self._numbers(str(task), "snapshot-")
 
+    def newest_version(self, task: int) -> int | None:
+        if self.remote:  # a damaged one is noticed by the executor, which then uses an older one and reads more of the inbox
+            return max(self.versions(task), default=None)
+        found = self.load(task)
+        return None if found is None else found[0]
+
     # -- journals ---------------------------------------------------------------------------------
 
     def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
@@ -256,13 +313,13 @@ class _StoreBase:
             # Not synced: like the broker's own log, every entry survives the process, but only those that `sync_journal` syncs survive a power cut.
             self._create(name, data, term, sync=False)
         except FileExistsError:
-            raise _taken(task, number, self.newest_journal(task)) from None
+            raise taken(task, number, self.newest_journal(task)) from None
         numbers = self._numbers(str(task), "journal-")
         # This process may have been suspended: meanwhile the number may have been used and pruned, or the journal may belong to another topology.
         if numbers[-1:] != [number] or (number > 1 and number - 1 not in numbers):
             self._remove(name)
-            raise _taken(task, number, max([n for n in numbers if n != number], default=0))
-        for old in numbers[:-_JOURNAL_KEPT]:
+            raise taken(task, number, max([n for n in numbers if n != number], default=0))
+        for old in numbers[:-JOURNAL_KEPT]:
             if old != self._synced.get(task):
                 self._remove(self._name(task, "journal", old))
 
@@ -286,7 +343,7 @@ class _StoreBase:
     # -- terms ------------------------------------------------------------------------------------
 
     def newest_term(self) -> int:
-        return max(self._numbers(_TERMS, ""), default=0)
+        return max(self._numbers(TERMS, ""), default=0)
 
     def take_term(self, term: int, holder: Mapping[str, Any]) -> None:
         try:
@@ -294,8 +351,8 @@ class _StoreBase:
         except FileExistsError:
             newest = self.newest_term()
         else:
-            terms = self._numbers(_TERMS, "")
-            for old in terms[:-_TERMS_KEPT]:
+            terms = self._numbers(TERMS, "")
+            for old in terms[:-TERMS_KEPT]:
                 self._remove(self._term_name(old))
             if (newest := terms[-1]) == term:
                 return
@@ -323,10 +380,11 @@ class _StoreBase:
 
     @staticmethod
     def _term_name(term: int) -> str:
-        return f"{_TERMS}/{term:020d}"
+        return f"{TERMS}/{term:020d}"
 
 
-def _taken(task: int, number: int, newest: int) -> JournalTakenError:
+def taken(task: int, number: int, newest: int) -> JournalTakenError:
+    """Return the error of a process that another one was faster than."""
     if not newest:
         return JournalTakenError(f"the journal of task {task} was removed or started over by another process; given: entry {number}; nothing was released")
     return JournalTakenError(
@@ -335,7 +393,7 @@ def _taken(task: int, number: int, newest: int) -> JournalTakenError:
     )
 
 
-class MemorySnapshotStore(_StoreBase):
+class MemorySnapshotStore(StoreBase):
     """Keeps snapshots in memory, for the simulated transport."""
 
     def __init__(self, kept: int = 3) -> None:
@@ -349,14 +407,32 @@ class MemorySnapshotStore(_StoreBase):
 
     def clear(self) -> None:
         """Remove all snapshots and journals, but not the terms."""
-        self.files = {name: data for name, data in self.files.items() if name.startswith(f"{_TERMS}/")}
+        self.files = {name: data for name, data in self.files.items() if name.startswith(f"{TERMS}/")}
+
+    def remove(self) -> None:
+        """Remove the store and everything in it."""
+        self.exists = False
+        self.files.clear()
+
+    def holds_state(self) -> bool:
+        return any(name[0].isdigit() for name in self.files)
 
     def location(self, task: int) -> str:
         return f"memory of task {task}"
 
+    def write_document(self, name: str, data: bytes) -> None:
+        self._check_writable(None)
+        self.files[f"documents/{name}"] = data
+
+    def read_document(self, name: str) -> bytes | None:
+        return self.files.get(f"documents/{name}")
+
+    def remove_document(self, name: str) -> None:
+        self.files.pop(f"documents/{name}", None)
+
     def _check_writable(self, term: int | None) -> None:
         if not self.exists:
-            raise _removed("memory")
+            raise removed("memory")
         self.check_term(term)
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:
@@ -381,161 +457,12 @@ class MemorySnapshotStore(_StoreBase):
         return sorted(int(name[len(start) :]) for name in self.files if name.startswith(start))
 
 
-class FileSnapshotStore(_StoreBase):
-    """Keeps snapshots as files below a folder that the driver and every executor can reach.
-
-    :param folder: created by :meth:`create`, readable by its owner only.
-    :param kept: snapshots kept per task; older ones are used only if newer ones are damaged.
-    """
-
-    def __init__(self, folder: str | Path, kept: int = 3) -> None:
-        super().__init__(kept)
-        self.folder = Path(folder)
-        # Processes on two hosts that share the folder may have the same id.
-        self._partial = f"{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}"
-
-    def create(self) -> None:
-        """Create the folder if it does not exist, and remove partial files."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for folder in self.folder.iterdir():
-            _sweep(folder, 0)
-
-    def sweep(self, task: int) -> None:
-        """Remove the partial files of killed processes from a task's folder."""
-        _sweep(self.folder / str(task), _ABANDONED_S)
-
-    def clear(self) -> None:
-        """Remove all snapshots and journals, but not the terms."""
-        for path in self.folder.iterdir():
-            if path.name != _TERMS:
-                shutil.rmtree(path)
-
-    def location(self, task: int) -> str:
-        return f"the folder {self.folder / str(task)}"
-
-    def sync_journal(self, task: int) -> None:
-        """Sync the newest journal entry of a task to the disk; it is kept until a newer one is synced.
-
-        May be called by another thread than the one that writes entries.
-        """
-        number = self.newest_journal(task)
-        if number in (0, self._synced.get(task)):
-            return
-        for path in (self.folder / self._name(task, "journal", number), self.folder / str(task)):
-            try:
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:  # newer entries have replaced it
-                return
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        self._synced[task] = number
-
-    def _partial_file(self, name: str, data: bytes, *, sync: bool) -> str:
-        """Write the file under a temporary name, and return its path."""
-        folder, _, file_name = name.partition("/")
-        path = f"{self.folder}/{folder}/.{file_name}.{self._partial}"
-        try:
-            self._fill(path, data, sync=sync)
-        except FileNotFoundError:
-            try:
-                os.mkdir(f"{self.folder}/{folder}", 0o700)
-            except FileNotFoundError:
-                raise _removed(self.folder) from None
-            except FileExistsError:  # another process was faster
-                pass
-            except OSError as error:
-                raise self._write_error(name, data, error) from error
-            return self._partial_file(name, data, sync=sync)
-        except OSError as error:
-            raise self._write_error(name, data, error) from error
-        return path
-
-    def _write_error(self, name: str, data: bytes, error: OSError) -> WriteError:
-        try:
-            free = str(shutil.disk_usage(self.folder).free)
-        except OSError:
-            free = "an unknown number of"
-        return WriteError(
-            explain(
-                f"{name} cannot be written: {error.strerror or error}.",
-                given=f"{len(data)} bytes to write; {free} bytes free in {self.folder}",
-                hint="free some space there; the topology then continues by itself"
-                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-                else "the folder must be writable, on a file system with hard links",
-            )
-        )
-
-    def _fill(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write a file; remove it if that fails."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                if sync:
-                    file.flush()
-                    os.fsync(file.fileno())
-        except BaseException:
-            self._discard(path)
-            raise
-
-    @staticmethod
-    def _discard(path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-
-    def _write(self, name: str, data: bytes, term: int | None) -> None:
-        partial = self._partial_file(name, data, sync=True)
-        try:
-            self.check_term(term)  # as late as possible, because writing took time
-            os.replace(partial, self.folder / name)
-        except OSError as error:
-            raise self._write_error(name, data, error) from error
-        finally:
-            self._discard(partial)
-
-    def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
-        partial = self._partial_file(name, data, sync=sync)
-        try:
-            self.check_term(term)
-            os.link(partial, f"{self.folder}/{name}")  # unlike a rename, it refuses to replace a file
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise self._write_error(name, data, error) from error
-        finally:
-            self._discard(partial)
-
-    def _read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
-
-    def _remove(self, name: str) -> None:
-        self._discard(f"{self.folder}/{name}")
-
-    def _numbers(self, folder: str, prefix: str) -> list[int]:
-        try:
-            names = os.listdir(f"{self.folder}/{folder}")
-        except FileNotFoundError:
-            return []
-        start = len(prefix)
-        return sorted([int(name[start:]) for name in names if name.startswith(prefix) and name[start:].isdigit()])
-
-
-def _sweep(folder: Path, older_than_s: float) -> None:
-    for path in folder.glob(f".*{_PARTIAL}"):
-        try:
-            if time.time() - path.stat().st_mtime >= older_than_s:
-                path.unlink()
-        except FileNotFoundError:  # finished since
-            pass
-
-
-def _removed(folder: Path | str) -> LostStateError:
+def removed(place: Path | str) -> LostStateError:
+    """Return the error of a process that writes to a store that was removed."""
     return LostStateError(
         explain(
-            "The folder of the topology's snapshots and journals is gone; nothing was written.",
-            given=str(folder),
-            hint="the topology was killed or started over, or its folder was removed",
+            "The store of the topology's snapshots and journals is gone; nothing was written.",
+            given=str(place),
+            hint="the topology was killed or started over, or its store was removed",
         )
     )

@@ -20,7 +20,7 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
-from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
+from dskype.topology.core.frames import WAKE, Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError, pack_state
@@ -55,6 +55,7 @@ class SpoutTask(Task):
         self.active = False
         self.opened_active = False
         self.credit = 1
+        self.idle = False  # whether the component had nothing to emit when it was asked last
         self.pulse = 0
         self._roots_made = 0
         self._root_block: list[int] = []
@@ -83,6 +84,9 @@ class SpoutTask(Task):
     def _run_control(self, frame: Pulse | Control) -> None:
         if type(frame) is Pulse:
             self.credit, self.pulse = frame.credit, frame.number
+            if self.active and self.credit:
+                self._emit()
+        elif frame.command == WAKE:
             if self.active and self.credit:
                 self._emit()
         elif frame.command == "activate" and not self.active:
@@ -118,14 +122,30 @@ class SpoutTask(Task):
         self.credit = max(0, self.credit - (collector.emits - first))
         self.stats.busy_ns += perf_counter_ns() - started
 
+    @property
+    def askable(self) -> bool:
+        """Whether :meth:`ask` may find tuples."""
+        return self.idle and self.active and self.credit > 0
+
+    def ask(self) -> bool:
+        """Ask the component for tuples between two batches; return whether the next batch has something to release."""
+        before = self.collector.emits, len(self.errors)
+        self._emit()
+        if (self.collector.emits, len(self.errors)) == before:
+            return False
+        self.idle = False  # until it has been asked in that batch
+        return True
+
     def _emit_loop(self) -> None:
         collector = self.collector
         first = collector.emits
         deadline = perf_counter() + self._max_secs
+        self.idle = False
         while not self.pending_limit():
             before = collector.emits
             self.component.next_tuple()
-            if collector.emits == before:  # nothing to emit: wait for the next pulse
+            if collector.emits == before:  # nothing to emit
+                self.idle = True
                 return
             if collector.emits - first >= self.credit or perf_counter() > deadline:
                 return

@@ -195,6 +195,10 @@ class TopologyStats:
                 found[int(target)] = found.get(int(target), 0) + max(0, count - received.get((task_id, int(target)), 0))
         return found
 
+    def inputs(self) -> list[tuple[str, int]]:
+        """Return the (topic, partition) pairs that the topology's spouts read."""
+        return sorted({(t, p) for task in list(self.tasks.values()) for t, p, *_ in task.get("kafka", ())})
+
     def total(self, component: str, counter: str, stream: str | None = None) -> int:
         """Sum a counter (emitted, transferred, executed, acked, failed, ...) over a component's tasks."""
         result = 0

@@ -22,7 +22,7 @@ from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
-from dskype.topology.core.frames import Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
+from dskype.topology.core.frames import WAKE, Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
 from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TaskStats
@@ -164,7 +164,8 @@ class Task:
             self._count_streams(frame, record.value)
             self._run_segments(self._receiver.accept(frame, record.value))
         else:
-            self._set_clock(frame.now_ms, record.timestamp_ms)
+            if type(frame) is not Control or frame.command != WAKE:
+                self._set_clock(frame.now_ms, record.timestamp_ms)
             if type(frame) is Tick:
                 self._run_tick(frame)
             else:

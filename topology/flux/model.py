@@ -378,7 +378,7 @@ def _grouping(data: Any, where: str) -> GroupingDef:
     grouping = GroupingDef(
         kind, m.text("streamId"), m.strings("args"), None if custom is None else ObjectDef(**_object(_Map(custom, f"customClass of {where}", *_OBJECT)))
     )
-    if kind == "FIELDS" and not grouping.args:
+    if kind == "FIELDS" and grouping.args is None:  # without any field it is a global grouping, as in Storm
         raise FluxException(explain(f"{where} needs args.", given=m.data.get("args"), legal="a list of field names"))
     if kind == "CUSTOM" and grouping.custom_class is None:
         raise FluxException(explain(f"{where} needs a customClass.", given=sorted(m.data), legal="an object with a className"))

@@ -89,6 +89,9 @@ class ObjectBuilder:
         if definition.constructor_args or definition.factory is None:
             args = self._resolve(definition.constructor_args, definition)
             words = f"Couldn't find a suitable constructor for class '{definition.class_name}' with arguments '{_show(args)}'."
+            if cls is Fields and definition.class_name.startswith("org.") and not (len(args) == 1 and isinstance(args, list) and isinstance(args[0], list)):
+                # Java's parameter is an array, for which Flux wants a list.
+                raise FluxException(explain(words, component=_id(definition), hint="write the names as one list: constructorArgs: [[a, b]]"))
             if inspect.isabstract(cls):
                 missing = ", ".join(sorted(cast("Any", cls).__abstractmethods__))
                 raise FluxException(explain(words, component=_id(definition), hint=f"the class does not define {missing}"))

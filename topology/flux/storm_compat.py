@@ -17,7 +17,7 @@ from dskype.topology.components import BasicBolt, Bolt, KafkaSpout, Spout
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
 from dskype.topology.model import OutputFieldsDeclarer, StormTopology
-from dskype.topology.testing import LogInfoBolt, TestGlobalCount, TestWordCounter, TestWordSpout
+from dskype.topology.testing import LogInfoBolt
 from dskype.topology.tuples import Tuple
 
 _Class = TypeVar("_Class")
@@ -208,19 +208,16 @@ class TestBolt(BasicBolt):
 
 
 class SimpleTopology:
-    """Builds a topology of a word spout, two bolts and a log, like the classes of that name in Storm's tests."""
+    """Builds a topology of a shell spout and a log, like the classes of that name in Storm's tests, which use neither argument."""
 
-    def __init__(self) -> None:
-        self.foo: str | None = None
-        self.bar: str | None = None
+    def __init__(self, foo: str | None = None, bar: str | None = None) -> None:
+        self.foo, self.bar = foo, bar
 
     def get_topology(self, conf: Mapping[str, Any]) -> StormTopology:
         """Return the topology."""
         builder = TopologyBuilder()
-        builder.set_spout("spout-1", TestWordSpout(), 1)
-        builder.set_bolt("bolt-1", TestWordCounter(), 1).fields_grouping("spout-1", Fields("word"))
-        builder.set_bolt("bolt-2", TestGlobalCount(), 1).global_grouping("bolt-1")
-        builder.set_bolt("bolt-3", LogInfoBolt(), 1).shuffle_grouping("bolt-2")
+        builder.set_spout("sentence-spout", FluxShellSpout(["node", "randomsentence.js"], ["word"]), 1)
+        builder.set_bolt("log-bolt", LogInfoBolt(), 1).shuffle_grouping("sentence-spout")
         return builder.create_topology()
 
     get_topology_with_different_method_name = get_topology

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from dskype.topology.config import DEFAULTS, Config, merge
@@ -13,12 +14,12 @@ from dskype.topology.errors import IllegalArgumentException, InvalidTopologyExce
 from dskype.topology.model import ComponentSpec, StormTopology, is_system_id
 from dskype.topology.planning.system import with_system
 
-__all__ = ["FIRST_PORT", "TopologyPlan", "dead_letters_topic", "inbox_topic", "metrics_topic", "partition_fixed"]
+__all__ = ["FIRST_PORT", "TopologyPlan", "chunks_topic", "dead_letters_topic", "inbox_topic", "metrics_topic", "partition_fixed", "state_topic"]
 
 FIRST_PORT = 6700
 """Port of the first worker; those of the others follow, as in Storm's default slots."""
 
-RESERVED_TOPIC_NAMES = frozenset({"metrics", "dead-letters"})
+RESERVED_TOPIC_NAMES = frozenset({"metrics", "dead-letters", "__state", "__chunks"})
 """Topic names after ``<topology>.`` that the emulator uses itself."""
 
 
@@ -262,6 +263,7 @@ def _topic(topology: str, last: str) -> str:
     return f"{topic[: _MAX_TOPIC_LENGTH - 27]}_x-{digest}"
 
 
+@lru_cache(maxsize=1024)
 def inbox_topic(topology: str, component: str) -> str:
     """Return the inbox topic of a component: ``<topology>.<component>``, with characters escaped that Kafka refuses.
 
@@ -278,6 +280,16 @@ def inbox_topic(topology: str, component: str) -> str:
 def metrics_topic(topology: str) -> str:
     """Return the topic of a topology's statistics: ``<topology>.metrics``."""
     return _topic(topology, "metrics")
+
+
+def state_topic(topology: str) -> str:
+    """Return the topic of a topology's snapshots and journals, where Kafka keeps them; no component may have such a name."""
+    return _topic(topology, "__state")
+
+
+def chunks_topic(topology: str) -> str:
+    """Return the topic with the pieces of large snapshots and journals, where Kafka keeps them."""
+    return _topic(topology, "__chunks")
 
 
 def dead_letters_topic(topology: str) -> str:

@@ -1,15 +1,21 @@
-"""The parts that the system adds to a user's topology: system streams and the acker."""
+"""The parts that the system adds to a user's topology: system streams, the acker, event loggers and metrics consumers.
+
+Event loggers and metrics consumers have their tasks, so that all task ids are those of Storm, and get no tuples: events are not sampled, and
+metrics are in the topology's metrics topic.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from dskype.topology.components import BasicBolt
 from dskype.topology.config import DEFAULTS, Config, merge
 from dskype.topology.fields import Fields, GlobalStreamId, StreamInfo
 from dskype.topology.groupings import DirectGrouping, FieldsGrouping
-from dskype.topology.model import Component, ComponentSpec, StormTopology
+from dskype.topology.model import Component, ComponentSpec, StormTopology, is_system_id
 from dskype.topology.planning.acker import (
     ACKER_ACK_STREAM_ID,
     ACKER_COMPONENT_ID,
@@ -18,15 +24,45 @@ from dskype.topology.planning.acker import (
     ACKER_RESET_TIMEOUT_STREAM_ID,
     Acker,
 )
+from dskype.topology.tuples import Tuple
 
-__all__ = ["with_system"]
+__all__ = ["EVENT_LOGGER_COMPONENT_ID", "system_bolts", "with_system"]
+
+EVENT_LOGGER_COMPONENT_ID = "__eventlogger"
+METRICS_COMPONENT_PREFIX = "__metrics_"
 
 SYSTEM_STREAM_ID = "__system"
 METRICS_STREAM_ID = "__metrics"
 
 
+class SilentBolt(BasicBolt):
+    """Stands for a bolt of Storm's system that gets no tuples here."""
+
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        """Do nothing."""
+
+
+def system_bolts(conf: Mapping[str, Any]) -> dict[str, int]:
+    """Return component id -> executors of the bolts that the system adds, as in Storm.
+
+    :param conf: the topology's configuration, with or without defaults.
+    """
+    full = merge(DEFAULTS, conf)
+    workers = full[Config.TOPOLOGY_WORKERS] or 1
+    found = {}
+    for component, key in ((ACKER_COMPONENT_ID, Config.TOPOLOGY_ACKER_EXECUTORS), (EVENT_LOGGER_COMPONENT_ID, Config.TOPOLOGY_EVENTLOGGER_EXECUTORS)):
+        if executors := workers if full[key] is None else full[key]:
+            found[component] = executors
+    seen: Counter[str] = Counter()
+    for entry in full.get(Config.TOPOLOGY_METRICS_CONSUMER_REGISTER) or ():
+        name = entry["class"]
+        seen[name] += 1
+        found[f"{METRICS_COMPONENT_PREFIX}{name}" + (f"#{seen[name]}" if seen[name] > 1 else "")] = entry["parallelism.hint"]
+    return found
+
+
 def with_system(topology: StormTopology, conf: Mapping[str, Any] | None = None, acker: Component | None = None) -> StormTopology:
-    """Return the user's topology with the system streams and, unless it is switched off, the acker.
+    """Return the user's topology with the system streams and bolts; unless it is switched off, there is an acker.
 
     Each component gets the streams ``__system`` and ``__metrics``. With ackers, spouts emit ``__ack_init``, bolts
     ``__ack_ack``, ``__ack_fail`` and ``__ack_reset_timeout``, all with fields grouping on ``id`` to the bolt
@@ -37,15 +73,15 @@ def with_system(topology: StormTopology, conf: Mapping[str, Any] | None = None, 
         acker.
     :param acker: the acker's implementation; default :class:`~dskype.topology.planning.acker.Acker`.
     """
-    if ACKER_COMPONENT_ID in topology.components:
+    if any(map(is_system_id, topology.components)):
         return topology
     full = merge(DEFAULTS, conf)
     components = {c.id: replace(c, conf=dict(c.conf), outputs=dict(c.outputs), inputs=dict(c.inputs)) for c in topology.components.values()}
-    ackers = full[Config.TOPOLOGY_ACKER_EXECUTORS]
-    if ackers is None:
-        ackers = full[Config.TOPOLOGY_WORKERS] or 1
-    if ackers > 0:
-        components[ACKER_COMPONENT_ID] = _add_acker(components, ackers, full, acker or Acker())
+    bolts = system_bolts(full)
+    if ACKER_COMPONENT_ID in bolts:
+        components[ACKER_COMPONENT_ID] = _add_acker(components, bolts.pop(ACKER_COMPONENT_ID), full, acker or Acker())
+    for component, executors in bolts.items():
+        components[component] = ComponentSpec(component, "bolt", SilentBolt(), executors, conf={Config.TOPOLOGY_TASKS: executors})
     for spec in components.values():
         spec.outputs[METRICS_STREAM_ID] = StreamInfo(Fields("task_info", "data_points"))
         spec.outputs[SYSTEM_STREAM_ID] = StreamInfo(Fields("event"))

@@ -18,7 +18,8 @@ from dskype.topology.errors import AlreadyAliveException, IllegalArgumentExcepti
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import CustomGrouping, DirectGrouping, FieldsGrouping, PartialKeyGrouping
 from dskype.topology.model import Component, ComponentSpec, StormTopology, is_system_id, stateful
-from dskype.topology.planning.system import with_system
+from dskype.topology.planning.acker import ACKER_COMPONENT_ID
+from dskype.topology.planning.system import system_bolts, with_system
 from dskype.topology.tuples import SYSTEM_COMPONENT_ID, SYSTEM_TICK_STREAM_ID
 
 __all__ = ["CycleWarning", "find_cycles", "find_unreachable", "validate_name", "validate_submission"]
@@ -59,6 +60,7 @@ def validate_submission(
     if not local and not topology.spouts:
         raise InvalidTopologyException(explain(f"Topology {name} does not have any spout", given=sorted(topology.components), hint="add one with set_spout"))
     _validate_basic(topology)
+    _validate_runnable(topology)
     _validate_component_confs(topology)
     system = with_system(topology, conf)
     _validate_structure(system)
@@ -66,7 +68,7 @@ def validate_submission(
     for spec in system.components.values():
         if isinstance(spec.obj, Component):
             spec.obj.check_topology(spec.id, full, system)
-    return _warnings(name, topology)
+    return _conf_warnings(conf, topology) + _warnings(name, topology)
 
 
 def validate_name(name: str) -> None:
@@ -119,6 +121,13 @@ def _validate_basic(topology: StormTopology) -> None:
     for spec in specs:
         if spec.kind == "spout" and spec.inputs:
             raise InvalidTopologyException(explain("May not declare inputs for a spout", given=[tuple(s) for s in spec.inputs], component=spec.id))
+
+
+def _validate_runnable(topology: StormTopology) -> None:
+    """Refuse components that stand for something that is not here, such as HDFS."""
+    for spec in topology.components.values():
+        if reason := getattr(spec.obj, "emulator_refusal", None):
+            raise InvalidTopologyException(explain(f"Component {spec.id} cannot be run: {reason}.", component=spec.id))
 
 
 def _validate_component_confs(topology: StormTopology) -> None:
@@ -180,6 +189,18 @@ class CycleWarning(str):
     """The warning that a topology has cycles, which may be intended."""
 
     __slots__ = ()
+
+
+def _conf_warnings(conf: Mapping[str, Any], topology: StormTopology) -> list[str]:
+    """Return warnings about system bolts that get no tuples, and about keys that Storm does not know and that look like its own."""
+    silent = [component for component in system_bolts(conf) if component != ACKER_COMPONENT_ID]
+    found = [f"Component: [{c}] has its tasks and gets no tuples: events are not logged, and metrics are in the topology's metrics topic" for c in silent]
+    confs = [("", conf), *((f"Component: [{spec.id}] has the key ", spec.conf) for spec in topology.components.values())]
+    return found + [
+        f"{whose}{key}{', which' if whose else ''} is no key of Storm and has no effect on the emulator; hint: did you mean {meant}?"
+        for whose, keys in confs
+        for key, meant in config.misspelt(keys).items()
+    ]
 
 
 def _warnings(name: str, topology: StormTopology) -> list[str]:
@@ -261,10 +282,13 @@ def find_unreachable(topology: StormTopology) -> list[str]:
 def find_cycles(topology: StormTopology) -> list[list[str]]:
     """Return the groups of components that lie on common cycles, each sorted; empty if there is no cycle.
 
+    Like Storm, it follows the streams from the spouts: a cycle that no spout reaches is not found.
+
     These are the strongly connected components with an inner edge (Tarjan, SIAM J. Comput. 1(2), 1972, without
     recursion). Storm lists single cycles instead, in an order that depends on hashes.
     """
-    successors = _successors(topology)
+    unreachable = set(find_unreachable(topology))
+    successors = {c: following for c, following in _successors(topology).items() if c not in unreachable}
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

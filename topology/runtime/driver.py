@@ -20,7 +20,7 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
 from dskype.topology.core.executor import check_journals, lost_tails, start_positions
-from dskype.topology.core.snapshots import FencedError, FileSnapshotStore
+from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain, text_after
@@ -33,9 +33,10 @@ from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
-from dskype.topology.runtime.resume import SNAPSHOTS, check_changes, installed_version, read_started, take_term
+from dskype.topology.runtime.resume import SNAPSHOTS, Tenure, check_changes, installed_version, read_started
 from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.stalls import StallWatch
+from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
 
 __all__ = ["TopologyDriver", "TopologyFailedError", "now_ms"]
@@ -69,7 +70,7 @@ class TopologyDriver:
     :param plan: the topology plan.
     :param spark: the session that runs the queries.
     :param kafka: the brokers.
-    :param folder: the topology's own folder, reachable by every Spark executor; it holds the snapshots.
+    :param folder: the topology's own folder, on the driver's host. It holds the files that describe the topology, and the snapshots unless they are elsewhere.
     :param resume: whether to continue from the snapshots and inboxes of an earlier run; otherwise both start empty.
     :param spark_scratch: folder for Spark's throw-away checkpoints; default within ``folder``.
     :param announce: called with text for the user when the topology's health changes.
@@ -86,12 +87,14 @@ class TopologyDriver:
         spark_scratch: Path | None = None,
         announce: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.plan, self._spark, self.kafka, self.folder = plan, spark, kafka, Path(folder)
+        self._spark, self.kafka, self.folder = spark, kafka, Path(folder)
+        self.plan, self.store = choose_store(plan, spark, kafka, self.folder / SNAPSHOTS)
+        self._tenure = Tenure(self.store)
         self.resume = resume
         self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
         self.stats = TopologyStats()
         self._clock = TopologyClock(plan, self.stats, now_ms())
-        self._topics = TopologyTopics(plan, kafka)
+        self._topics = TopologyTopics(self.plan, kafka)
         self._inputs = ExternalInputs(kafka, self.folder, plan.name)
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
@@ -106,7 +109,7 @@ class TopologyDriver:
         self._producer: KafkaProducer | None = None
         self._control_lock = threading.Lock()
         self._control_due: str | None = None
-        self._term = self._starts = 0
+        self._starts = 0
         self._brokers_away = False
         self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when that is the number
@@ -118,11 +121,6 @@ class TopologyDriver:
 
     # -- lifecycle --------------------------------------------------------------------------------
 
-    @property
-    def snapshots(self) -> Path:
-        """The folder of snapshots and journals."""
-        return self.folder / SNAPSHOTS
-
     def open(self) -> None:
         """Create topics and start queries; nothing is emitted before :meth:`activate`.
 
@@ -133,13 +131,14 @@ class TopologyDriver:
         check_kafka_options(self.plan, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms())  # the clock starts now, not when the driver was made
         self._prepare_folder()
-        self.warnings = self._topics.create(self.resume, self._store())
+        self.warnings = self._topics.create(self.resume, self.store)
+        ship_files(self.plan, self.store)
         if not self.resume:
             self._manifest.write(self.folder)
         if self.resume:
-            check_journals(self.plan, self._store(), KafkaInboxReader(self.kafka))
+            check_journals(self.plan, self.store, KafkaInboxReader(self.kafka))
         if not self._spark.sparkContext.master.startswith("local"):
-            check_executors(self._spark, self.snapshots, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
+            check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
         self._producer = self.kafka.producer()
         self._start_queries()
         for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
@@ -150,16 +149,16 @@ class TopologyDriver:
 
     def _prepare_folder(self) -> None:
         """Resume the state in the topology's folder, or clear it; and take the next term."""
-        started = read_started(self.plan, self.folder) if self.resume else None
+        started = read_started(self.plan, self.folder, self.store) if self.resume else None
         self.resume = started is not None
         self.plan = self._topics.plan = keep_files(self.plan, self.folder, self.resume)
         self._manifest = Manifest.describe(self.plan, installed_version())
         if started is not None and check_changes(self.plan, started, self._manifest):
             self._manifest.write(self.folder)
-        store = self._store()
+        store = self.store
         store.create()
         # Before anything else, so that an earlier driver's processes cannot write any more.
-        self._term = self._term or take_term(store, now_ms())
+        self._tenure.take()
         if not self.resume:
             store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
@@ -199,13 +198,13 @@ class TopologyDriver:
         """Wait until all tuples are delivered and every bolt task has a snapshot of that state."""
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
-            ends, store, asked = self._snapshot_at_end(), self._store(), time.monotonic()
+            ends, store, asked = self.request_snapshots(), self.store, time.monotonic()
 
             def saved(_: TopologyStats) -> bool:
                 nonlocal asked
                 # A snapshot is taken only when a further batch begins and none is being written, so ask repeatedly.
                 if time.monotonic() - asked > _ASK_AGAIN_S:
-                    self._snapshot_at_end()
+                    self.request_snapshots()
                     asked = time.monotonic()
                 return all((store.versions(task) or [0])[-1] >= end for task, end in ends.items())
 
@@ -213,7 +212,7 @@ class TopologyDriver:
         except (TimeoutError, KafkaError) as error:
             log.warning("topology %s is rebalanced before it is idle: %s", self.plan.name, error)
 
-    def _snapshot_at_end(self) -> dict[int, int]:
+    def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
         futures = {}
         for topic, partition, value in self._clock.snapshot_requests(now_ms()):
@@ -243,15 +242,17 @@ class TopologyDriver:
             self._producer.close(timeout=5)
         if remove and not self._replaced():
             self._topics.delete()
+            self.store.remove()
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
             shutil.rmtree(self._scratch, ignore_errors=True)
+        self.store.rest()
 
     # -- one driver at a time ---------------------------------------------------------------------
 
     def _replaced(self) -> bool:
         """Tell whether another driver has taken the topology over, or has removed it."""
-        return bool(self._term) and self._store().newest_term() != self._term
+        return self._tenure.is_over()
 
     def abandon(self, reason: str) -> None:
         """End because the topology no longer belongs to this driver; change nothing."""
@@ -259,20 +260,17 @@ class TopologyDriver:
 
     # -- queries ----------------------------------------------------------------------------------
 
-    def _store(self) -> FileSnapshotStore:
-        return FileSnapshotStore(self.snapshots, self.plan.conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
-
     def _context(self) -> QueryContext:
         self._starts += 1
         self._last_context = QueryContext(
             spark=self._spark,
             plan=self.plan,
             kafka=self.kafka,
-            snapshots=self.snapshots,
+            store=self.store,
             scratch=self._scratch,
-            logs=self.folder / "logs",
-            term=self._term,
-            epoch=self._term * _STARTS_PER_TERM + self._starts,
+            logs=None if self.store.remote else self.folder / "logs",
+            term=self._tenure.term,
+            epoch=self._tenure.term * _STARTS_PER_TERM + self._starts,
         )
         return self._last_context
 
@@ -284,7 +282,7 @@ class TopologyDriver:
             self._queries = {c: job.result() for c, job in jobs.items()}
 
     def _start_query(self, context: QueryContext, component: str) -> ComponentQuery:
-        positions = start_positions(self.plan, component, self._store())
+        positions = start_positions(self.plan, component, self.store)
         spout = self.plan.spec(component).obj
         if isinstance(spout, KafkaSpout):
             skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
@@ -429,7 +427,7 @@ class TopologyDriver:
             if time.monotonic() >= next_clean:
                 next_clean = time.monotonic() + _JANITOR_EVERY_S
                 self._check_topics()
-                self._topics.drop_old_records(self._store(), self.stats)
+                self._topics.drop_old_records(self.store, self.stats)
                 for key, value in reports.due(self.stats, time.monotonic()):
                     self._producer.send(where.topic, key=key, value=value, partition=0)
             return 0.0
@@ -554,7 +552,7 @@ class TopologyDriver:
         try:
             with TopicAdmin(self.kafka) as admin:
                 self._recreate_topics(admin)
-                self._topics.check_retention(component, admin, self._store())
+                self._topics.check_retention(component, admin, self.store)
             self._queries[component] = self._start_query(self._context(), component)
             del self._due[component]
             self._brokers_away = False

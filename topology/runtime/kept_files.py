@@ -23,7 +23,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import read_json, write_json
 
-__all__ = ["declared_files", "keep_files", "with_paths"]
+__all__ = ["declared_files", "keep_files", "with_copies", "with_paths"]
 
 Key = tuple[str, ...]
 
@@ -58,7 +58,7 @@ def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
         write_json(files / _INDEX, {"v": 1, "files": [{"component": component, "key": key, **entry} for (component, key), entry in index.items()]})
     else:
         _check(plan.name, declared, index, files)
-    return _with_copies(plan, {at: str(files / entry["copy"]) for at, entry in index.items()})
+    return with_copies(plan, {at: str(files / entry["copy"]) for at, entry in index.items()})
 
 
 def with_paths(conf: Mapping[str, Any], paths: Mapping[Key, str]) -> dict[str, Any]:
@@ -73,7 +73,8 @@ def with_paths(conf: Mapping[str, Any], paths: Mapping[Key, str]) -> dict[str, A
     return conf
 
 
-def _with_copies(plan: TopologyPlan, copies: Mapping[tuple[str, Key], str]) -> TopologyPlan:
+def with_copies(plan: TopologyPlan, copies: Mapping[tuple[str, Key], str]) -> TopologyPlan:
+    """Return the plan with a configuration that names these copies: (component, key of its configuration) -> path."""
     conf, components = plan.conf, dict(plan.topology.components)
     for (component, key), copy in copies.items():
         spec = components[component]

@@ -3,7 +3,7 @@
 Keys and values (JSON)::
 
     topology:<name>   {"v": 1, "state", "summary", "driver": {"host", "pid", "machine", "started"}, "heartbeat": n,
-                       "files": [[keys of the configuration, path of the copy], ...]}                                 null: removed
+                       "files": [[keys of the configuration, path of the copy], ...], "plan": components}             null: removed
     command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                                  null: done
     answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                                      null: read
     removed:<name>    {"v": 1, "id": topology id}: killed while its driver was away                                   null: its folder is gone, too
@@ -35,7 +35,9 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance, TopologyState
-from dskype.topology.planning.plan import inbox_topic, metrics_topic
+from dskype.topology.planning.outline import PlanOutline
+from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
+from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, HeartbeatWatch, alive_on_this_machine, describe_driver
@@ -216,6 +218,7 @@ class NimbusService:
                             "state": managed.state.to_json(),
                             "summary": self._manager.summary(name),
                             "files": _files(managed),
+                            "plan": PlanOutline.of(managed.plan).to_json(),
                             "driver": self._driver,
                             "heartbeat": self._beats,
                         },
@@ -374,7 +377,9 @@ class ClusterClient:
             # Before the topics are deleted, so that a driver that is alive after all ends without trying to use them.
             _put(producer, f"{_REMOVED}{name}", {"v": 1, "id": record["state"]["id"]})
             with TopicAdmin(self._kafka) as admin:
-                admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name)])
+                bolts = system_bolts(record["state"].get("conf") or {})
+                topics = [inbox_topic(name, c) for c in (*components, *bolts)]
+                admin.delete([*topics, metrics_topic(name), state_topic(name), chunks_topic(name)])
             _put(producer, f"{_TOPOLOGY}{name}", None)
         finally:
             producer.close(timeout=5)

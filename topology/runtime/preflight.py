@@ -1,21 +1,28 @@
 """Tests on Spark's executors before a topology starts on other hosts.
 
-Without them, a folder that some host cannot reach, an interpreter that is missing there, or a master without free cores
+Without them, a store or brokers that some host cannot reach, another interpreter there, or a master without free cores
 would only show as a topology that is ACTIVE and does nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from kafka.errors import KafkaError
 
+from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.kafka import KafkaSettings, brokers_answer
+from dskype.topology.runtime.resume import installed_version
+from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
 
 __all__ = ["PreflightError", "check_executors"]
 
@@ -27,55 +34,119 @@ class PreflightError(TopologyError):
     """Spark's executors cannot run a topology."""
 
 
-def check_executors(spark: Any, folder: Path, timeout_s: float) -> list[str]:
-    """Let Spark's executors read and write the topology's state folder.
+class _Finding(NamedTuple):
+    """What one Spark executor has found.
 
-    :param folder: the folder, which must exist.
+    :ivar document: name of the document that it has written to the store.
+    """
+
+    host: str
+    python: str
+    dskype: str
+    document: str
+    error: str
+
+
+_DDL = "host string, python string, dskype string, document string, error string"
+
+
+def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | None, timeout_s: float) -> list[str]:
+    """Let each of Spark's executors read and write the topology's store, and reach the brokers; compare versions.
+
+    :param store: the store, which must exist.
+    :param kafka: the brokers; None leaves them out.
     :param timeout_s: how long Spark may take to provide the first slots.
     :returns: the hosts that took part.
     :raises PreflightError: the test failed; the message says where and why.
     """
     token = uuid.uuid4().hex
-    mark = folder / f".probe-{token}"
-    mark.write_text(token)
+    mark = f"probe-{token}"
+    store.write_document(mark, token.encode())
+    documents = [mark]
     try:
-        rows = _run(spark, _probe(str(folder), token), timeout_s)
-        lost = sorted({host for host, name, error in rows if not error and not (folder / name).is_file()})
-        wrong = sorted({f"{host}: {error}" for host, _, error in rows if error} | {f"{host}: the file that it wrote is not visible here" for host in lost})
+        found = [_Finding(*row) for row in _run(spark, _probe(store, kafka, token), timeout_s)]
+        documents += [f.document for f in found]
+        _compare_versions(found)
+        lost = sorted({f.host for f in found if not f.error and store.read_document(f.document) is None})
+        wrong = sorted({f"{f.host}: {f.error}" for f in found if f.error} | {f"{host}: what it wrote cannot be read here" for host in lost})
         if wrong:
-            raise PreflightError(
-                explain(
-                    "The state folder is not one and the same folder on all hosts.",
-                    given="; ".join(wrong),
-                    legal=f"{folder}, shared by all hosts",
-                    hint="let DSKYPE_HOME name a folder that the driver and every Spark executor reach by the same path, such as a network file system",
-                )
-            )
-        return sorted({host for host, _, _ in rows})
+            raise PreflightError(_store_problem(store, wrong))
+        return sorted({f.host for f in found})
     finally:
-        for probe in folder.glob(f".probe-{token}*"):
-            probe.unlink(missing_ok=True)
+        for document in documents:
+            with contextlib.suppress(TopologyError, OSError):
+                store.remove_document(document)
 
 
-def _probe(folder: str, token: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for ``mapInArrow`` that reads the driver's file and writes another one."""
+def _store_problem(store: SnapshotStore, wrong: list[str]) -> str:
+    if store.remote:
+        return explain(
+            "Spark's executors cannot use the brokers or the topology's store.",
+            given="; ".join(wrong),
+            hint="the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there",
+        )
+    return explain(
+        "The state folder is not one and the same folder on all hosts.",
+        given="; ".join(wrong),
+        legal=f"{getattr(store, 'folder', '')}, shared by all hosts",
+        hint="leave topology.emulator.state.url out, so that the state is in Kafka; or let it name a folder that the driver and every Spark executor "
+        "reach by the same path, such as a network file system",
+    )
+
+
+def _compare_versions(found: list[_Finding]) -> None:
+    """Refuse executors with another Python or another dskype: code and state are shipped between them and the driver.
+
+    :raises PreflightError: there is such an executor.
+    """
+    ours = _versions()
+    others = sorted(
+        {f"{f.host}: Python {f.python}, dskype {f.dskype}" for f in found if (f.python.rpartition(".")[0], f.dskype) != (ours[0].rpartition(".")[0], ours[1])}
+    )
+    if others:
+        raise PreflightError(
+            explain(
+                "Spark's executors run other versions than the driver.",
+                given="; ".join(others),
+                legal=f"Python {ours[0].rpartition('.')[0]}, dskype {ours[1]}",
+                hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
+            )
+        )
+
+
+def _versions() -> tuple[str, str]:
+    return platform.python_version(), installed_version()
+
+
+def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for ``mapInArrow`` that reads the driver's document and writes another one, once on each Spark executor."""
 
     def probe(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        host, name, error = os.uname().nodename, f".probe-{token}-{uuid.uuid4().hex}", ""
         try:
-            with open(os.path.join(folder, f".probe-{token}")) as file:
-                if file.read() != token:
-                    error = "the driver's file is damaged"
-            with open(os.path.join(folder, name), "w") as file:
-                file.write(host)
-        except OSError as problem:
-            error = f"{problem.strerror}: {problem.filename}"
-        yield pa.RecordBatch.from_pydict({"host": [host], "name": [name], "error": [error]})
+            (Path(os.environ[SUPERVISOR_VARIABLE]).parent / f"probe-{token}").mkdir()  # goes with the supervisor
+        except FileExistsError:  # another task on this Spark executor does it
+            return
+        host, document, error = os.uname().nodename, f"probe-{token}-{uuid.uuid4().hex}", ""
+        try:
+            if kafka is not None and not brokers_answer(kafka):
+                error = f"the brokers at {kafka.bootstrap_servers} do not answer"
+            elif (data := store.read_document(f"probe-{token}")) is None:
+                error = f"No such file or directory: what the driver has written is not visible in {store.location(0)}"
+            elif data != token.encode():
+                error = "what the driver has written is damaged"
+            else:
+                store.write_document(document, host.encode())
+        except (OSError, TopologyError, KafkaError) as problem:
+            error = f"{type(problem).__name__}: {problem}"
+        finally:
+            store.rest()
+        python, dskype = _versions()
+        yield pa.RecordBatch.from_pydict({"host": [host], "python": [python], "dskype": [dskype], "document": [document], "error": [error]})
 
     return probe
 
 
-def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[str, str, str]]:
+def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[str, ...]]:
     """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
     context = spark.sparkContext
     n = _TASKS_PER_SLOT * max(1, context.defaultParallelism)
@@ -84,7 +155,7 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
     def collect() -> None:
         try:
             # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
-            found.append([tuple(row) for row in spark.range(0, n, 1, n).mapInArrow(probe, "host string, name string, error string").collect()])
+            found.append([tuple(row) for row in spark.range(0, n, 1, n).mapInArrow(probe, _DDL).collect()])
         except Exception as error:
             found.append(error)
 

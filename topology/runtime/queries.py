@@ -14,6 +14,7 @@ from typing import Any
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
+from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import KafkaSettings, starting_offsets
@@ -54,9 +55,9 @@ class QueryContext:
     """The settings that all queries of one start of a topology share.
 
     :param spark: the session.
-    :param snapshots: folder of snapshots and journals.
+    :param store: where snapshots and journals are kept.
     :param scratch: folder for Spark's throw-away checkpoints.
-    :param logs: folder of the executors' logs.
+    :param logs: folder of the executors' logs; None: where Spark runs its executors.
     :param term: the driver's term; processes of earlier drivers must not write any more.
     :param epoch: number of this start; executors of a higher epoch replace those of lower ones.
     """
@@ -64,16 +65,16 @@ class QueryContext:
     spark: Any
     plan: TopologyPlan
     kafka: KafkaSettings
-    snapshots: Path
+    store: SnapshotStore
     scratch: Path
-    logs: Path
+    logs: Path | None
     term: int
     epoch: int
 
     @cached_property
     def payload(self) -> bytes:
         """The executors' payload, serialized once."""
-        return Payload(self.plan, self.kafka, self.snapshots, self.logs, list(sys.path), self.term).dumps()
+        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term).dumps()
 
     def stop_executors(self, component: str | None = None) -> None:
         """End the resident executors on every Spark executor."""

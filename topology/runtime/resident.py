@@ -23,27 +23,40 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
 from pyspark import cloudpickle
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
+from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
-from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import mark_of
+from dskype.topology.errors import FatalError, mark_of
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
-from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
+from dskype.topology.runtime.stores import fetch_files
+from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
 
 __all__ = ["Payload", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
 _LOG_BYTES, _LOG_CHECK_S = 8 << 20, 5.0
-_REASON_BYTES = 2048
+_REASON_BYTES = 4096
+_REFUSED = 3
+"""Exit code of a fork that may not write any more: its parent must end, too."""
 _SYNC_S = 2.0
 """Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
+
+_LEAST_ASK_S = 0.001
+"""Least time between two calls of ``next_tuple`` of an idle spout: shorter ones would only burn a core."""
+_ASKED_PULSES = 3
+"""An idle spout is asked for as long as it takes so many idle pulses to come."""
+_WAKE_BLOCK_MS = 1000
+"""How long a spout's process waits for a broker that it only wants to tell that there are tuples."""
 
 BATCH = struct.Struct("<Q?")
 """Batch id, and whether the rows have the columns of external topics."""
@@ -54,13 +67,15 @@ class Payload:
     """What an executor needs to run its part of a topology; it travels in Spark's closure, like code.
 
     :param sys_path: the driver's ``sys.path``, so that executors find the same modules.
+    :param store: where snapshots and journals are kept.
+    :param logs: folder of the executors' logs; None: ``dskype-logs`` in the folder where Spark runs its executor.
     :param term: the driver's term.
     """
 
     plan: TopologyPlan
     kafka: KafkaSettings
-    snapshots: Path
-    logs: Path
+    store: SnapshotStore
+    logs: Path | None
     sys_path: list[str]
     term: int
 
@@ -98,8 +113,9 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     topology, component, index = key
     set_name(f"dsk:{component}")
     content = Payload.loads(payload)
-    content.logs.mkdir(parents=True, exist_ok=True)
-    log_file = LogFile(content.logs / f"{inbox_topic('x', component)[2:]}-{index}.log")
+    logs = content.logs or Path("dskype-logs").absolute()
+    logs.mkdir(parents=True, exist_ok=True)
+    log_file = LogFile(logs / f"{inbox_topic('x', component)[2:]}-{index}.log")
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -112,7 +128,7 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
         resident.close()
 
 
-def _sync_journals(store: FileSnapshotStore, tasks: Sequence[int]) -> None:
+def _sync_journals(store: SnapshotStore, tasks: Sequence[int]) -> None:
     """Sync journals to the disk periodically, in a thread of its own."""
     while True:
         time.sleep(_SYNC_S)
@@ -155,29 +171,40 @@ class _Resident:
         self._component, self._index = component, index
         self._inbox = inbox_topic(payload.plan.name, component)
         self._executor: Executor | None = None
+        self._store = payload.store
         self._selector = selectors.DefaultSelector()
         self._snapshot_pid = 0
         self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
+        conf = payload.plan.component_conf(component)
+        self._ask_every_s = max(_LEAST_ASK_S, conf[Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS] / 1000)
+        self._ask_for_s = _ASKED_PULSES * conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS] / 1000
+        self._served_s = 0.0
+        self._waker: KafkaProducer | None = None
 
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
-        store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
-        if self._payload.plan.spec(self._component).is_spout:  # its process never forks, so it may have another thread
-            tasks = self._payload.plan.executor_tasks(self._component, self._index)
+        store = self._store
+        store.kept = conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT]
+        plan = self._payload.plan
+        if store.remote:
+            plan = fetch_files(plan, store, Path(os.environ[SUPERVISOR_VARIABLE]).parent / "files")  # this folder goes with the supervisor
+        if plan.spec(self._component).is_spout and not store.remote:  # its process never forks, so it may have another thread
+            tasks = plan.executor_tasks(self._component, self._index)
             threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
-        for task in self._payload.plan.executor_tasks(self._component, self._index):
+        for task in plan.executor_tasks(self._component, self._index):
             store.sweep(task)
         owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        return Executor(
-            self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka), now_ms, owner=owner, term=self._payload.term
-        )
+        return Executor(plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka), now_ms, owner=owner, term=self._payload.term)
 
     def run(self) -> None:
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select():
+            ready = selector.select(self._ask_wait_s())
+            if not ready:
+                self._ask()
+            for key, _ in ready:
                 connection = cast("socket.socket", key.fileobj)
                 if connection is self._listener:
                     accepted, _ = self._listener.accept()
@@ -188,6 +215,26 @@ class _Resident:
                 except ConnectionError:
                     selector.unregister(connection)
                     connection.close()
+
+    def _ask_wait_s(self) -> float | None:
+        """Return after which time without a batch to ask the spouts; None if only a batch is worth waiting for.
+
+        Pulses come to idle spouts, too. If they stay away, another process may have taken over the tasks of this one, and with them what their
+        spouts read from.
+        """
+        if self._executor is None or not self._executor.askable or time.monotonic() - self._served_s > self._ask_for_s:
+            return None
+        return self._ask_every_s
+
+    def _ask(self) -> None:
+        """Ask idle spouts for tuples. If there are any, start a batch with a record for the task's inbox; without it, the next pulse would."""
+        for task in self._executor.ask():
+            try:
+                if self._waker is None:
+                    self._waker = self._payload.kafka.producer(max_block_ms=_WAKE_BLOCK_MS)
+                self._waker.send(self._inbox, value=encode_control(WAKE, now_ms()), partition=task.index)
+            except KafkaError as error:
+                log.warning("task %s has tuples and has to wait for its next pulse: %s", task.id, error)
 
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
@@ -209,6 +256,7 @@ class _Resident:
             send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
             os._exit(1)  # the state in memory may be inconsistent; the next process starts from the snapshots
         send(connection, b"\x00", reply)
+        self._served_s = time.monotonic()
 
     def _maybe_snapshot(self, batch_id: int) -> None:
         """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs."""
@@ -219,13 +267,19 @@ class _Resident:
             self._snapshot_pid = 0
             self._executor.delay_snapshots((used.ru_utime + used.ru_stime) * 1000)
             with self._snapshot_errors as errors:
-                reason = errors.read(_REASON_BYTES).decode(errors="replace")
+                said = errors.read(_REASON_BYTES)
+            reason = said.decode(errors="replace")
+            if not status:
+                self._store.take_over(said)
             if status:
+                if status == _REFUSED << 8:
+                    raise FatalError(reason)
                 log.error("snapshots %s failed (status %s): %s", [(s.task, s.version) for s in self._snapshot], status, reason)
                 self._executor.snapshots_failed(self._snapshot, reason or f"its process ended with status {status}")
         if not self._executor.snapshot_due(batch_id):
             return
         self._snapshot = self._executor.pending_snapshots(batch_id)
+        self._store.rest()  # a process that forks should have one thread
         read, write = os.pipe()
         parent = os.getpid()
         pid = os.fork()
@@ -243,8 +297,10 @@ class _Resident:
             self._selector.close()
             os.nice(5)
             self._executor.save_snapshots(self._snapshot)
+            os.write(write, self._store.handover())
             status = 0
         except BaseException as error:
+            status = _REFUSED if isinstance(error, FatalError) else 1
             log.exception("a snapshot failed")
             os.write(write, f"{type(error).__name__}: {error}".encode()[:_REASON_BYTES])
         finally:

@@ -7,32 +7,36 @@ import importlib.metadata
 import logging
 import os
 import platform
+import time
 from pathlib import Path
 
-from dskype.topology.core.snapshots import FileSnapshotStore, TermTakenError
+from dskype.topology.core.snapshots import SnapshotStore, TermTakenError
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import explain
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 
-__all__ = ["SNAPSHOTS", "check_changes", "installed_version", "read_started", "take_term"]
+__all__ = ["SNAPSHOTS", "Tenure", "check_changes", "installed_version", "read_started", "take_term"]
 
 log = logging.getLogger(__name__)
 
+_ASK_EVERY_S = 0.25
 SNAPSHOTS = "snapshots"
 """The folder of snapshots and journals within the topology's folder."""
 
 
-def read_started(plan: TopologyPlan, folder: Path) -> Manifest | None:
+def read_started(plan: TopologyPlan, folder: Path, store: SnapshotStore) -> Manifest | None:
     """Return the manifest of the topology to resume; None if it was never completely started.
 
     :raises ControlFileError: there are snapshots without a manifest, or the manifest belongs to another topology.
     """
     started = Manifest.read(folder)
     if started is None:
-        if any((folder / SNAPSHOTS).glob("[0-9]*/*")):
+        if store.holds_state():
             raise ControlFileError(
                 explain(
-                    f"Topology {plan.name!r} cannot be resumed: {folder} holds snapshots, but no {MANIFEST} that describes them.",
+                    f"Topology {plan.name!r} cannot be resumed: {'its store' if store.remote else folder} holds snapshots, but no {MANIFEST} that describes them.",
+                    given=f"{MANIFEST} is missing in {folder}",
                     hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
                 )
             )
@@ -68,14 +72,38 @@ def check_changes(plan: TopologyPlan, started: Manifest, given: Manifest) -> boo
     return bool(accepted)
 
 
-def take_term(store: FileSnapshotStore, now_ms: int) -> int:
+def take_term(store: SnapshotStore, time_ms: int) -> int:
     """Take the next term of a topology, and return it. From then on, processes of drivers with lower terms cannot write."""
     while True:
         # The first term is the time in seconds, so that in a recreated folder it is above all terms that the folder ever had.
-        term = store.newest_term() + 1 if store.newest_term() else now_ms // 1000
+        term = store.newest_term() + 1 if store.newest_term() else time_ms // 1000
         with contextlib.suppress(TermTakenError):
-            store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": now_ms})
+            store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": time_ms})
             return term
+
+
+class Tenure:
+    """The term of a driver, and whether another driver has taken a later one.
+
+    :ivar term: the driver's term; 0 before :meth:`take`.
+    """
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store, self.term, self._ask_at = store, 0, 0.0
+
+    def take(self) -> None:
+        """Take the next term, once."""
+        self.term = self.term or take_term(self._store, now_ms())
+
+    def is_over(self) -> bool:
+        """Tell whether another driver has taken the topology over, or has removed it.
+
+        A remote store is asked every quarter of a second; after a time in which this process stood still, at once.
+        """
+        if not self.term or (self._store.remote and time.monotonic() < self._ask_at):
+            return False
+        self._ask_at = time.monotonic() + _ASK_EVERY_S
+        return self._store.newest_term() != self.term
 
 
 def installed_version() -> str:

@@ -7,7 +7,7 @@ import logging
 from dskype.topology.components import KafkaBolt, KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.executor import start_positions
-from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
@@ -36,7 +36,7 @@ class TopologyTopics:
         """Inbox topic -> partitions."""
         return {inbox_topic(self.plan.name, c): len(self.plan.component_tasks(c)) for c in self.plan.component_ids}
 
-    def create(self, resume: bool, store: FileSnapshotStore) -> list[str]:
+    def create(self, resume: bool, store: SnapshotStore) -> list[str]:
         """Create all topics; on a resume, check that the inboxes are as the topology left them.
 
         :returns: warnings about external topics.
@@ -114,7 +114,7 @@ class TopologyTopics:
             log.warning("topology %s: %s", self.plan.name, warning)
         return warnings
 
-    def check_retention(self, component: str, admin: TopicAdmin, store: FileSnapshotStore) -> None:
+    def check_retention(self, component: str, admin: TopicAdmin, store: SnapshotStore) -> None:
         """Check that the inbox of a component has the records with which its tasks have to continue.
 
         :raises FatalError: it does not.
@@ -134,7 +134,7 @@ class TopologyTopics:
                     )
                 )
 
-    def drop_old_records(self, store: FileSnapshotStore, stats: TopologyStats) -> None:
+    def drop_old_records(self, store: SnapshotStore, stats: TopologyStats) -> None:
         """Let Kafka drop inbox records below the oldest snapshot of their task."""
         before: dict[tuple[str, int], int] = {}
         positions: dict[tuple[str, int], int] = {}

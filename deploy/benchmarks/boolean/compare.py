@@ -59,7 +59,7 @@ COLUMNS = {
 """Measure -> heading, digits."""
 
 _COMPILING = 10
-"""Kernels may take so many times as long to compile as an index may take to be built."""
+"""The time limit for compiling kernels, as a multiple of the time limit for building an index."""
 
 _FIRST_TABLE = 7
 """Columns of the first of two tables: a terminal has room for no more."""

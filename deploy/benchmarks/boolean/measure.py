@@ -172,7 +172,7 @@ class TooSlowError(Exception):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """End what takes longer than so many seconds, by the wall clock; in the main thread, between two calls of kernels.
+    """Interrupt the block when it has taken longer than ``seconds`` by the wall clock. Works in the main thread only, and not within a kernel.
 
     :raises TooSlowError: the time is over.
     """

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.deploy.benchmarks.corpus import Corpus
+from dskype.spouts.batch import select_lists
 
 __all__ = ["ALL", "ANY", "KM_PER_DEG", "PAIRS", "REQUIRED_AND_ANY", "BooleanSubscriptions", "boxes_around", "sides_km", "some_terms"]
 
@@ -51,10 +52,8 @@ class BooleanSubscriptions(NamedTuple):
 
     def columns(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the terms at ``rows`` as (offsets int64[n + 1], terms int64[])."""
-        starts, lengths = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        return offsets, self.terms[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)].astype(np.int64)
+        offsets, index = select_lists(self.offsets, rows)
+        return offsets, self.terms[index].astype(np.int64)
 
 
 def _expression(terms: list[int], shape: int) -> Any:

@@ -1,4 +1,4 @@
-"""What messages match, computed in the plainest way: all subscriptions are looked at for each message."""
+"""What messages match, computed in the plainest way: each message is compared with every subscription."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Workloads of boolean subscriptions and messages, drawn from a corpus by a seed.
 
-The first, ``q1``, is the workload of PS2Stream (section VI): squares of 1 to 50 km around the places of messages, with 1 to 5 of their words. The
-others are each hard in one way. ``laps-*`` are the four groups of messages of LAPS (section 6).
+The first, ``q1``: squares of 1 to 50 km around the places of messages, with 1 to 5 of their words. The others are each hard in one way. ``laps-*`` are the four groups of
+messages of LAPS (section 6), ``ps2stream-*`` the three groups of subscriptions of PS2Stream (section VI).
 """
 
 from __future__ import annotations
@@ -28,12 +28,24 @@ from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["WORKLOADS", "Kind", "Workload", "draw", "draw_messages", "draw_subscriptions", "with_expressions", "with_uniform_words"]
+__all__ = [
+    "WORKLOADS",
+    "Kind",
+    "Workload",
+    "draw",
+    "draw_lifetimes",
+    "draw_messages",
+    "draw_regional",
+    "draw_subscriptions",
+    "with_expressions",
+    "with_uniform_words",
+]
 
 _FREQUENT = 200
 _HOTSPOT_KM = 20.0
 _CELLS_PER_DEG = 4
 _WIDE = 256
+_REGIONS, _RARE = 10, 0.99
 
 
 class Workload(NamedTuple):
@@ -130,7 +142,7 @@ def with_expressions(subscriptions: BooleanSubscriptions, rng: np.random.Generat
 
 
 def with_uniform_words(corpus: Corpus, seed: int = 0) -> Corpus:
-    """Return a corpus of the same places, whose words are drawn anew, all equally frequent."""
+    """Return a corpus of the same places with other random words, all equally frequent."""
     rng = np.random.default_rng([seed, 13])
     drawn = rng.integers(0, len(corpus.vocabulary), len(corpus.terms))
     owner = np.repeat(np.arange(len(corpus)), np.diff(corpus.offsets))
@@ -187,6 +199,45 @@ def _near(corpus: Corpus, n: int, rng: np.random.Generator) -> tuple[np.ndarray,
     lat, lon = _crowd(corpus)
     away, angle = _HOTSPOT_KM / KM_PER_DEG * np.sqrt(rng.random(n)), rng.uniform(0, 2 * np.pi, n)
     return lat + away * np.sin(angle), lon + away * np.cos(angle) / np.cos(np.radians(lat))
+
+
+# -- PS2Stream (section VI-A) -------------------------------------------------------------------------------------------
+
+
+def draw_regional(corpus: Corpus, n: int, rng: np.random.Generator, group: str, regions_seed: int = 0) -> BooleanSubscriptions:
+    """Draw subscriptions of PS2Stream: squares around the places of random messages, with 1 to 3 words connected by AND or by OR, which are drawn by their frequency.
+
+    :param group: ``q1``: sides of 1 to 50 km; ``q2``: sides of 1 to 100 km, and one of the words is not among the most frequent 1 % of the vocabulary; ``q3``: the space of the
+        messages has 10 x 10 regions of equal size, and a subscription is of one or the other group by the region of its centre.
+    :param regions_seed: decides the groups of the regions of ``q3``.
+    """
+    rows = _rows(corpus, n, rng)
+    lat, lon = corpus.lat[rows], corpus.lon[rows]
+    second = np.full(n, group == "q2")
+    if group == "q3":
+        column, row = (np.clip(((at - at.min()) / (np.ptp(at) or 1.0) * _REGIONS).astype(np.int64), 0, _REGIONS - 1) for at in (lon, lat))
+        second = np.random.default_rng([regions_seed, 17]).permutation(_REGIONS**2)[row * _REGIONS + column] % 2 == 1
+    wanted = rng.integers(1, 4, n)
+    owner = np.repeat(np.arange(n), wanted)
+    terms = corpus.terms[rng.integers(0, len(corpus.terms), len(owner))]
+    rare = corpus.terms[corpus.terms < max(1, int(_RARE * len(corpus.vocabulary)))]
+    first = np.cumsum(wanted) - wanted
+    terms[first[second]] = rare[rng.integers(0, len(rare), int(second.sum()))]
+    order = np.lexsort((terms, owner))
+    owner, terms = owner[order], terms[order]
+    new = np.r_[True, (np.diff(owner) != 0) | (np.diff(terms) != 0)]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner[new], minlength=n))])
+    side_km = np.where(second, sides_km(rng, n, 1, 100), sides_km(rng, n, 1, 50))
+    return BooleanSubscriptions(boxes_around(lat, lon, side_km, side_km), offsets, terms[new].astype(np.int32), rng.integers(ALL, ANY + 1, n).astype(np.int8))
+
+
+def draw_lifetimes(n: int, mu: float, rng: np.random.Generator) -> np.ndarray:
+    """Draw for each subscription how many others are registered before it is unregistered, int64[n]: a normal distribution with the mean ``mu`` and the deviation 0.2 ``mu``."""
+    return np.maximum(1, np.round(rng.normal(mu, 0.2 * mu, n))).astype(np.int64)
+
+
+def _regional(group: str) -> Callable[[Corpus, int, int, np.random.Generator], tuple[BooleanSubscriptions, MessageBatch]]:
+    return lambda corpus, n, m, rng: (draw_regional(corpus, n, rng, group), draw_messages(corpus, m, rng))
 
 
 # -- kinds --------------------------------------------------------------------------------------------------------------
@@ -279,5 +330,8 @@ WORKLOADS: dict[str, Kind] = {
     "laps-long-areas": Kind("LAPS: rectangles of 1 to 50 km, 100 to 1,000 words", 1_000_000, _with_messages(words=(100, 1000), area_km=(1, 50))),
     "expressions": Kind("and, or, and of or, or of and over 2 to 6 words", 300_000, _expressions),
     "wide-or": Kind("alternatives of 256 words", 20_000, _wide),
+    "ps2stream-q1": Kind("PS2Stream: squares of 1 to 50 km, 1 to 3 words by their frequency", 1_000_000, _regional("q1")),
+    "ps2stream-q2": Kind("PS2Stream: squares of 1 to 100 km, one word not of the most frequent 1 %", 1_000_000, _regional("q2")),
+    "ps2stream-q3": Kind("PS2Stream: one or the other in each of 100 regions", 1_000_000, _regional("q3")),
 }
 """Name -> kind of workload."""

@@ -102,7 +102,7 @@ class Evaluators:
             if after is not None and after.cells:
                 self.workloads[giver] = self.workloads[giver].resized(after, _touching(after, self.subscriptions))
             own = self.grid.cells(taker)
-            before = self.workloads[taker] if own != cells else Workload(cells)  # an evaluator that has given all away begins anew
+            before = self.workloads[taker] if own != cells else Workload(cells)  # an evaluator that has given everything away starts again
             self.workloads[taker] = before.resized(own, _touching(own, self.subscriptions), handed_over)
         changed = evaluators_of(operation)
         return len(changed.union(*(self.grid.neighbours(evaluator) for evaluator in changed)))

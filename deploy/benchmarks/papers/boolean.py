@@ -39,7 +39,7 @@ _GROWTH = 1.6
 """What an index takes while it grows, as a multiple of what it takes."""
 
 _COMPILING = 10
-"""Kernels may take so many times as long to compile as an index may take to be filled."""
+"""The time limit for compiling kernels, as a multiple of the time limit for filling an index."""
 
 _COLUMNS_BYTES = 64
 """What the columns of a subscription take, beside the index."""

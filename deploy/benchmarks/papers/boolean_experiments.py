@@ -80,7 +80,7 @@ def _mean(found: Rows, name: str, measure: str = "message_us") -> float:
 
 
 def faster(text: str, slow: str, fast: str, at_least: float = 1.0) -> Claim:
-    """Claim that one line takes so many times as long as another one, on average over its places."""
+    """Claim that one line takes at least ``at_least`` times as long as another one, on average over its points."""
 
     def check(found: Rows) -> tuple[bool, str]:
         a, b = _mean(found, slow), _mean(found, fast)

@@ -31,11 +31,11 @@ from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.deploy.benchmarks.papers.distribution_frames import decoded, encode_frames, ids_of, message_columns
 from dskype.deploy.benchmarks.papers.distribution_workload import View
-from dskype.deploy.benchmarks.papers.skype_workload import list_rows, look_up
+from dskype.deploy.benchmarks.papers.skype_workload import look_up
 from dskype.deploy.client.balancing import balance
 from dskype.distribution.base import Distributor
 from dskype.distribution.subscriptions import TopkSubscription
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.spouts.text import Tokenizer
 
 __all__ = ["Simulation", "simulate", "subscription_at"]
@@ -343,5 +343,5 @@ class _Rows:
 
 def _of_rows(lists: Lists, rows: np.ndarray) -> Lists:
     """Return the lists of some rows."""
-    offsets, index = list_rows(lists.offsets[rows], np.diff(lists.offsets)[rows])
+    offsets, index = select_lists(lists.offsets, rows)
     return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])

@@ -202,7 +202,7 @@ def listed(points: Sequence[tuple[Any, float]], digits: int = 0) -> str:
 
 
 def times(text: str, slow: tuple[str, Any], fast: tuple[str, Any], measure: str, at_least: float, digits: int = 1) -> Claim:
-    """Claim that a measure of one row is at least so many times that of another row."""
+    """Claim that a measure of one row is at least ``at_least`` times that of another row."""
 
     def check(found: Rows) -> tuple[bool, str]:
         a, b = found[slow][measure], found[fast][measure]

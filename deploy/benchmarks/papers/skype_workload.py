@@ -11,9 +11,9 @@ import numpy as np
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.window.base import MessageWindow, QueryBatch
 from dskype.deploy.benchmarks.corpus import Corpus
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import MessageBatch, select_lists
 
-__all__ = ["Stream", "Subscriptions", "draw_subscriptions", "list_rows", "look_up", "shorten"]
+__all__ = ["Stream", "Subscriptions", "draw_subscriptions", "look_up", "shorten"]
 
 _AT_ONCE = 256
 
@@ -35,14 +35,8 @@ class Subscriptions:
 
     def take(self, rows: np.ndarray) -> Subscriptions:
         """Return the subscriptions at ``rows``, in that order."""
-        offsets, index = list_rows(self.offsets[:-1][rows], np.diff(self.offsets)[rows])
+        offsets, index = select_lists(self.offsets, rows)
         return Subscriptions(self.k[rows], self.alpha[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index])
-
-
-def list_rows(starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (offsets, rows) of lists that lie one behind the other in ``rows``: list *i* is rows ``starts[i]`` to ``starts[i] + lengths[i]``."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return offsets, np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
 
 
 def draw_subscriptions(corpus: Corpus, n: int, *, k: int, keywords: tuple[int, int], zipf: bool = False, seed: int = 0) -> Subscriptions:
@@ -103,7 +97,9 @@ def look_up(
 
 def shorten(lists: Lists, count: np.ndarray) -> Lists:
     """Return the first ``count`` messages of each list."""
-    offsets, index = list_rows(lists.offsets[:-1], np.minimum(np.diff(lists.offsets), count))
+    lengths = np.minimum(np.diff(lists.offsets), count)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[:-1] - offsets[:-1], lengths)
     return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
 
 
@@ -140,7 +136,7 @@ class Stream:
         positions = begin + (np.sort(self._rng.integers(0, self.half, n)) if self.timed else np.arange(n))
         seqs = np.arange(self._seq, self._seq + n)
         c = self.corpus
-        offsets, index = list_rows(c.offsets[rows], np.diff(c.offsets)[rows])
+        offsets, index = select_lists(c.offsets, rows)
         messages = MessageBatch(seqs, positions, c.lat[rows], c.lon[rows], offsets, c.terms[index], c.weights[index])
         self._seq += n
         self._slot += 1

@@ -118,7 +118,7 @@ class Measured(MatchTimes):
 
 
 def warm_up(name: str, workload: Workload) -> None:
-    """Compile the kernels of an index: do everything once with few subscriptions, but so many that some lists are long and then short again."""
+    """Compile the kernels of an index: do everything once, with few subscriptions, but enough for some lists to become long and then short again."""
     index = Measured(name, workload.first(min(20_000, workload.n), 4))
     index.match(1.0)
     index.single(0.1)

@@ -1,4 +1,4 @@
-"""Scores, matches and lists, computed in the plainest way: every subscription is looked at for a message, every message for a subscription."""
+"""Scores, matches and lists, computed in the plainest way: each message is compared with every subscription, and each subscription with every message."""
 
 from __future__ import annotations
 

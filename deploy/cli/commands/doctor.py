@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     output(parser)
+    parser.add_argument("--master", metavar="URL", help="check this Spark master and all its executors, too")
     parser.add_argument("--no-broker", action="store_true", help="do not start an embedded broker")
 
 
@@ -21,11 +22,14 @@ def run(args: argparse.Namespace) -> int:
     from dskype.deploy.machine import connection, doctor
 
     where = target(args)
+    bootstrap = connection.resolve_bootstrap(where.bootstrap_servers)
+    more = []
+    if where.master is not None:
+        from dskype.deploy.machine.cluster_check import check_cluster
+
+        more = [("cluster", lambda: check_cluster(where.master, bootstrap, where.conf))]
     rows = doctor.run_checks(
-        connection.resolve_bootstrap(where.bootstrap_servers),
-        client_options=connection.kafka_options(where.conf),
-        start_broker=not args.no_broker,
-        progress=say if args.verbose else None,
+        bootstrap, client_options=connection.kafka_options(where.conf), start_broker=not args.no_broker, more=more, progress=say if args.verbose else None
     )
     print(json.dumps(doctor.as_json(rows), indent=2) if args.output == "json" else doctor.as_text(rows))
     return doctor.exit_code(rows)

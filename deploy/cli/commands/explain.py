@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _json_of(text: str) -> bytes | None:
-    """Return the JSON that an argument is or that the file has which it names; None for an id."""
+    """Return the JSON of an argument: the text itself, or the content of the file after ``@``. Return None if it is an id."""
     if text.startswith("@"):
         try:
             return Path(text[1:]).read_bytes().strip()

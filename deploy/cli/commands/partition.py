@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dskype.deploy.cli import plan_picture
+from dskype.bolts.boolean import INDEXES
+from dskype.deploy.cli import partition_map, plan_picture
 from dskype.deploy.cli.arguments import (
     Actions,
     UsageError,
@@ -29,10 +30,11 @@ from dskype.deploy.cli.arguments import (
     target,
 )
 from dskype.deploy.client.balancing import Band, balance, watch
+from dskype.deploy.client.calibration import calibrate
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions
 from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.terminal import counted, put, say
-from dskype.distribution import DISTRIBUTORS, AGridDistributor, HasPartitions, distributor_class, make_distributor, read_plan
+from dskype.distribution import DISTRIBUTORS, AGridDistributor, GridtDistributor, HasPartitions, distributor_class, make_distributor, read_plan
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import read_sample
 from dskype.spouts.vocabulary import Vocabulary
@@ -43,8 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = Actions(parser)
     actions.add("learn", _learn, "learn a plan from a sample", _learn_arguments)
+    actions.add("calibrate", _calibrate, "measure what messages and subscriptions cost on this machine, for the distributor hybrid", _calibrate_arguments)
     actions.add("show", _show, "show a plan: the topology's, or that of a file", _show_arguments)
     actions.add("split", _split, "give half of a partition to another task", _split_arguments)
+    actions.add("divide", _divide, "divide the words of a zone with another task (hybrid)", _divide_arguments)
     actions.add("merge", _merge, "give a partition to the tasks of another one", _merge_arguments)
     actions.add("shift", _shift, "give some cells of a partition to a neighbour (agrid)", _shift_arguments)
     actions.add("publish", _publish, "change the running topology to a plan", _publish_arguments)
@@ -63,11 +67,18 @@ def _learn_arguments(parser: argparse.ArgumentParser) -> None:
     _output_options(parser)
 
 
+def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--index", metavar="NAME", choices=sorted(INDEXES), default="lanes", help="dskype.boolean.index; default: lanes")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    output(parser)
+
+
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("plan", metavar="FILE", nargs="?", help="default: the plan of the running topology")
     parser.add_argument("--picture", metavar="SVG", help="draw it: cells on a map, ranges of keywords as bars")
     parser.add_argument("--messages", metavar="FILE", help="JSON lines: dots on the map")
+    parser.add_argument("--map", action="store_true", help="print a map in which each character is the task of a place (agrid)")
     parser.add_argument("--force", action="store_true", help="replace SVG")
     output(parser)
 
@@ -75,6 +86,10 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 def _split_arguments(parser: argparse.ArgumentParser) -> None:
     _change_arguments(parser, "partition", "task")
     _sample_options(parser, required=False)
+
+
+def _divide_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser, "partition", "task")
 
 
 def _merge_arguments(parser: argparse.ArgumentParser) -> None:
@@ -162,6 +177,17 @@ def _learn(args: argparse.Namespace) -> int:
     return 0
 
 
+def _calibrate(args: argparse.Namespace) -> int:
+    costs = calibrate(args.index, seed=args.seed)._asdict()
+    if args.output == "json":
+        put(json.dumps(costs))
+        return 0
+    for name, value in costs.items():
+        put(f"{name:<12} {value:>12.6g}")
+    put(f"learn a plan with them: dskype partition learn --distributor hybrid --option 'costs={json.dumps(costs)}' ...")
+    return 0
+
+
 def _show(args: argparse.Namespace) -> int:
     version = None
     if args.plan is not None:
@@ -199,6 +225,8 @@ def _show(args: argparse.Namespace) -> int:
         put(f"{'partition':>9}  {'tasks':<10} {'load':>12}  covers")
     for row in rows:
         put(f"{row['number']:>9}  {','.join(map(str, row['tasks'])):<10} {row['load']:>12,.1f}  {_covers(row)}")
+    for line in partition_map.draw(plan) if args.map else ():
+        put(line)
     return 0
 
 
@@ -212,6 +240,8 @@ def _covers(row: Mapping[str, Any]) -> str:
     if "terms" in row:
         first, end = row["terms"]
         parts.append(f"words {first:,}.." + ("" if end is None else f"{end - 1:,}"))
+    if "named" in row:
+        parts.append(f"{row['named']:,} words and {row['share']:.0%} of all others")
     return ", ".join(parts) or "everything"
 
 
@@ -238,6 +268,16 @@ def _change(args: argparse.Namespace, change: Callable[[HasPartitions, Any], dic
 
 def _split(args: argparse.Namespace) -> int:
     return _change(args, lambda distributor, sample: distributor.split(args.partition, args.task, sample))
+
+
+def _divide(args: argparse.Namespace) -> int:
+    def change(distributor: HasPartitions, _: Any) -> dict[str, Any]:
+        if not isinstance(distributor, GridtDistributor):
+            legal = ", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, GridtDistributor)))
+            raise IllegalArgumentException(explain("The words of these partitions cannot be divided.", given=distributor.name, legal=legal))
+        return distributor.divide(args.partition, args.task)
+
+    return _change(args, change)
 
 
 def _merge(args: argparse.Namespace) -> int:

@@ -105,7 +105,7 @@ def test_a_match_that_is_missing_is_told(corpus, capsys, monkeypatch):
     assert place("s1", None).tasks
     assert BooleanSimulation(workload, distributor, False, "lanes", 100).run()["different"] > 0
     monkeypatch.setattr(BooleanSimulation, "_match", lambda self, task, index, rows: [np.zeros(0, np.int64)])
-    monkeypatch.setattr(tornado, "read_places", lambda: corpus)
+    monkeypatch.setattr(tornado, "read_messages", lambda args: corpus)
     monkeypatch.setattr(BooleanSimulation, "_found", lambda self, living: {"throughput": 1.0, "distribution_per_s": 1.0, "matches": 1.0, "communication": 1.0})
     sizes = ["--subscriptions", "300", "--messages", "200", "--sample", "100", "--repeat", "1"]
     assert cli.main(["bench", "tornado", "--only", "units", *sizes, "-o", "json"]) == 1

@@ -9,7 +9,7 @@ from dskype.deploy.chaos.run import run
 def test_a_seeded_run_loses_nothing_and_repeats_nothing(capfd):
     result = run(
         "chain",
-        5,
+        132,  # draws short strikes
         10,
         rate=100,
         faults=["overload", "disk-full"],

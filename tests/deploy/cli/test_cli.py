@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -568,6 +569,29 @@ def test_words_are_shown_as_text_and_never_as_markup() -> None:
     out = StringIO()
     Console(file=out, width=120).print(local_screen._tables(info, {"top": [["[red]bold[/red]", 3]], "words": 3, "distinct": 1}))
     assert "[red]bold[/red]" in out.getvalue()
+
+
+def test_partitions_are_drawn_as_the_newest_plan_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from dskype.deploy.cli import partition_map
+    from dskype.distribution import AGridDistributor, make_distributor
+
+    start = make_distributor("agrid", 2, {"granularity": 8})
+    assert isinstance(start, AGridDistributor)
+    plans = [{"v": 1, "version": 2, "plan": start.shift(0, 1, 2)}, {"v": 1, "version": 2, "plan": start.shift(0, 1, 1)}]  # the second one is ignored
+    coming = [[], [SimpleNamespace(value=json.dumps(plan).encode()) for plan in plans], []]
+    follower = SimpleNamespace(poll=lambda timeout_s: coming.pop(0), close=lambda: None)
+    monkeypatch.setattr(partition_map, "Follower", lambda *_: follower)
+    screen = partition_map.PartitionScreen(None, "t", {"dskype.distributor": "agrid", "dskype.distributor.options": {"granularity": 8}}, 2)
+    assert screen.lines() == ["0" * 36 + "1" * 36] * 18
+    assert screen.lines() == ["0" * 18 + "1" * 54] * 18
+    info = {"name": "x", "status": "ACTIVE", "uptime_secs": 1, "errors": {}, "components": {}}
+    out = StringIO()
+    Console(file=out, width=120).print(local_screen._tables(info, {}, screen))
+    assert "plan 2" in out.getvalue() and "0" * 18 + "1" * 54 in out.getvalue()
 
 
 def test_only_a_topic_of_top_words_is_followed() -> None:

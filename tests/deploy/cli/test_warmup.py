@@ -8,9 +8,13 @@ def test_the_small_topology_takes_everything_it_is_given():
     warmup._run_small_topology()  # raises where there is a dead letter or a wrong result
 
 
+def test_what_the_second_process_compiles_runs():
+    warmup._compile_part()
+
+
 def test_kernels_are_compiled_when_they_or_their_compiler_changed(tmp_home, monkeypatch):
     runs, said = [], []
-    monkeypatch.setattr(warmup, "_run_small_topology", lambda: runs.append(1))
+    monkeypatch.setattr(warmup, "_compile_all", lambda: runs.append(1))
     assert [warmup.compile_kernels(said.append) for _ in range(2)] == [True, False]
     monkeypatch.setattr(warmup, "_state", lambda: "other")
     assert warmup.compile_kernels(said.append)

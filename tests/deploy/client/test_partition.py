@@ -6,10 +6,13 @@ import json
 import numpy as np
 import pytest
 
+from dskype.deploy.cli.commands import partition
 from dskype.deploy.cli.main import main
+from dskype.deploy.client import calibration
 from dskype.deploy.client.balancing import Band, Change, decide, watch
-from dskype.deploy.client.plans import read_current, send_plan
+from dskype.deploy.client.plans import PlanOvertakenError, read_current, send_plan
 from dskype.distribution import distributor_class, make_distributor, read_plan
+from dskype.distribution.loads import LoadModel
 from dskype.distribution.partitioned import measure
 from dskype.topology.errors import IllegalArgumentException, TopologyError
 from tests.distribution import worlds
@@ -125,9 +128,42 @@ def test_the_border_of_two_partitions_is_shifted_by_hand(files, capsys):
     assert [p["cells"] for p in after.partitions()] == [[0, 0, 3, 8], [3, 0, 8, 8]] != [p["cells"] for p in before.partitions()]
     assert main(["partition", "shift", "0", "1", "--at", "8", "--plan", plan, "-o", out, "--force"]) == 1
     assert "No cells can be shifted" in capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["partition", "show", out, "--map"]) == 0
+    assert capsys.readouterr().out.splitlines()[-18:] == ["0" * 27 + "1" * 45] * 18
     learn(files, "prefix", 4)
     assert main(["partition", "shift", "0", "1", "--at", "3", "--plan", str(files / "plan"), "-o", out, "--force"]) == 1
     assert "legal: agrid" in capsys.readouterr().err
+
+
+def test_the_words_of_a_region_are_divided_by_hand(files, capsys):
+    plan, out = str(files / "regions"), str(files / "divided")
+    (files / "regions").write_text(json.dumps(make_distributor("hybrid", 2, {"granularity": 8}).plan()))
+    assert main(["partition", "divide", "0", "1", "--plan", plan, "-o", out]) == 0
+    assert main(["partition", "show", out, "--picture", str(files / "picture.svg")]) == 0
+    assert "0 words and 50% of all others" in capsys.readouterr().out and (files / "picture.svg").stat().st_size > 500
+    assert main(["partition", "split", "0", "1", "--plan", out, "-o", str(files / "split")]) == 0
+    shares = [row.get("share") for row in make_distributor("hybrid", 2, plan=read_plan(str(files / "split"))).partitions()]
+    assert shares == [0.25, 0.75, None]
+    learn(files, "prefix", 4)
+    assert main(["partition", "divide", "0", "1", "--plan", str(files / "plan"), "-o", out, "--force"]) == 1
+    assert "legal: hybrid, space-partitioning, text-partitioning" in capsys.readouterr().err
+
+
+def test_what_a_machine_takes_is_calibrated(capsys, monkeypatch):
+    monkeypatch.setattr(partition, "calibrate", lambda index, seed: calibration.calibrate(index, (300, 600), seed))
+    assert main(["partition", "calibrate", "-o", "json"]) == 0
+    costs = json.loads(capsys.readouterr().out)
+    assert LoadModel.checked("hybrid", costs) == LoadModel(**costs) and costs["message_us"] > 0 and costs["insert_us"] > 0
+    assert main(["partition", "calibrate", "--index", "gi2"]) == 0
+    assert "--option 'costs={" in capsys.readouterr().out
+
+
+def test_constants_are_those_of_the_line_through_the_measurements():
+    points = [calibration.Point(n, n / 100, 2.0 + 0.5 * n / 100, 4.0, 1.0) for n in (100, 200, 400)]
+    assert calibration.fitted(points) == pytest.approx(LoadModel(0.005, 0.5, 2.0, 4.0, 1.0), rel=0.01)
+    falling = [calibration.Point(n, n / 100, 5.0 - n / 100, 4.0, 1.0) for n in (100, 200)]
+    assert calibration.fitted(falling)[:3] == (0.0, 0.0, 4.0), "a slope is no less than 0"
 
 
 def test_what_needs_a_topology_says_so(capsys, monkeypatch):
@@ -167,6 +203,19 @@ def test_the_newest_version_is_in_force_and_the_next_one_follows_it():
     assert (version, plan) == (3, json.loads(json.dumps(found.plan())))
     send_plan(client, version + 1, found.split(0, 1))
     assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1))))
+
+
+def test_a_plan_that_another_one_overtakes_is_refused():
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    version, _ = read_current(client)
+    first, second = found.split(0, 1), found.split(0, 2)
+    client.records.append(json.dumps({"v": 1, "version": version + 1, "plan": first}).encode())  # of load balancing, for example
+    with pytest.raises(PlanOvertakenError, match="another one came first.*given: 4.*partition show"):
+        send_plan(client, version + 1, second)
+    assert read_current(client) == (4, json.loads(json.dumps(first)))
+    send_plan(client, version + 2, second)
+    assert read_current(client) == (5, json.loads(json.dumps(second)))
 
 
 def test_a_plan_that_no_record_holds_is_refused():
@@ -266,6 +315,22 @@ def test_the_monitor_balances_what_has_moved(name):
     )
     balances = [float(line.rpartition(" ")[2]) for line in told if line.startswith("busy")]
     assert changes == state["version"] < 20 and balances[-1] <= 1.5 < balances[0], balances
+
+
+def test_the_monitor_decides_again_when_another_plan_came_first():
+    plan = make_distributor("prefix", 2).plan()
+    busy = iter([{1: 0, 2: 0}, {1: 9, 2: 1}, {1: 18, 2: 2}, {1: 27, 2: 3}])
+    told, sent = [], []
+
+    def send(version, plan):
+        sent.append(version)
+        if len(sent) == 1:
+            raise PlanOvertakenError("another one came first")
+
+    band = Band(1.5, 1.2, 1)
+    band.due = lambda measured: True
+    assert watch(lambda: next(busy), [1, 2], lambda: (len(sent), plan), send, band, interval_s=1, count=3, sleep=lambda s: None, report=told.append) == 2
+    assert sent == [1, 2, 3] and "another one came first" in told
 
 
 def sorted_terms(sample):

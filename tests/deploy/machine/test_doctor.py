@@ -13,6 +13,7 @@ import pytest
 
 from dskype.deploy.machine import doctor, jars, java, paths
 from dskype.deploy.machine.broker import EmbeddedBroker
+from dskype.deploy.machine.cluster_check import check_cluster
 from dskype.deploy.machine.connection import Bootstrap
 from dskype.deploy.machine.doctor import FAIL, OK, WARN, Row
 from dskype.deploy.machine.errors import JavaError
@@ -204,3 +205,8 @@ def test_topologies_that_do_not_get_on_are_named_with_the_reason() -> None:
     assert failed.status == FAIL and "input is gone" in failed.detail
     (dead,) = doctor.topology_rows([topology("failed", ("input is gone",), alive=False)])
     assert dead.status == FAIL and "pid 7 on h" in dead.detail and "input is gone" in dead.detail and "kill wc" in dead.fix
+
+
+def test_a_cluster_without_named_brokers_or_with_a_wrong_master_is_a_failed_check() -> None:
+    [row] = check_cluster("spark://nowhere:1", Bootstrap(None, "default"), {})
+    assert row.status == FAIL and "--bootstrap-servers" in row.fix

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dskype.deploy.cli import main as cli
-from dskype.deploy.metrics import prometheus
+from dskype.deploy.metrics import following, prometheus
 from dskype.deploy.metrics.meter import Meter
 from dskype.deploy.metrics.prometheus import METRICS, Collector, Exporter, Metric, serve
 from dskype.topology.errors import TopologyError
@@ -380,8 +380,8 @@ class LogConsumer:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LIST_EVERY_S", "_ENDS_EVERY_S"):
-        monkeypatch.setattr(prometheus, name, 0.01)
-    monkeypatch.setattr(prometheus, "_STEP_MS", 5)
+        monkeypatch.setattr(following, name, 0.01)
+    monkeypatch.setattr(following, "_STEP_MS", 5)
 
 
 def _until(exporter: Exporter, condition: Any) -> dict[Any, float]:

@@ -14,6 +14,7 @@ import pytest
 from dskype.deploy.cli.main import main
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.inputs import header
+from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.topics import _last_time_ms
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
@@ -952,25 +953,12 @@ def test_the_sweep_finds_the_plain_top_k_at_every_watermark(seed):
     assert check(system).counts == {"state": 1}
 
 
-def test_kernels_take_arrays_that_are_read_only():
-    from dskype.deploy.verification.oracle import Oracle
-
-    system = small()
-    made: list[Any] = []
+def test_kernels_take_arrays_that_are_read_only(monkeypatch):
+    made: list[Oracle] = []
     original = Oracle.__init__
-
-    def frozen(self: Oracle, *args: Any) -> None:
-        original(self, *args)
-        for array in self.rows:
-            if isinstance(array, np.ndarray):
-                array.setflags(write=False)
-        made.append(self)
-
-    try:
-        Oracle.__init__ = frozen
-        assert check(system).ok and made
-    finally:
-        Oracle.__init__ = original
+    monkeypatch.setattr(Oracle, "__init__", lambda self, *args: made.append(self) or original(self, *args))
+    assert check(small()).ok
+    assert made and not any(array.flags.writeable for oracle in made for array in oracle.rows if isinstance(array, np.ndarray))
 
 
 # --- on a broker ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from dskype.topology.core.kernel_cache import compare_imported_kernels
 
 BOLTS = Path(__file__).parents[3] / "bolts"
 
@@ -116,3 +119,33 @@ def test_a_kernel_follows_what_it_imports_through_other_files(package, environ, 
     assert call(500, 1) == [512, 1]  # from the cache
     assert call(500, 2) == [514, 0]
     assert call(700, 2) == [714, 0]
+
+
+def test_forms_that_two_processes_compile_at_the_same_time_are_not_mixed_up(tmp_path, monkeypatch):
+    compare_imported_kernels()
+    one, other = (IndexDataCacheFile(str(tmp_path), "kernel", b"stamp") for _ in range(2))
+    write = one._save_index
+
+    def while_the_other_has_not_seen_it(index):
+        write(index)
+        with monkeypatch.context() as late:
+            late.setattr(other, "_load_index", dict)
+            other.save("other signature", "other code")
+
+    monkeypatch.setattr(one, "_save_index", while_the_other_has_not_seen_it)
+    one.save("signature", "code")
+    assert one.load("other signature") == "other code" and one.load("signature") in ("code", None)
+    monkeypatch.undo()
+    one.save("signature", "code")
+    assert (one.load("signature"), one.load("other signature")) == ("code", "other code")
+
+
+def test_forms_of_a_changed_source_are_removed(tmp_path):
+    compare_imported_kernels()
+    old, new, neighbour = (IndexDataCacheFile(str(tmp_path), name, stamp) for name, stamp in (("kernel", b"old"), ("kernel", b"new"), ("kernel2", b"old")))
+    for file in (old, neighbour):
+        file.save("first", 1)
+        file.save("second", 2)
+    new.save("first", 3)
+    assert old.load("first") is None and new.load("first") == 3 and new.load("second") is None and neighbour.load("second") == 2
+    assert len(list(tmp_path.glob("kernel.*.nbc"))) == 1

@@ -2,17 +2,19 @@
 
 import errno
 import os
+import pickle
 import shutil
+import signal
 import threading
 import time
 
 import numpy as np
 import pytest
 
-from dskype.topology.core import snapshots
+from dskype.topology.core import file_store
+from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import (
     FencedError,
-    FileSnapshotStore,
     JournalTakenError,
     LostStateError,
     MemorySnapshotStore,
@@ -22,6 +24,14 @@ from dskype.topology.core.snapshots import (
     decode_snapshot,
     encode_snapshot,
 )
+
+
+def damage(store, task, version, change, kind):
+    """Change the content of a file."""
+    name = store._name(task, kind, version)
+    data = change(store._read(name))
+    store._remove(name)
+    store._create(name, data, None, sync=False)
 
 
 class MemoryStores:
@@ -40,8 +50,13 @@ class MemoryStores:
         for view in views:
             view.exists = False
 
+    def damage(self, store, task, version, change, kind="snapshot"):
+        damage(store, task, version, change, kind)
+
 
 class FileStores:
+    kill_after_s = 0.005
+
     def __init__(self, tmp_path):
         self.folder = tmp_path / "topology" / "snapshots"
 
@@ -50,6 +65,9 @@ class FileStores:
 
     def remove(self, *views):
         shutil.rmtree(self.folder)
+
+    def damage(self, store, task, version, change, kind="snapshot"):
+        damage(store, task, version, change, kind)
 
 
 STORES = {"memory": MemoryStores, "file": FileStores}
@@ -65,13 +83,6 @@ def store(stores):
     store = stores.view()
     store.create()
     return store
-
-
-def damage(store, task, version, change, kind="snapshot"):
-    name = store._name(task, kind, version)
-    data = change(store._read(name))
-    store._remove(name)
-    store._create(name, data, None, sync=False)
 
 
 def test_the_newest_snapshot_not_above_a_version_is_loaded(store):
@@ -101,10 +112,10 @@ def test_only_the_kept_snapshots_stay(store):
     ],
     ids=["cut", "short", "empty", "flipped", "magic", "format"],
 )
-def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(store, change):
+def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(stores, store, change):
     store.save(1, 5, encode_snapshot("old"))
     store.save(1, 9, encode_snapshot("new"))
-    damage(store, 1, 9, change)
+    stores.damage(store, 1, 9, change)
     assert store.load(1) == (5, "old")
     [problem] = store.problems
     assert "1/snapshot-00000000000000000009" in problem and "given" in problem
@@ -148,11 +159,11 @@ def test_an_entry_that_follows_nothing_is_taken_back(stores, store):
 
 def test_of_many_that_write_an_entry_at_once_one_succeeds(stores, store):
     """All writers write each number at the same time; the winner's content stays."""
-    winners, barrier = [], threading.Barrier(4)
+    winners, barrier, rounds = [], threading.Barrier(4), getattr(stores, "rounds", 30)
 
     def write(writer):
         view = stores.view()
-        for number in range(1, 31):
+        for number in range(1, rounds + 1):
             barrier.wait()
             try:
                 view.save_journal(0, number, encode_snapshot([writer, number]))
@@ -168,17 +179,17 @@ def test_of_many_that_write_an_entry_at_once_one_succeeds(stores, store):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [number for _, number in winners] == list(range(1, 31))
-    assert store.load_journal(0) == (30, winners[-1])
+    assert [number for _, number in winners] == list(range(1, rounds + 1))
+    assert store.load_journal(0) == (rounds, winners[-1])
     assert not store.problems
 
 
-def test_a_journal_without_a_readable_entry_is_no_empty_journal(store):
+def test_a_journal_without_a_readable_entry_is_no_empty_journal(stores, store):
     for number in (1, 2):
         store.save_journal(4, number, encode_snapshot(number))
-    damage(store, 4, 2, lambda d: d[:18], "journal")
+    stores.damage(store, 4, 2, lambda d: d[:18], "journal")
     assert store.load_journal(4) == (2, 1)  # the newest number, the newest readable entry
-    damage(store, 4, 1, lambda d: b"", "journal")
+    stores.damage(store, 4, 1, lambda d: b"", "journal")
     with pytest.raises(SnapshotError, match="entries of task 4 can be read.*journal-0*2 is cut short.*journal-0*1 is cut short.*hint: restore"):
         store.load_journal(4)
 
@@ -245,6 +256,84 @@ def test_nothing_brings_a_removed_store_back(stores, store):
         assert not stores.folder.exists()
 
 
+def test_a_removed_store_is_empty_and_can_be_created_again(stores, store):
+    store.save(1, 10, encode_snapshot("state"))
+    assert store.holds_state()
+    store.remove()
+    assert not store.holds_state() and store.newest_term() == 0
+    again = stores.view()
+    again.create()
+    assert not again.holds_state() and again.load(1) is None
+    again.save_journal(2, 1, encode_snapshot("entry"))
+    assert again.holds_state()
+
+
+def test_documents_are_kept_under_their_names(stores, store):
+    other = stores.view()
+    assert store.read_document("files-a.b") is None
+    large = os.urandom(3_000_000)
+    store.write_document("files-a.b", b"1")
+    store.write_document("files-c", large)
+    store.write_document("files-a.b", b"2")
+    assert other.read_document("files-a.b") == b"2" and other.read_document("files-c") == large
+    store.remove_document("files-a.b")
+    store.remove_document("files-a.b")
+    assert other.read_document("files-a.b") is None and other.read_document("files-c") == large
+    assert not store.holds_state()
+
+
+def test_large_states_and_entries_are_kept_as_they_are(stores, store):
+    other, rng = stores.view(), np.random.default_rng(1)
+    states = []
+    for version in range(1, 6):
+        states.append({"a": rng.integers(0, 1 << 60, 400_000 + version), "version": version})
+        store.save(3, version, encode_snapshot(states[-1]))
+        store.save_journal(4, version, encode_snapshot(states[-1]))
+    for view in (store, other):
+        for version, at_most in ((5, None), (4, 4), (3, 3)):
+            number, found = view.load(3, at_most)
+            assert number == version == found["version"] and (found["a"] == states[version - 1]["a"]).all()
+        assert view.load_journal(4)[1]["version"] == 5
+        assert view.newest_version(3) == 5 and view.newest_version(9) is None
+
+
+def test_a_copy_of_a_store_is_the_store_as_in_another_process(stores, store):
+    store.save(1, 10, encode_snapshot("state"))
+    if not isinstance(stores, MemoryStores):
+        copy = pickle.loads(pickle.dumps(store))
+        copy.save(1, 20, encode_snapshot("more"))
+        assert store.load(1) == (20, "more") and copy.kept == store.kept
+
+
+def test_a_fork_writes_and_a_fork_that_is_killed_leaves_nothing_that_counts(stores, store):
+    if isinstance(stores, MemoryStores):
+        return
+    store.save(1, 1, encode_snapshot("before"))
+    data = encode_snapshot(os.urandom(20_000_000))
+    store.rest()
+    for version, killed in ((2, True), (3, False)):
+        read, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            try:
+                os.write(write, b"x")
+                store.save(1, version, data)
+            finally:
+                os._exit(0)
+        os.read(read, 1)
+        if killed:
+            time.sleep(stores.kill_after_s)
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(read)
+        os.close(write)
+    if 2 in store.versions(1):  # it was faster
+        assert store.load(1, 2)[0] == 2
+    assert store.load(1)[0] == 3 and not store.problems
+    store.save(1, 4, encode_snapshot("after"))
+    assert stores.view().load(1) == (4, "after")
+
+
 def test_an_older_snapshot_takes_the_place_of_no_newer_one(store):
     for version in (10, 20, 30):
         store.save(1, version, encode_snapshot(version))
@@ -259,10 +348,10 @@ class FullDisk:
         self.monkeypatch = monkeypatch
 
     def __enter__(self):
-        self.monkeypatch.setattr(snapshots, "open", self.open, raising=False)
+        self.monkeypatch.setattr(file_store, "open", self.open, raising=False)
 
     def __exit__(self, *exc):
-        self.monkeypatch.delattr(snapshots, "open")
+        self.monkeypatch.delattr(file_store, "open")
 
     @staticmethod
     def open(*args):

@@ -314,6 +314,7 @@ def test_an_abstract_class_is_refused_with_what_it_lacks() -> None:
         ("{type: LOCAL_OR_SHUFFLE}", groupings.LocalOrShuffleGrouping()),
         ("{type: GLOBAL}", groupings.GlobalGrouping()),
         ("{type: NONE}", groupings.NoneGrouping()),
+        ("{type: FIELDS, args: []}", groupings.FieldsGrouping(Fields())),  # global, as in Storm
         ("{type: FIELDS, args: [a, b]}", groupings.FieldsGrouping(Fields("a", "b"))),
         ("{type: CUSTOM, customClass: {className: dskype.PartialKeyGrouping, constructorArgs: [[word]]}}", groupings.PartialKeyGrouping(Fields("word"))),
     ],
@@ -512,8 +513,27 @@ def test_a_topology_source_without_the_method_or_with_a_wrong_result_is_refused(
 
 def test_storms_sample_sources_have_stand_ins() -> None:
     for name in ("SimpleTopology", "SimpleTopologySource", "SimpleTopologyWithConfigParam"):
-        loaded = flux(f"name: x\ntopologySource: {{className: org.apache.storm.flux.test.{name}}}")
-        validate_submission("x", loaded.config, loaded.topology)
+        for arguments in ("", ", constructorArgs: [foo, bar]"):
+            loaded = flux(f"name: x\ntopologySource: {{className: org.apache.storm.flux.test.{name}{arguments}}}")
+            assert {id: type(spec.obj).__name__ for id, spec in loaded.topology.components.items()} == {
+                "sentence-spout": "FluxShellSpout",
+                "log-bolt": "LogInfoBolt",
+            }
+            with pytest.raises(InvalidTopologyException, match="Component sentence-spout cannot be run"):
+                validate_submission("x", loaded.config, loaded.topology)
+
+
+@pytest.mark.parametrize(("arguments", "fits"), [("[[a, b]]", True), ("[a]", False), ("[a, b]", False), ("[]", False)])
+def test_storms_fields_take_one_list_of_names_and_ours_take_names_too(arguments: str, fits: bool) -> None:
+    text = "components: [{{id: f, className: {}, constructorArgs: {}}}]"
+    if fits:
+        assert flux(text.format("org.apache.storm.tuple.Fields", arguments)).objects["f"] == Fields("a", "b")
+    else:
+        message = refused(
+            text.format("org.apache.storm.tuple.Fields", arguments), "Couldn't find a suitable constructor for class 'org.apache.storm.tuple.Fields'"
+        )
+        assert "write the names as one list" in message
+    assert flux(text.format("dskype.Fields", "[a, b]")).objects["f"] == Fields("a", "b")
 
 
 # --- F11: details -----------------------------------------------------------------------------------------------------

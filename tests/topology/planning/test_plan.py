@@ -185,3 +185,20 @@ def test_topic_names_are_legal_short_and_distinct_and_collide_with_no_other():
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,249}", n) and n.count(".") <= 1 for n in names)
     of_one = [inbox_topic("a", c) for c in ODD]
     assert len({n.replace(".", "_") for n in of_one}) == len(of_one)
+
+
+@pytest.mark.parametrize(
+    ("conf", "ids"),
+    [
+        ({"topology.eventlogger.executors": 2}, {"__acker": [1], "__eventlogger": [2, 3], "bolt": [4], "spout": [5]}),
+        ({"topology.eventlogger.executors": None, "topology.workers": 2} | NO_ACKER, {"__eventlogger": [1, 2], "bolt": [3], "spout": [4]}),
+        (
+            {"topology.metrics.consumer.register": [{"class": "a.B", "parallelism.hint": n} for n in (2, 1)]},
+            {"__acker": [1], "__metrics_a.B": [2, 3], "__metrics_a.B#2": [4], "bolt": [5], "spout": [6]},
+        ),
+    ],
+)
+def test_event_loggers_and_metrics_consumers_have_the_task_ids_of_storm(conf, ids):
+    made = plan(("bolt", 1, {}), conf=conf)
+    assert {c: made.component_tasks(c) for c in made.component_ids} == ids
+    assert TopologyPlan.build("t", "t-1-100", conf, made.topology).task_component == made.task_component

@@ -220,7 +220,7 @@ def graph(**sources):
         ({"b": "ac", "c": "b"}, [["b", "c"]]),
         ({"b": "ad", "c": "b", "d": "c", "e": "de"}, [["b", "c", "d"], ["e"]]),
         ({"b": "ac", "c": "bd", "d": "c"}, [["b", "c", "d"]]),
-        ({"b": "a", "c": "d", "d": "c"}, [["c", "d"]]),
+        ({"b": "a", "c": "d", "d": "c"}, []),  # no spout reaches it, and Storm does not look there
     ],
 )
 def test_cycles_are_found(sources, cycles):
@@ -244,6 +244,26 @@ def test_a_cycle_only_warns():
 def test_an_unreachable_component_only_warns():
     assert find_unreachable(topology(graph(b="a", c="d", d="c"))) == ["c", "d"]
     assert submit(graph(b="a", c="")) == ['Topology t contains unreachable components "c"']
+
+
+def test_a_misspelt_key_warns_and_names_its_component():
+    conf = {"topology.message.timeout.sec": 5, "topology.mine": 1}
+    (whole,) = submit(conf=conf)
+    assert whole == "topology.message.timeout.sec is no key of Storm and has no effect on the emulator; hint: did you mean topology.message.timeout.secs?"
+    (own,) = submit(lambda b: b.set_bolt("b", B()).shuffle_grouping("a").add_configuration("topology.task", 2))
+    assert own.startswith("Component: [b] has the key topology.task, which is no key of Storm")
+
+
+def test_event_loggers_and_metrics_consumers_warn_that_they_get_nothing():
+    warnings = submit(conf={"topology.eventlogger.executors": 1, "topology.metrics.consumer.register": [{"class": "x.Consumer", "parallelism.hint": 1}]})
+    assert [w.partition("]")[0] for w in warnings] == ["Component: [__eventlogger", "Component: [__metrics_x.Consumer"]
+
+
+def test_a_component_that_stands_for_something_that_is_not_here_is_refused():
+    class Elsewhere(B):
+        emulator_refusal = "there is no such thing"
+
+    assert "component: 'b'" in refused("Component b cannot be run: there is no such thing.", lambda b: b.set_bolt("b", Elsewhere()).shuffle_grouping("a"))
 
 
 def test_direct_groupings_and_direct_streams_that_do_not_match_warn():

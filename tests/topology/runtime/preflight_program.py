@@ -1,6 +1,6 @@
-"""Asks Spark's executors, a line at a time: ``python -m tests.topology.runtime.preflight_program MASTER FOLDER``.
+"""Asks Spark's executors, a line at a time: ``python -m tests.topology.runtime.preflight_program MASTER FOLDER BROKERS``.
 
-For every line of standard input, the seconds to wait, it prints ``hosts: [...]`` or the error.
+For every line of standard input, ``folder`` or ``kafka`` and the seconds to wait, it prints ``hosts: [...]`` or the error.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 from dskype.deploy.machine import jars
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.preflight import PreflightError, check_executors
 from dskype.topology.runtime.session import start_session
 
 
-def main(master: str, folder: str) -> None:
+def main(master: str, folder: str, servers: str) -> None:
     """Answer until standard input ends."""
     spark = start_session(
         master=master,
@@ -22,11 +25,15 @@ def main(master: str, folder: str) -> None:
         conf={"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"},
     )
     print("ready", flush=True)
-    for line in sys.stdin:
+    kafka = KafkaSettings(servers)
+    stores = {"folder": FileSnapshotStore(folder), "kafka": KafkaSnapshotStore(kafka, Path(folder).parent.name, 3)}
+    stores["kafka"].create()
+    for kind, seconds in map(str.split, sys.stdin):
         try:
-            print("hosts:", check_executors(spark, Path(folder), float(line)), flush=True)
+            print("hosts:", check_executors(spark, stores[kind], kafka, float(seconds)), flush=True)
         except PreflightError as error:
             print(str(error).replace("\n", " "), flush=True)
+    stores["kafka"].remove()
     spark.stop()
 
 

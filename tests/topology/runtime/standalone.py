@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
@@ -82,10 +83,13 @@ class Worker:
 
 
 class Standalone:
-    """A master and its workers."""
+    """A master and its workers.
 
-    def __init__(self, folder: Path, workers: int = 2, cores: int = 16) -> None:
-        self._folder, self._cores = folder, cores
+    :param hidden: a folder that all workers see empty, each by itself.
+    """
+
+    def __init__(self, folder: Path, workers: int = 2, cores: int = 16, hidden: Path | None = None) -> None:
+        self._folder, self._cores, self._hidden = folder, cores, hidden
         folder.mkdir(parents=True, exist_ok=True)
         (port,) = free_ports(1)
         self.url = f"spark://127.0.0.1:{port}"
@@ -100,7 +104,7 @@ class Standalone:
 
     def add_worker(self, hidden: Path | None = None) -> Worker:
         """Start another worker; return when it is registered."""
-        worker = Worker(self.url, self._folder / f"host-{len(self.workers)}", self._cores, hidden)
+        worker = Worker(self.url, self._folder / f"host-{len(self.workers)}", self._cores, hidden or self._hidden)
         self.workers.append(worker)
         wait_for(lambda: self._log.read_text().count("Registering worker") >= len(self.workers), 60, "the registration of a worker")
         return worker
@@ -124,7 +128,7 @@ def _start(arguments: list[str], log: Path, environment: dict[str, str], hidden:
 
 
 @contextlib.contextmanager
-def standalone(folder: Path, **arguments: int) -> Iterator[Standalone]:
+def standalone(folder: Path, **arguments: Any) -> Iterator[Standalone]:
     """Yield a running cluster."""
     cluster = Standalone(folder, **arguments)
     try:

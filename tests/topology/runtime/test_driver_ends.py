@@ -225,16 +225,16 @@ def started(tmp_path: Path) -> Path:
     driver = chain(tmp_path, resume=False)
     driver._prepare_folder()
     driver._manifest.write(tmp_path)
-    driver._store().save(1, 5, b"x")
+    driver.store.save(1, 5, b"x")
     return tmp_path
 
 
 def test_a_resume_takes_the_next_term_and_keeps_the_snapshots(started):
-    before = chain(started)._store().newest_term()
+    before = chain(started).store.newest_term()
     driver = chain(started, {"topology.emulator.snapshot.interval.ms": 77})
     driver._prepare_folder()
-    assert driver.resume and driver._store().versions(1) == [5]
-    assert driver._store().newest_term() == before + 1
+    assert driver.resume and driver.store.versions(1) == [5]
+    assert driver.store.newest_term() == before + 1
     assert json.loads((started / MANIFEST).read_text())["conf"]["topology.emulator.snapshot.interval.ms"] == 77
 
 
@@ -244,21 +244,21 @@ def test_a_changed_topology_is_refused_with_its_differences_and_nothing_is_remov
     with pytest.raises(ResumeRefusedError, match=f"(?s){named}.*hint: .*--fresh"):
         driver.open()
     driver.close(remove=False)
-    assert chain(started)._store().versions(1) == [5]
+    assert chain(started).store.versions(1) == [5]
 
 
 def test_without_its_manifest_state_is_neither_used_nor_removed(started):
     (started / MANIFEST).unlink()
     with pytest.raises(ControlFileError, match=f"holds snapshots, but no {MANIFEST}.*--fresh"):
         chain(started).open()
-    assert chain(started)._store().versions(1) == [5]
+    assert chain(started).store.versions(1) == [5]
 
 
 def test_a_fresh_start_removes_what_was_there_and_keeps_earlier_drivers_out(started):
-    before = chain(started)._store().newest_term()
+    before = chain(started).store.newest_term()
     driver = chain(started, tasks=3, resume=False)
     driver._prepare_folder()
-    assert driver._store().versions(1) == [] and driver._store().newest_term() == before + 1
+    assert driver.store.versions(1) == [] and driver.store.newest_term() == before + 1
 
 
 def test_a_folder_in_which_nothing_was_started_is_no_resume(tmp_path):

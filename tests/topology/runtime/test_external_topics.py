@@ -20,7 +20,9 @@ def reader(source, out, pattern, found):
     builder = TopologyBuilder()
     builder.set_spout("find", KafkaSpout(pattern=pattern, first_poll_strategy="EARLIEST"))
     builder.set_bolt("keep", KafkaBolt(found, value_field="value")).shuffle_grouping("find")
-    builder.set_spout("read", KafkaSpout(source, first_poll_strategy="EARLIEST"), 2)
+    # The other spout has the default settings; with those, Kafka's clients wait a minute for a topic that is gone.
+    impatient = {"metadata.max.age.ms": "1000", "request.timeout.ms": "5000", "default.api.timeout.ms": "10000"}
+    builder.set_spout("read", KafkaSpout(source, kafka_options=impatient, first_poll_strategy="EARLIEST"), 2)
     builder.set_bolt("write", KafkaBolt(out, value_field="value")).shuffle_grouping("read")
     return builder.create_topology(), {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 500}
 

@@ -1,4 +1,4 @@
-"""Sockets and folders of the supervisor where the temp folder is everybody's."""
+"""Sockets and folders of the supervisor in a temp folder that all users share."""
 
 from __future__ import annotations
 

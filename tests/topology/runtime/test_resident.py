@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from dskype.topology.core.executor import PendingSnapshot
-from dskype.topology.core.snapshots import FileSnapshotStore, LostStateError, WriteError, encode_snapshot
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.resident import LogFile, Payload, _Resident
@@ -53,7 +54,11 @@ def resident(tmp_path):
     listener.bind("s")
     listener.listen()
     yield _Resident(
-        listener, Payload(plan, KafkaSettings("127.0.0.1:1"), tmp_path / "snapshots", tmp_path / "logs", [], 0), "first", 0, SimpleNamespace(check=lambda: None)
+        listener,
+        Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0),
+        "first",
+        0,
+        SimpleNamespace(check=lambda: None),
     )
     listener.close()
 

@@ -4,8 +4,9 @@ import pytest
 
 from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.executor import Executor
+from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.frames import decode_frame, encode_control, encode_pulse
-from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, JournalTakenError, LostStateError
+from dskype.topology.core.snapshots import FencedError, JournalTakenError, LostStateError
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.log import MemoryLog
 

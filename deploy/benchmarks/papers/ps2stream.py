@@ -1,0 +1,138 @@
+"""``dskype bench ps2stream``: the experiments of PS2Stream (ICDE 2017, section VI) that need no migration, in a simulation."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.boolean import INDEXES
+from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument, read_messages
+from dskype.deploy.benchmarks.papers import ps2stream_report
+from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, add_only_argument, run_experiment
+from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, MemoryRun, Run
+from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, interest_of, learn
+from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
+from dskype.deploy.cli.arguments import output, positive
+from dskype.deploy.machine.terminal import say
+from dskype.distribution import DISTRIBUTORS
+from dskype.distribution.gridt_distributor import GridtDistributor
+
+__all__ = ["Bench", "add_arguments", "run", "run_experiments"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the benchmark's own options."""
+    add_file_argument(parser)
+    add_only_argument(parser, EXPERIMENTS)
+    parser.add_argument("--subscriptions", type=positive, metavar="N", default=1_000_000, help="default: 1000000")
+    parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=16_384, help="messages to measure; default: 16384")
+    parser.add_argument("--step", type=positive, metavar="N", default=4_096, help="messages that are dispatched and matched at a time; default: 4096")
+    parser.add_argument("--sample", type=positive, metavar="N", default=20_000, help="subscriptions and messages to learn plans from; default: 20000")
+    parser.add_argument("--repeat", type=positive, metavar="N", default=3, help="do everything N times, and take the least time of each step; default: 3")
+    parser.add_argument("--index", choices=sorted(INDEXES), default="lanes", help="of each worker; default: lanes")
+    parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    output(parser)
+
+
+class Bench:
+    """Runs settings, equal ones once.
+
+    :param index: name of the index of each worker.
+    """
+
+    def __init__(self, corpus: Corpus, scale: Scale, index: str = "lanes") -> None:
+        self.corpus, self.scale, self.index = corpus, scale, index
+        self._found: dict[str, dict[str, Any]] = {}
+        self._workload: tuple[Any, RegionalWorkload] | None = None
+        self._warm: set[str] = set()
+
+    def missing(self, setting: Any) -> str | None:
+        """Return why a setting cannot be run: there is no such distributor."""
+        return None if setting.method.distributor in DISTRIBUTORS else f"distributor {setting.method.distributor!r} is not available"
+
+    def run(self, setting: Any) -> dict[str, Any]:
+        """Measure a setting.
+
+        :returns: of a :class:`Run` what :class:`~dskype.deploy.benchmarks.papers.ps2stream_simulation.UpdatedSimulation` finds, ``measured`` (messages), ``zones`` of the plan, how many of them
+            are ``divided`` by text, and ``learn_s``; of a :class:`MemoryRun` ``dispatcher_mib`` and ``summary_pairs``; of both ``seconds``.
+        """
+        began = time.perf_counter()
+        key = repr(setting)
+        if key not in self._found:
+            self._found[key] = self._memory(setting) if isinstance(setting, MemoryRun) else self._simulate(setting)
+        return {**self._found[key], "seconds": time.perf_counter() - began}
+
+    def workload(self, group: str, share: float = 1.0) -> RegionalWorkload:
+        """Return the subscriptions and messages of a group."""
+        if self._workload is None or self._workload[0] != (group, share):
+            self._workload = None  # frees its memory first
+            self._workload = (group, share), draw_group(self.corpus, group, replace(self.scale, subscriptions=max(1, round(share * self.scale.subscriptions))))
+        return self._workload[1]
+
+    def _learned(self, method: Method, workers: int, workload: RegionalWorkload) -> tuple[GridtDistributor, dict[str, Any]]:
+        began = time.perf_counter()
+        found = learn(method, workers, workload, self.scale.grid)
+        assert isinstance(found, GridtDistributor)
+        divided = sum(zone.divided for zone in found.gridt.zones)
+        return found, {"learn_s": time.perf_counter() - began, "zones": len(found.gridt.zones), "divided": divided}
+
+    def _simulate(self, setting: Run) -> dict[str, Any]:
+        if repr(setting.method) not in self._warm:  # compile kernels first
+            self._warm.add(repr(setting.method))
+            small = draw_group(self.corpus, setting.group, replace(self.scale, subscriptions=500, messages=200, step=100, sample=200, repeat=1))
+            UpdatedSimulation(small, self._learned(setting.method, setting.workers, small)[0], self.index, 100).run()
+        workload = self.workload(setting.group, setting.share)
+        distributor, found = self._learned(setting.method, setting.workers, workload)
+        return {**UpdatedSimulation(workload, distributor, self.index, self.scale.step, self.scale.repeat).run(), **found, "measured": self.scale.messages}
+
+    def _memory(self, setting: MemoryRun) -> dict[str, Any]:
+        n = round(setting.millions * self.scale.subscriptions)
+        few = replace(self.scale, subscriptions=n, messages=1)
+        workload = draw_group(self.corpus, setting.group, few, matches=False)
+        distributor, found = self._learned(setting.method, setting.workers, workload)
+        interest = interest_of(distributor, workload, *distributor.place_all(workload.places)[:2])
+        return {"dispatcher_mib": (distributor.gridt.memory_bytes + interest.memory_bytes) / 2**20, "summary_pairs": len(interest), "subscriptions": n, **found}
+
+
+def run_experiments(experiments: Sequence[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+    """Run experiments one after another.
+
+    :returns: what :func:`~dskype.deploy.benchmarks.papers.experiments.run_experiment` returns, of each.
+    """
+
+    def tell(name: str, found: Found) -> None:
+        rate = f"{found['throughput']:,.0f} tuples/s, {found['communication']:.3f} copies, " if "communication" in found else ""
+        progress(f"{name}: {rate}{found['dispatcher_mib']:.1f} MiB ({found['seconds']:.1f} s)")
+
+    return [run_experiment(experiment, bench.run, bench.missing, tell) for experiment in experiments]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; print tables or JSON, and write the report.
+
+    :returns: 0; 1 if a match was missing or too much.
+    """
+    scale = Scale(args.subscriptions, args.count, args.step, args.sample, args.repeat, seed=args.seed)
+    corpus = read_messages(args)
+    say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages, {scale.step:,} at a time")
+    began = time.perf_counter()
+    experiments = run_experiments(args.only, Bench(corpus, scale, args.index))
+    found = {
+        "machine": ps2stream_report.machine(),
+        **corpus.described(),
+        "scale": vars(scale),
+        "index": args.index,
+        "seconds": time.perf_counter() - began,
+        "experiments": experiments,
+    }
+    ps2stream_report.REPORT.show(found, args)
+    wrong = int(np.sum([row.get("different", 0) for e in experiments for row in e["rows"]]))
+    if wrong:
+        say(f"error: {wrong} matches are missing or too many")
+    return 1 if wrong else 0

@@ -1,0 +1,94 @@
+"""The report of the PS2Stream benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dskype.deploy.benchmarks.papers.distribution_report import draw_bars, draw_lines
+from dskype.deploy.benchmarks.papers.report import Report, machine_in_words, messages_in_words
+from dskype.deploy.benchmarks.throughput_report import machine
+
+__all__ = ["REPORT", "machine"]
+
+_MEASURES = {
+    "throughput": ("tuples/s", 0),
+    "distribution_per_s": ("dispatcher/s", 0),
+    "latency_ms": ("latency ms", 2),
+    "communication": ("messages", 3),
+    "replication": ("repl.", 2),
+    "ratio_load": ("load max/min", 2),
+    "ratio_busy": ("busy max/min", 2),
+    "balance_busy": ("bal. work", 2),
+    "route_us": ("route us", 3),
+    "distribution_us": ("distr. us", 2),
+    "place_us": ("place us", 1),
+    "work_us": ("work us", 2),
+    "slowest_us": ("slowest us", 3),
+    "update_us": ("update us", 1),
+    "matches": ("matches", 2),
+    "dispatcher_mib": ("dispatcher MiB", 1),
+    "worker_mib": ("worker MiB", 1),
+    "summary_pairs": ("H2 pairs", 0),
+    "zones": ("zones", 0),
+    "divided": ("by text", 0),
+    "learn_s": ("learning s", 1),
+}
+"""Measures -> heading, digits."""
+
+_HIDDEN = ("distribution_us", "slowest_us", "summary_pairs", "balance_busy", "update_us", "matches")
+"""Measures that are not printed on a terminal."""
+
+_LEGEND = (
+    "tuples/s: messages and updates that the busiest worker could do; dispatcher/s: messages that one dispatcher could do, and there can be several; latency: of a step, dispatching and its slowest worker; "
+    "messages: copies that are sent, per message; repl.: workers of a subscription.",
+    "load max/min: of workers, as the plan estimates it; busy: as measured. route: the distributor's part of distr.; place: per subscription; work: of all workers, per tuple; slowest: of the busiest; "
+    "update: of all workers, per update; us. zones: leaves of the tree, of which some are divided by text.",
+)
+
+_LONG = {
+    "throughput": "tuples/s of the busiest worker",
+    "communication": "copies of a message",
+    "replication": "workers of a subscription",
+    "dispatcher_mib": "MiB of a dispatcher",
+    "summary_pairs": "pairs in H2",
+}
+
+
+def _conditions(found: Mapping[str, Any]) -> list[str]:
+    s = found["scale"]
+    return [
+        messages_in_words(found),
+        f"{s['subscriptions']:,} subscriptions; {s['messages']:,} messages and {round(0.2 * s['messages']):,} updates, {s['step']:,} messages at a time; index of each worker: {found['index']}; "
+        f"plans learned from {s['sample']:,} other subscriptions and messages; grid of {s['grid']:,} x {s['grid']:,}",
+        machine_in_words(found, "times by the wall clock, each task for itself", "the least of {} runs of each step", s["repeat"]),
+    ]
+
+
+def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
+    """Draw the main measure on the left and the second one on the right."""
+    rows = experiment["rows"]
+    words = any(isinstance(row["x"], str) for row in rows)
+    for axes, measure in ((left, "throughput" if "throughput" in rows[0] else "dispatcher_mib"), (right, experiment["second"])):
+        if words:
+            draw_bars(axes, rows, measure)
+        else:
+            draw_lines(axes, rows, measure)
+            axes.set_xlabel(experiment["x"])
+            axes.legend(fontsize="small")
+        axes.set_ylabel(_LONG[measure])
+    if words:
+        right.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
+
+
+REPORT = Report(
+    "PS2Stream: hybrid partitioning",
+    "the paper says, or is the goal",
+    _MEASURES,
+    tuple(name for name in _MEASURES if name not in _HIDDEN),
+    {name: name for name in ("method", "group", "workers", "share", "millions")},
+    (*_MEASURES, "subscriptions", "measured", "different", "seconds"),
+    _conditions,
+    _LEGEND,
+    _draw,
+)

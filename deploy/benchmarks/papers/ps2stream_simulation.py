@@ -1,0 +1,214 @@
+"""The simulation of PS2Stream: dispatchers (distribution tasks) and workers (subscription tasks) with subscriptions that come and go, in one process.
+
+It is that of :mod:`~dskype.deploy.benchmarks.papers.tornado_simulation` with general expressions, and with one update for five messages: half of the updates remove a subscription,
+half insert one. A tuple is a message or an update.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dskype.bolts.boolean import BooleanIndex, make_index
+from dskype.deploy.benchmarks.boolean.measure import insert
+from dskype.deploy.benchmarks.boolean.subscriptions import ALL, BooleanSubscriptions
+from dskype.deploy.benchmarks.boolean.workloads import draw_messages, draw_regional
+from dskype.deploy.benchmarks.corpus import Corpus
+from dskype.deploy.benchmarks.papers.tornado_simulation import BooleanSimulation, Scale
+from dskype.distribution import make_distributor
+from dskype.distribution.base import Distributor, Sample
+from dskype.distribution.gridt_distributor import GridtDistributor
+from dskype.distribution.interest import Interest
+from dskype.distribution.loads import UPDATES_PER_MESSAGE
+from dskype.distribution.subscriptions import BooleanSubscription
+from dskype.spouts.areas import centres
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.groupings import RowTasks
+
+__all__ = ["Method", "RegionalWorkload", "UpdatedSimulation", "draw_group", "interest_of", "learn"]
+
+_PLACED = 20_000
+"""Subscriptions that are placed one by one, to measure how long that takes."""
+
+_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True)
+class Method:
+    """A distributor with its options."""
+
+    distributor: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class RegionalWorkload(NamedTuple):
+    """Subscriptions and messages.
+
+    :ivar subscriptions: with AND or OR.
+    :ivar offsets: int64[n + 1]; the routing terms of subscription *i* are ``terms[offsets[i]:offsets[i + 1]]``, int64[].
+    :ivar messages: points, with positions from 0 on.
+    :ivar sample: other subscriptions and messages, to learn plans from.
+    :ivar expected: int64[], rising: message * number of subscriptions + subscription, for each match.
+    :ivar updated: bool[n], which subscriptions the updates concern.
+    """
+
+    subscriptions: BooleanSubscriptions
+    offsets: np.ndarray
+    terms: np.ndarray
+    messages: MessageBatch
+    sample: Sample
+    expected: np.ndarray
+    updated: np.ndarray
+
+    @property
+    def places(self) -> Sample:
+        """The subscriptions in the form in which distributors place many of them; without messages."""
+        return _sample(MessageBatch.empty(), self.subscriptions.boxes, self.offsets, self.terms)
+
+
+def _sample(messages: MessageBatch, boxes: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> Sample:
+    n = len(boxes)
+    lat, lon = centres(boxes)
+    return Sample(messages, np.ones(n, np.int64), np.zeros(n), lat, lon, offsets, terms, np.ones(len(terms)), np.full(n, -np.inf), np.ones(n), boxes)
+
+
+def _routing_terms(s: BooleanSubscriptions) -> tuple[np.ndarray, np.ndarray]:
+    """Return the routing terms of conjunctions and alternatives: of the former the rarest term, which is the first one."""
+    lengths = np.where(s.shapes == ALL, 1, np.diff(s.offsets))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return offsets, s.terms[np.arange(offsets[-1]) + np.repeat(s.offsets[:-1] - offsets[:-1], lengths)].astype(np.int64)
+
+
+def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True) -> RegionalWorkload:
+    """Draw a workload: ``q1``, ``q2`` or ``q3``; the same arguments give the same one.
+
+    :param matches: False: do not look for the matches that are expected.
+    """
+    rng = np.random.default_rng([scale.seed, 37])
+    own, other = (draw_regional(corpus, n, rng, group, scale.seed) for n in (scale.subscriptions, scale.sample))
+    messages = draw_messages(corpus, scale.sample + scale.messages, rng)
+    counted = messages.select(np.arange(scale.sample, messages.n))._replace(seq=np.arange(scale.messages), position=np.arange(scale.messages))
+    updated = np.zeros(own.n, np.bool_)
+    updated[rng.permutation(own.n)[: max(1, round(scale.messages * UPDATES_PER_MESSAGE / 2))]] = True
+    sample = _sample(messages.select(np.arange(scale.sample)), other.boxes, *_routing_terms(other))
+    return RegionalWorkload(own, *_routing_terms(own), counted, sample, _matches(own, counted) if matches else np.zeros(0, np.int64), updated)
+
+
+def _matches(s: BooleanSubscriptions, messages: MessageBatch) -> np.ndarray:
+    every = make_index("lanes")
+    insert(every, s, np.arange(s.n))
+    found = [
+        (message.astype(np.int64) + start) * s.n + slot
+        for start in range(0, messages.n, _AT_ONCE)
+        for message, slot in [every.match(messages.slice(start, min(messages.n, start + _AT_ONCE)))]
+    ]
+    return np.sort(np.concatenate(found))
+
+
+def learn(method: Method, tasks: int, workload: RegionalWorkload, granularity: int) -> Distributor:
+    """Return the distributor of a method with a plan for the sample of a workload, and a grid over its messages."""
+    lat, lon = workload.sample.messages.lat, workload.sample.messages.lon
+    box = [float(x) for x in (lon.min(), lat.min(), lon.max(), lat.max())]
+    options = {"granularity": granularity, "box": box, "subscriptions": workload.subscriptions.n, **method.options}
+    empty = make_distributor(method.distributor, tasks, options)
+    return make_distributor(method.distributor, tasks, options, type(empty).learn(tasks, workload.sample, options))
+
+
+def interest_of(distributor: Distributor, workload: RegionalWorkload, offsets: np.ndarray, tasks: np.ndarray) -> Interest:
+    """Return the interest of subscriptions.
+
+    :param offsets: of their ``tasks``, as :meth:`Distributor.place_all` returns them.
+    """
+    found, n = Interest(distributor.regions()), workload.subscriptions.n
+    lengths = np.diff(workload.offsets)
+    for start in range(0, n, 100_000):
+        end = min(n, start + 100_000)
+        owners = np.repeat(np.arange(start, end), np.diff(offsets[start : end + 1]))
+        own = tasks[offsets[start] : offsets[end]]
+        each = lengths[owners]
+        first = np.cumsum(each) - each
+        terms = workload.terms[np.arange(int(each.sum())) + np.repeat(workload.offsets[owners] - first, each)]
+        found.add(np.repeat(own, each).astype(np.int32), terms)
+    return found
+
+
+class UpdatedSimulation(BooleanSimulation):
+    """One run.
+
+    :param distributor: one with a gridt index.
+    :param index: name of the index of each worker.
+    """
+
+    def __init__(self, workload: RegionalWorkload, distributor: GridtDistributor, index: str, step: int, repeat: int = 1) -> None:
+        super().__init__(workload, distributor, False, index, step, repeat)  # type: ignore[arg-type]  # it has all that is used
+        self.regional, self.gridt = workload, distributor
+        self.updates = np.zeros(distributor.tasks)
+
+    def _place(self) -> tuple[float, list[np.ndarray]]:
+        """Place some subscriptions one by one, and all of them; return us per subscription, and the rows of each task."""
+        s, place = self.workload.subscriptions, self.distributor.place
+        rows = np.arange(min(self.n, _PLACED))
+        given = [BooleanSubscription(box, e, None, None) for box, e in zip(s.boxes[rows].tolist(), s.expressions(rows))]
+        best = np.inf
+        for _ in range(2):
+            t0 = time.perf_counter()
+            placed = [place("s", one).tasks for one in given]
+            best = min(best, time.perf_counter() - t0)
+        offsets, tasks, _ = self.distributor.place_all(self.regional.places)
+        assert placed == [tasks[offsets[i] : offsets[i + 1]].tolist() for i in rows.tolist()]
+        if self.gridt.options["summaries"]:
+            self.interest = interest_of(self.distributor, self.regional, offsets, tasks)
+        owners = np.repeat(np.arange(self.n), np.diff(offsets))
+        order = np.argsort(tasks, kind="stable")
+        return best / len(rows) * 1e6, np.split(owners[order], np.searchsorted(tasks[order], np.arange(1, self.tasks)))
+
+    def _routes(self, messages: MessageBatch) -> RowTasks | None:
+        """Return which worker gets which message, as the distribution bolt decides it."""
+        found = None if self.interest is None else self.distributor.wanted_tasks(messages, self.interest)
+        return super()._routes(messages) if found is None else found[0]
+
+    def _match(self, task: int, index: BooleanIndex, rows: np.ndarray) -> list[np.ndarray]:
+        """Do a worker's work: match in all steps, and afterwards apply the updates."""
+        found = super()._match(task, index, rows)
+        slots = np.flatnonzero(self.regional.updated[rows])
+        s = self.workload.subscriptions
+        if len(slots):
+            expressions, spent = s.expressions(rows[slots]), []
+            for _ in range(self.repeat):
+                t0 = time.perf_counter()
+                index.remove_many(slots)
+                index.insert_many(slots, s.boxes[rows[slots]], expressions)
+                spent.append(time.perf_counter() - t0)
+            self.updates[task] = min(spent)
+        return found
+
+    def _found(self, living: np.ndarray) -> dict[str, Any]:
+        """Return the measures of :class:`BooleanSimulation`, of which the throughput is that of tuples, and more.
+
+        ``update_us`` (per update, of all workers), ``work_us`` (per tuple), ``ratio_busy`` (greatest / least time of a worker), ``ratio_load`` (likewise, as the plan says),
+        ``dispatcher_mib`` (gridt index and interest), ``worker_mib`` is made of ``memory_mib`` by :meth:`run`.
+        """
+        found = super()._found(living)
+        n = self.workload.messages.n
+        updates = 2 * int(np.count_nonzero(self.regional.updated))
+        spent, loads = self.busy.sum(axis=0) + self.updates, self.distributor.loads()
+        memory = self.gridt.gridt.memory_bytes + (0 if self.interest is None else self.interest.memory_bytes)
+        return found | {
+            "throughput": (n + updates) / float(spent.max()),
+            "slowest_us": float(spent.max()) / (n + updates) * 1e6,
+            "work_us": float(spent.sum()) / (n + updates) * 1e6,
+            "update_us": float(self.updates.sum()) / updates * 1e6,
+            "balance_busy": float(spent.max() / spent.mean()),
+            "ratio_busy": float(spent.max() / max(1e-12, spent.min())),
+            "ratio_load": float(loads.max() / max(1e-12, loads.min())),
+            "dispatcher_mib": memory / 2**20,
+        }
+
+    def run(self) -> dict[str, Any]:
+        """Place, route, and run every worker; see :meth:`_found`."""
+        found = super().run()
+        return found | {"worker_mib": found["memory_mib"] / self.tasks}

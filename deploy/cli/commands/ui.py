@@ -1,0 +1,35 @@
+"""``dskype ui``: serve Storm's UI and its REST API, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+
+from dskype.deploy.cli.arguments import common, port, target
+from dskype.deploy.machine import cluster
+from dskype.deploy.machine.terminal import say
+
+_TOKEN = "DSKYPE_UI_TOKEN"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser)
+    parser.add_argument("--port", metavar="N", type=port, default=8080, help="0: a free one, printed; default: 8080")
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
+    parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach; reading needs no password")
+    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a further name of the server in URLs; repeatable")
+    parser.add_argument("--allow-origin", metavar="ORIGIN", help="let the pages of another site read the answers; '*': of all sites, with JSONP, too")
+    parser.epilog = f"Changes (activate, kill, ...) need a token. It is printed, and new with every start unless ${_TOKEN} has one."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    from dskype.deploy.metrics.ui_server import UiSettings, serve
+
+    token = {"token": os.environ[_TOKEN]} if os.environ.get(_TOKEN) else {}
+    settings = UiSettings(args.host, args.port, names=tuple(args.allow_host), origin=args.allow_origin, allow_remote=args.allow_remote, **token)
+    with serve(cluster.kafka_settings(target(args)), settings, say):
+        threading.Event().wait()
+    return 0

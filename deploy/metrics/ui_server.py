@@ -1,0 +1,148 @@
+"""Serves the UI of a cluster: its topologies, followed from the brokers, behind the web server of ``topology/ui``."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dskype.deploy.machine.addresses import is_loopback, url_host
+from dskype.deploy.machine.versions import own_version
+from dskype.deploy.metrics.following import Following
+from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.ui.view import Reports, TopologyView
+
+__all__ = ["FollowedCluster", "UiServer", "UiSettings", "serve"]
+
+_START_S = 10
+
+
+class FollowedCluster:
+    """The topologies of a cluster, as the UI asks for them; a :class:`~dskype.topology.ui.view.ClusterSource`.
+
+    :param kafka: how to reach the brokers.
+    """
+
+    def __init__(self, kafka: Any) -> None:
+        self._kafka = kafka
+        self._following: Following[Reports] = Following(kafka, Reports)
+        self._client = ClusterClient(kafka)
+
+    def topologies(self) -> Sequence[TopologyView]:
+        """Return all topologies, sorted by name."""
+        return [TopologyView(f.record, f.sink, f.alive, now_ms(), f.ends) for f in self._following.known()]
+
+    def brokers(self) -> Sequence[tuple[str, int]]:
+        """Return host and port of the brokers."""
+        pairs = (server.rpartition(":") for server in self._kafka.bootstrap_servers.split(","))
+        return [(host.strip("[]"), int(port)) for host, _, port in pairs if port.isdecimal()]
+
+    def send(self, command: Mapping[str, Any]) -> None:
+        """Send a command to the process that runs a topology, and wait for its answer."""
+        self._client.send(command)
+
+    def start(self) -> None:
+        """Start to follow."""
+        self._following.start()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._following.close()
+
+
+@dataclass(frozen=True)
+class UiSettings:
+    """How the UI is served.
+
+    :param host: an address of this machine.
+    :param port: 0: a free one.
+    :param token: what changes have to show; default: a new random one.
+    :param names: further names by which requests may name the server.
+    :param origin: the origin whose pages may read the answers, ``*`` for all; None: only the server's own.
+    :param allow_remote: allow an address that other machines can reach.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    names: tuple[str, ...] = ()
+    origin: str | None = None
+    allow_remote: bool = False
+
+
+class UiServer:
+    """The web server, in a thread of its own.
+
+    :param source: the topologies; started and closed with the server if it has ``start`` and ``close``.
+    :param settings: how it is served.
+    :ivar url: the address of the first page.
+    :raises TopologyError: the libraries of the web server are not installed.
+    :raises OSError: the port is taken, or the address is not one of this machine.
+    """
+
+    def __init__(self, source: Any, settings: UiSettings) -> None:
+        try:
+            import uvicorn  # imported late: an extra
+
+            from dskype.topology.ui.server import UiOptions, make_app
+        except ModuleNotFoundError as error:
+            raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
+        self._source, self.token = source, settings.token
+        self._socket = socket.create_server((settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+        host = url_host(settings.host)
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
+        hosts = frozenset({"127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in settings.names)})
+        everyone = settings.host in ("0.0.0.0", "::", "")
+        options = UiOptions(source, settings.token, own_version(), None if everyone and not settings.names else hosts, settings.origin)
+        config = uvicorn.Config(make_app(options), log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="ui", daemon=True)
+
+    def __enter__(self) -> UiServer:
+        if hasattr(self._source, "start"):
+            self._source.start()
+        self._thread.start()
+        deadline = time.monotonic() + _START_S
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=_START_S)
+        self._socket.close()
+        if hasattr(self._source, "close"):
+            self._source.close()
+
+
+def serve(kafka: Any, settings: UiSettings, say: Callable[[str], None]) -> UiServer:
+    """Make the server of a cluster's UI, and print how to use it; the caller enters it.
+
+    :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it.
+    """
+    if not is_loopback(settings.host) and not settings.allow_remote:
+        raise TopologyError(
+            explain(
+                "The UI is served without a password, so only to this machine.",
+                given=settings.host,
+                legal="127.0.0.1, ::1, localhost",
+                hint="--allow-remote serves everyone who can reach that address; changes need the token in any case",
+            )
+        )
+    try:
+        server = UiServer(FollowedCluster(kafka), settings)
+    except OSError as ex:
+        raise TopologyError(
+            explain(f"The UI cannot be served ({ex.strerror or ex}).", given=f"{settings.host}:{settings.port}", hint="--port 0 takes a free port")
+        ) from None
+    say(f"UI: {server.url}#token={server.token}")
+    say(f"changes by other programs need the header 'Authorization: Bearer {server.token}'")
+    if not is_loopback(settings.host):
+        say(f"warning: everyone who can reach {settings.host} can read the pages: there is no password, and no encryption")
+    return server

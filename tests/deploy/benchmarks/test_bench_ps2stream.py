@@ -1,0 +1,135 @@
+"""The benchmark of PS2Stream at tiny sizes: every experiment runs, all methods find what a plain program finds, and claims follow from the figures."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dskype.deploy.benchmarks.boolean.subscriptions import ALL
+from dskype.deploy.benchmarks.boolean.workloads import draw_lifetimes, draw_regional
+from dskype.deploy.benchmarks.corpus import Corpus
+from dskype.deploy.benchmarks.papers import ps2stream_report
+from dskype.deploy.benchmarks.papers.ps2stream import Bench, run_experiments
+from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, METHODS, Run
+from dskype.deploy.benchmarks.papers.ps2stream_simulation import draw_group
+from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
+from dskype.deploy.cli import main as cli
+from tests import naive
+from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
+
+SMALLER = [replace(e, rows=e.rows[:: 1 if e.name == "memory" else 2]) for e in EXPERIMENTS[:3]]
+TINY = Scale(subscriptions=300, messages=150, step=75, sample=200, repeat=1, grid=20)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    rng = random.Random(1)
+    words = [f"w{i}" for i in range(300)]
+    texts = [" ".join(rng.choices(words, [1 / (i + 1) for i in range(300)], k=rng.randint(0, 12))) for _ in range(600)]
+    return Corpus.of_texts("words", texts, np.array([rng.gauss(20, 0.5) for _ in texts]), np.array([rng.uniform(5, 7) for _ in texts]))
+
+
+@pytest.fixture(scope="module")
+def found(corpus):
+    lines: list[str] = []
+    experiments = run_experiments(SMALLER, Bench(corpus, TINY), lines.append)
+    return {
+        "machine": ps2stream_report.machine(),
+        **corpus.described(),
+        "scale": vars(TINY),
+        "index": "lanes",
+        "seconds": 1.0,
+        "experiments": experiments,
+        "lines": lines,
+    }
+
+
+def test_every_row_is_measured(found):
+    assert len(found["lines"]) == sum(len(e.rows) for e in SMALLER)
+    for e, experiment in zip(found["experiments"], SMALLER, strict=True):
+        assert e["name"] == experiment.name and not e["notes"]
+        for row in e["rows"]:
+            assert row.get("different", 0) == 0 and row["dispatcher_mib"] > 0 and row["zones"] >= row["divided"]
+            if "throughput" in row:
+                assert row["replication"] >= 1 and row["route_us"] > 0 and row["update_us"] > 0 and row["ratio_load"] >= 1
+    json.dumps(found["experiments"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_sent_and_found_is_what_a_plain_program_says(corpus, method):
+    bench = Bench(corpus, TINY)
+    workload = bench.workload("q3")
+    s, m = workload.subscriptions, workload.messages
+    expressions, areas = s.expressions(np.arange(s.n)), m.rectangles().tolist()
+    words = [set(m.terms[m.offsets[i] : m.offsets[i + 1]].tolist()) for i in range(m.n)]
+    expected = [
+        i * s.n + row
+        for i in range(m.n)
+        for row in range(s.n)
+        if naive.overlapping(s.boxes[row].tolist(), areas[i]) and naive.satisfies(expressions[row], words[i])
+    ]
+    assert workload.expected.tolist() == expected and len(expected) > 100
+    row = bench.run(Run(METHODS[method], "q3", 6))
+    assert row["different"] == 0 and row["matches"] == len(expected) / m.n and row["subscriptions"] == 300
+    if method in ("grid", "kd-tree", "r-tree"):
+        assert row["communication"] == np.count_nonzero(np.diff(m.offsets)) / m.n
+    elif method == "metric, H2":
+        assert row["communication"] < bench.run(Run(METHODS["metric"], "q3", 6))["communication"]
+
+
+def test_groups_of_subscriptions_are_those_of_the_paper(corpus):
+    def sides(s):
+        return (s.boxes[:, 3] - s.boxes[:, 1]) * 111.195
+
+    first, second, third = (draw_regional(corpus, 4000, np.random.default_rng(1), group) for group in ("q1", "q2", "q3"))
+    rare = 0.99 * len(corpus.vocabulary)
+    assert 1 <= sides(first).min() and 49 < sides(first).max() <= 50.001 and 98 < sides(second).max() <= 100.001
+    for s in (first, second, third):
+        counts = np.diff(s.offsets)
+        assert counts.min() == 1 and counts.max() == 3 and set(s.shapes.tolist()) == {ALL, ALL + 1}
+    assert all((second.terms[second.offsets[i] : second.offsets[i + 1]] < rare).any() for i in range(second.n))
+    assert not all((first.terms[first.offsets[i] : first.offsets[i + 1]] < rare).any() for i in range(first.n))
+    wide = np.mean(sides(third) > 50.001)
+    assert 0.15 < wide < 0.35, "about half of the regions have subscriptions of the second group, half of which are wider"
+    lifetimes = draw_lifetimes(5000, 1000, np.random.default_rng(2))
+    assert abs(lifetimes.mean() - 1000) < 20 and abs(lifetimes.std() - 200) < 20 and lifetimes.min() >= 1
+
+
+def test_a_workload_follows_from_its_seed(corpus):
+    one, again, other = (draw_group(corpus, "q3", replace(TINY, seed=seed)) for seed in (3, 3, 4))
+    assert all(np.array_equal(a, b) for a, b in zip(one.messages[:6], again.messages[:6])) and np.array_equal(one.updated, again.updated)
+    assert not np.array_equal(one.subscriptions.boxes, other.subscriptions.boxes)
+    assert np.count_nonzero(one.updated) == 15, "an update for five messages, half of them insertions"
+
+
+def test_claims_follow_the_figures():
+    rng = random.Random(3)
+    measures = "throughput latency_ms communication replication matches different measured dispatcher_mib worker_mib ratio_load route_us place_us".split()
+
+    def make_up(experiment):
+        return {(row.series, row.x): {m: rng.choice((0.05, 1.0, 30.0, 400.0)) for m in measures} | {"different": rng.choice((0, 2))} for row in experiment.rows}
+
+    assert_claims_follow(EXPERIMENTS, make_up)
+
+
+def test_the_report_has_every_figure_and_claim(found, tmp_path, capsys):
+    rows = assert_reported(ps2stream_report.REPORT, found, tmp_path, capsys)
+    assert float(rows[0]["throughput"]) == found["experiments"][0]["rows"][0]["throughput"]
+
+
+def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
+    assert_reported_without_plots(ps2stream_report.REPORT, found, tmp_path, monkeypatch)
+
+
+def test_the_command_line_runs_some_experiments_on_a_file(tmp_path, capsys):
+    rng = random.Random(2)
+    file = tmp_path / "messages.jsonl"
+    file.write_text("".join(json.dumps({"text": " ".join(rng.choices("abcdefgh", k=3)), "lat": rng.random(), "lon": rng.random()}) + "\n" for _ in range(50)))
+    sizes = ["--subscriptions", "40", "--messages", "10", "--sample", "20", "--repeat", "1"]
+    assert cli.main(["bench", "ps2stream", str(file), "--only", "workers,mem", *sizes, "-o", "json", "--folder", str(tmp_path / "out")]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [e["name"] for e in result["experiments"]] == ["workers", "memory"] and (tmp_path / "out" / "report.md").is_file()

@@ -1,0 +1,99 @@
+"""The input of a DSkype topology on Kafka, how far it has come, and the check of what it published."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from kafka import TopicPartition
+
+from dskype.deploy.verification import Inputs, verify
+from dskype.spouts.settings import Settings
+from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from tests.topology.runtime.helpers import wait_for
+
+FILTER = {"type": "boolean", "bbox": [-10, 35, 30, 60], "expression": 'saint OR san OR (bad AND "am")', "meta": "west"}
+
+
+class Feed:
+    """Writes messages and subscriptions, and watches how far the topology has come.
+
+    :param tasks: of the subscription bolt.
+    """
+
+    def __init__(self, kafka: KafkaSettings, name: str, tasks: int = 2) -> None:
+        self.kafka, self.topics, self.tasks = kafka, Topics.for_topology(name), tasks
+        admin = TopicAdmin(kafka)
+        for topic, config in TOPIC_CONFIG.items():
+            admin.create({getattr(self.topics, topic): 1}, config)
+        admin.close()
+        self.producer = kafka.producer()
+        self.metrics, self.reached = None, {}
+
+    def subscribe(self, subscriptions):
+        for id, value in subscriptions:
+            self.producer.send(
+                self.topics.subscriptions, key=id.encode(), value=value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            )
+        self.producer.flush()
+
+    def publish(self, records):
+        for value in records:
+            self.producer.send(self.topics.messages, value=value)
+        self.producer.flush()
+
+    def change_plan(self, version, plan):
+        self.producer.send(self.topics.plans, key=b"plan", value=json.dumps({"v": 1, "version": version, "plan": plan}).encode())
+        self.producer.flush()
+
+    def watermark(self) -> int:
+        """Return the lowest watermark that the tasks of the subscription bolt have reported; -1 before."""
+        if self.metrics is None:
+            where = TopicPartition(self.topics.metrics, 0)
+            self.metrics = self.kafka.consumer()
+            self.metrics.assign([where])
+            self.metrics.seek_to_beginning(where)
+        for records in self.metrics.poll(timeout_ms=100).values():
+            for record in records:
+                value = json.loads(record.value)
+                if value["kind"] == "stats" and value["component"] == "subscription-bolt":
+                    self.reached.update({t["task"]: t["watermark"] for t in value["tasks"]})
+        found = self.reached.values()
+        return min((-1 if w is None else w for w in found), default=-1) if len(found) == self.tasks else -1
+
+    def read(self, topic):
+        """Return the records of a topic."""
+        return read_to_end(self.kafka, topic)
+
+    def close(self):
+        """Close the clients."""
+        self.producer.close()
+        if self.metrics is not None:
+            self.metrics.close()
+
+    def wait_for(self, watermark: int, timeout_s: float = 240):
+        wait_for(lambda: self.watermark() >= watermark, timeout_s, f"watermark {watermark}")
+
+    def verify(self, conf, final=True, **least):
+        """Verify everything that was published; wait until the last answers are in."""
+
+        def report():
+            return verify(
+                Inputs.read(self.topics.messages.rpartition(".")[0], lambda topic: read_to_end(self.kafka, topic)),
+                Settings.from_conf(conf),
+                final=final,
+                writes=True,
+            )
+
+        found = report()
+        for _ in range(5):
+            if found.ok:
+                break
+            time.sleep(1)
+            found = report()
+        print(found.compared, found.notes, found.unchecked, flush=True)
+        assert found.ok, "\n".join(d.as_text() for d in found.differences)
+        for what, n in least.items():
+            assert found.compared[what] >= n, found.compared
+        return found

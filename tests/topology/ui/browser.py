@@ -1,0 +1,121 @@
+"""A headless browser, driven by the WebDriver protocol over plain HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+_ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+_QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync --no-sandbox --disable-gpu"
+
+
+def installed() -> tuple[str, str]:
+    """Return the paths of Chromium and its driver; on Debian, install them if they are missing.
+
+    :raises RuntimeError: they are not there and cannot be installed.
+    """
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        packages = ["chromium", "chromium-driver"]
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]
+        try:
+            for command in (["apt-get", "update", "-qq"], install):
+                subprocess.run(command, check=True, capture_output=True, timeout=600, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+        except (OSError, subprocess.SubprocessError) as error:
+            msg = f"the tests of the pages need a browser; hint: apt-get install {' '.join(packages)} ({error})"
+            raise RuntimeError(msg) from error
+    return shutil.which("chromium") or "", shutil.which("chromedriver") or ""
+
+
+class Browser:
+    """One window of a headless Chromium.
+
+    :param folder: for its profile.
+    :param size: width and height of the window in pixels.
+    """
+
+    def __init__(self, folder: Path, size: tuple[int, int] = (1280, 900)) -> None:
+        chromium, driver = installed()
+        self._process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._url = f"http://127.0.0.1:{self._port()}"
+        arguments = ["--headless=new", *_QUIET.split(), f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
+        options = {"goog:chromeOptions": {"binary": chromium, "args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
+        self._session = ""
+        self._session = f"/session/{self._call('POST', '/session', {'capabilities': {'alwaysMatch': options}})['sessionId']}"
+
+    def _port(self) -> int:
+        for line in self._process.stdout:
+            if found := re.search(r"started successfully on port (\d+)", line):
+                return int(found[1])
+        msg = "the driver of the browser has ended"
+        raise RuntimeError(msg)
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if method != "POST" else json.dumps(body or {}).encode()
+        request = Request(f"{self._url}{self._session}{path}", data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urlopen(request, timeout=60) as answer:
+                return json.load(answer)["value"]
+        except HTTPError as error:
+            raise RuntimeError(json.load(error)["value"]["message"][:500]) from None
+
+    def open(self, url: str) -> None:
+        """Load a page, and wait until it has shown its first answer."""
+        self._call("POST", "/url", {"url": url})
+        self.wait("document.body.dataset.state !== 'loading'")
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Return what a script returns."""
+        return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def wait(self, condition: str, secs: float = 20) -> None:
+        """Wait until a JavaScript expression is true."""
+        deadline = time.monotonic() + secs
+        while not self.run(f"return Boolean({condition})"):
+            assert time.monotonic() < deadline, f"{condition}: {self.text('body')[:2000]}"
+            time.sleep(0.05)
+
+    def text(self, selector: str) -> str:
+        """Return the text of an element."""
+        return self.run("return document.querySelector(arguments[0]).innerText", selector)
+
+    def rows(self, selector: str) -> list[dict[str, str]]:
+        """Return the rows of the table within an element, by their headings."""
+        script = """
+            const table = document.querySelector(arguments[0] + ' table');
+            const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+            const rows = [...table.tBodies[0].rows].map((row) => Object.fromEntries([...row.cells].map((cell, i) => [heads[i], cell.textContent])));
+            return JSON.stringify(rows);
+        """
+        return json.loads(self.run(script, selector))  # as text, because the driver stumbles over an object with the key "Window"
+
+    def click(self, xpath: str) -> None:
+        """Click an element."""
+        found = self._call("POST", "/element", {"using": "xpath", "value": xpath})
+        self._call("POST", f"/element/{found[_ELEMENT]}/click")
+
+    def accept(self) -> str:
+        """Accept the question that the page asks, and return its text."""
+        text = self._call("GET", "/alert/text")
+        self._call("POST", "/alert/accept")
+        return text
+
+    def problems(self) -> list[str]:
+        """Return what the console has shown since the last call: errors, warnings, violations of the content security policy."""
+        return [f"{entry['level']}: {entry['message']}" for entry in self._call("POST", "/se/log", {"type": "browser"}) if entry["level"] != "INFO"]
+
+    def close(self) -> None:
+        """End the browser."""
+        try:
+            self._call("DELETE", "")
+        finally:
+            self._process.terminate()
+            self._process.wait(timeout=10)
+            self._process.stdout.close()

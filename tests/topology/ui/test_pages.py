@@ -1,0 +1,152 @@
+"""The pages in a real browser: no errors in its console, the numbers of the API, and text that stays text."""
+
+from __future__ import annotations
+
+import json
+from urllib.request import urlopen
+
+import pytest
+
+from dskype.deploy.metrics.ui_server import UiServer, UiSettings
+from dskype.topology.testing import FeederSpout
+
+from .browser import Browser
+from .simulated_source import TOKEN, SimulatedSource, word_count
+
+ID = "words-1-1000000000"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def served():
+    """A server with a topology that has done something; its time stands still."""
+    source, feeder = SimulatedSource(), FeederSpout("word")
+    source.cluster.submit_topology("words", {"topology.workers": 2}, word_count(feeder))
+    for word in ("storm", "on", "spark!"):
+        feeder.feed([word], word)
+    source.cluster.advance_cluster_time(90)
+    with UiServer(source, UiSettings(port=0, token=TOKEN)) as server:
+        yield server, source
+    source.cluster.shutdown()
+
+
+def api(server, path):
+    with urlopen(f"{server.url}api/v1/{path}", timeout=10) as answer:
+        return json.load(answer)
+
+
+def plain(text):
+    return text.replace(",", "")
+
+
+def test_the_page_of_the_cluster(browser, served):
+    server, _ = served
+    browser.open(server.url)
+    assert browser.text("body").count("words") >= 1 and browser.problems() == []
+    (row,) = browser.rows("#topologies")
+    (given,) = api(server, "topology/summary")["topologies"]
+    assert (row["Name"], row["Status"], row["Tasks"], row["Workers"], row["Id"]) == ("words", "ACTIVE", str(given["tasksTotal"]), "2", ID)
+    assert browser.rows("#machines") == [{"Host": "here", "Uptime": "1m 30s", "Workers": "2"}]
+    browser.click("//section[@id='topologies']//a[text()='words']")
+    browser.wait("document.querySelector('#name')?.textContent === 'words'")
+    assert browser.problems() == []
+
+
+@pytest.mark.parametrize("query", ["", "&window=600&sys=true"])
+def test_the_page_of_a_topology_has_the_numbers_of_the_api(browser, served, query):
+    server, _ = served
+    browser.open(f"{server.url}topology.html?id={ID}{query}")
+    page = api(server, f"topology/{ID}?{query}")
+    for section, rows, key in (("#spouts", page["spouts"], "spoutId"), ("#bolts", page["bolts"], "boltId")):
+        shown = browser.rows(section)
+        assert [row[section[1:-1].capitalize()] for row in shown] == [row[key] for row in rows]
+        for ours, theirs in zip(shown, rows, strict=True):
+            for heading, field in (("Emitted", "emitted"), ("Transferred", "transferred"), ("Acked", "acked"), ("Failed", "failed"), ("Tasks", "tasks")):
+                assert plain(ours[heading]) == str(theirs[field])
+    shown = browser.rows("#stats")
+    assert [plain(row["Emitted"]) for row in shown] == [str(s["emitted"]) for s in page["topologyStats"]]
+    assert [row["Window"] for row in shown] == [s["windowPretty"] for s in page["topologyStats"]]
+    assert len(browser.rows("#workers")) == 2
+    assert browser.problems() == []
+
+
+def test_the_graph_has_every_component_and_the_rate_of_every_stream(browser, served):
+    server, _ = served
+    browser.open(f"{server.url}topology.html?id={ID}")
+    shown = browser.run("return [...document.querySelectorAll('#graph .node text:first-of-type')].map((node) => node.textContent)")
+    assert sorted(shown) == ["count", "split", "sum", "words"]
+    edges = browser.run("return [...document.querySelectorAll('#graph .edge text')].map((node) => node.textContent)")
+    # 3 words, 13 letters and 3 lengths in 90 s
+    assert sorted(edges) == ["default (fields) 0.144/s", "default (shuffle) 0.0333/s", "length 1 (fields) 0.0333/s"]
+    across = browser.run(
+        "return [...document.querySelectorAll('#graph .node')].map((n) => [n.querySelector('text').textContent, n.querySelector('rect').x.baseVal.value])"
+    )
+    at = dict(across)
+    assert at["words"] < at["split"] < at["count"] == at["sum"]
+
+
+def test_the_page_of_a_component_shows_errors_as_text(browser, served):
+    server, _ = served
+    browser.open(f"{server.url}component.html?id=count&topology_id={ID}")
+    page = api(server, f"topology/{ID}/component/count")
+    assert "<img src=x onerror=alert(1)>" in browser.text("#errors")
+    assert browser.run("return document.querySelectorAll('img').length") == 0
+    assert [plain(row["Executed"]) for row in browser.rows("#windows")] == [str(s["executed"]) for s in page["boltStats"]]
+    assert [(row["Component"], row["Stream"], plain(row["Executed"])) for row in browser.rows("#inputs")] == [
+        (i["component"], i["stream"], str(i["executed"])) for i in page["inputStats"]
+    ]
+    assert [row["Tasks"] for row in browser.rows("#executors")] == [e["id"] for e in page["executorStats"]]
+    browser.open(f"{server.url}component.html?id=words&topology_id={ID}")
+    assert [row["Acked"] for row in browser.rows("#windows")] == ["2"] * 4
+    assert browser.problems() == []
+
+
+def test_a_topology_is_changed_only_from_a_page_with_the_token(browser, served):
+    server, source = served
+    browser.open(f"{server.url}topology.html?id={ID}")
+    browser.run("sessionStorage.clear()")
+    browser.open(f"{server.url}topology.html?id={ID}&again=1")
+    assert browser.text("#actions").startswith("To change the topology from here")
+    browser.open(f"{server.url}#token={TOKEN}")
+    assert browser.run("return location.hash") == ""
+    browser.open(f"{server.url}topology.html?id={ID}")
+    browser.click("//button[text()='deactivate']")
+    browser.wait("document.querySelector('#summary').innerText.includes('INACTIVE')")
+    assert [c["event"] for c in source.sent] == ["INACTIVATE"]
+    browser.click("//button[text()='kill']")
+    assert browser.accept() == "Kill words, 30 s from now?"
+    browser.wait("document.querySelector('#summary').innerText.includes('KILLED')")
+    assert source.sent[-1] == {"name": "words", "event": "KILL", "wait_secs": 30}
+    assert browser.problems() == []
+
+
+def test_what_is_not_there_is_said_on_the_page(browser, served):
+    server, _ = served
+    browser.open(f"{server.url}topology.html?id=nothing-1-1")
+    assert "nothing-1-1 is not alive" in browser.text("#problem")
+    assert all("500" in problem for problem in browser.problems())
+
+
+def test_pages_take_everything_from_their_own_server(browser, served):
+    server, _ = served
+    for page in ("", f"topology.html?id={ID}", f"component.html?id=count&topology_id={ID}"):
+        browser.open(server.url + page)
+        taken = browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+        assert taken and all(url.startswith(server.url) for url in taken)
+
+
+def test_a_phone_can_read_the_pages(served, tmp_path):
+    server, _ = served
+    phone = Browser(tmp_path, (390, 800))
+    try:
+        for page in ("", f"topology.html?id={ID}", f"component.html?id=count&topology_id={ID}"):
+            phone.open(server.url + page)
+            assert phone.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    finally:
+        phone.close()

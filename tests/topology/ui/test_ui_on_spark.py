@@ -1,0 +1,57 @@
+"""The UI of a topology on Spark and a real broker: read from Kafka, changed by another process's commands."""
+
+from __future__ import annotations
+
+import json
+import time
+from urllib.request import Request, urlopen
+
+from dskype.deploy.metrics.ui_server import FollowedCluster, UiServer, UiSettings
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.testing import FeederSpout
+
+from .simulated_source import letters_of, word_count
+
+WORDS = ["storm", "on", "spark"]
+
+
+def until(read, condition, secs=40):
+    deadline = time.monotonic() + secs
+    while not condition(found := read()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    return found
+
+
+def test_a_running_topology_is_shown_and_killed(cluster, bootstrap_servers, name):
+    feeder = FeederSpout("word")
+    with (
+        cluster.submit_topology(name, {"topology.workers": 2}, word_count(feeder)) as topology,
+        UiServer(FollowedCluster(KafkaSettings(bootstrap_servers)), UiSettings(port=0, token="t")) as server,
+    ):
+
+        def get(path):
+            with urlopen(f"{server.url}api/v1/{path}", timeout=20) as answer:
+                return json.load(answer)
+
+        def mine():
+            return [row for row in get("topology/summary")["topologies"] if row["name"] == name]
+
+        def totals():
+            return get(f"topology/{topology.id}")["topologyStats"][-1]
+
+        (row,) = until(mine, bool)
+        assert (row["id"], row["status"], row["driverAlive"], row["workersTotal"]) == (topology.id, "ACTIVE", True, 2)
+        for word in WORDS:  # the spout is idle: it finds them between two pulses
+            feeder.feed([word], word)
+        stats = until(totals, lambda stats: stats["acked"] == len(WORDS))
+        emitted = len(WORDS) + letters_of(WORDS) + len(WORDS)
+        assert (stats["emitted"], stats["transferred"], stats["failed"]) == (emitted, emitted, 0)
+        bolts = {b["boltId"]: b for b in get(f"topology/{topology.id}?sys=true")["bolts"]}
+        assert {c: b["tasks"] for c, b in bolts.items()} == {"__acker": 2, "count": 3, "split": 2, "sum": 1}
+        assert bolts["count"]["executed"] == letters_of(WORDS)
+        assert get(f"topology/{topology.id}/visualization")["split"][":inputs"][0][":grouping"] == "shuffle"
+        kill = Request(f"{server.url}api/v1/topology/{topology.id}/kill/0", b"", {"Authorization": "Bearer t"}, method="POST")
+        with urlopen(kill, timeout=60) as answer:
+            assert json.load(answer)["status"] == "success"
+        until(mine, lambda rows: not rows)

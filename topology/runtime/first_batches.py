@@ -1,0 +1,54 @@
+"""Waiting until every component of a topology has run a batch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from kafka.errors import KafkaError
+
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.errors import shorten
+from dskype.topology.planning.plan import TopologyPlan
+
+__all__ = ["await_first_batches"]
+
+_NOTICE_S = 30
+_ERROR_CHARS = 300
+
+
+class _Driver(Protocol):
+    plan: TopologyPlan
+    stats: TopologyStats
+
+    def request_snapshots(self) -> object: ...
+
+    def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = ...) -> None: ...
+
+
+def await_first_batches(driver: _Driver, notice: Callable[[str], None], wanted: Callable[[], bool]) -> None:
+    """Wait until every component has reported, which shows that Spark, brokers and executors work together.
+
+    :param driver: of an opened topology.
+    :param notice: gets a line of text every half minute, about what is waited for.
+    :param wanted: tells whether the topology is still to run; if not, the wait ends.
+    :raises TopologyError: the topology has failed.
+    """
+    while wanted() and (missing := _missing(driver.plan, driver.stats.tasks)):
+        with contextlib.suppress(KafkaError):
+            driver.request_snapshots()  # bolts without input have a batch, too
+        with contextlib.suppress(TimeoutError):
+            driver.wait_until(lambda stats: not wanted() or not _missing(driver.plan, stats.tasks), _NOTICE_S, "a first batch")
+            return
+        notice(f"waiting for the first batch of {', '.join(missing)}{_last_error(driver.stats.errors)}")
+
+
+def _missing(plan: TopologyPlan, reported: Mapping[int, Any]) -> list[str]:
+    """Return the components of which no task has reported."""
+    return [c for c in plan.component_ids if not any(task in reported for task in plan.component_tasks(c))]
+
+
+def _last_error(errors: Iterable[Mapping[str, Any]]) -> str:
+    last = list(errors)[-1:]
+    return f"; the last error is of {last[0]['component']}: {shorten(last[0]['error'], _ERROR_CHARS)}" if last else ""

@@ -1,0 +1,262 @@
+"""The answers of Storm's UI about the whole cluster.
+
+A machine that runs a topology stands for a supervisor, and each of its workers for a slot that is taken: Spark decides what else a machine can
+run. Memory and processors are not assigned here, so these numbers are 0.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from typing import Any
+
+from dskype.topology.config import DEFAULTS
+from dskype.topology.core.redaction import redact
+from dskype.topology.planning.outline import ExecutorOutline
+from dskype.topology.ui.formats import encoded, lapsed
+from dskype.topology.ui.view import ClusterSource, TopologyView
+
+__all__ = [
+    "cluster_configuration",
+    "cluster_summary",
+    "history_summary",
+    "nimbus_summary",
+    "owner_resources",
+    "supervisor",
+    "supervisor_summary",
+    "topology_row",
+    "topology_summary",
+    "topology_workers",
+    "worker_rows",
+]
+
+_NO_MEMORY = {"assignedMemOnHeap": 0.0, "assignedMemOffHeap": 0.0, "assignedTotalMem": 0.0, "assignedCpu": 0.0}
+_NO_REQUESTS = {"requestedMemOnHeap": 0.0, "requestedMemOffHeap": 0.0, "requestedTotalMem": 0.0, "requestedCpu": 0.0, "requestedGenericResources": ""}
+
+
+def cluster_configuration() -> dict[str, Any]:
+    """Answer ``cluster/configuration``."""
+    found: dict[str, Any] = redact(dict(DEFAULTS))
+    return found
+
+
+def cluster_summary(source: ClusterSource, version: str) -> dict[str, Any]:
+    """Answer ``cluster/summary``.
+
+    :param version: the version of this software.
+    """
+    views = source.topologies()
+    slots = sum(row["slotsUsed"] for row in _supervisors(views, version))
+    return {
+        "user": _user(),
+        "stormVersion": version,
+        "stormVersionInfo": {"version": version, "url": "", "revision": "", "branch": "", "user": "", "date": ""},
+        "supervisors": len({v.host for v in views}),
+        "topologies": len(views),
+        "slotsTotal": slots,
+        "slotsUsed": slots,
+        "slotsFree": 0,
+        "executorsTotal": sum(int(v.summary.get("num_executors") or 0) for v in views),
+        "tasksTotal": sum(int(v.summary.get("num_tasks") or 0) for v in views),
+        "schedulerDisplayResource": False,
+        "totalMem": 0.0,
+        "availMem": 0.0,
+        "fragmentedMem": 0.0,
+        "memAssignedPercentUtil": "0.0",
+        "totalCpu": 0.0,
+        "availCpu": 0.0,
+        "fragmentedCpu": 0.0,
+        "cpuAssignedPercentUtil": "0.0",
+        "totalGenerics": "",
+        "availGenerics": "",
+        "bugtracker-url": None,
+        "central-log-url": None,
+    }
+
+
+def nimbus_summary(source: ClusterSource, version: str) -> dict[str, Any]:
+    """Answer ``nimbus/summary``: the brokers, whose topic keeps the states of topologies."""
+    return {
+        "nimbuses": [
+            {
+                "host": host,
+                "port": port,
+                "status": "Not a Leader" if i else "Leader",
+                "version": version,
+                "nimbusUpTime": "",
+                "nimbusUpTimeSeconds": 0,
+                "nimbusLogLink": "",
+            }
+            for i, (host, port) in enumerate(source.brokers())
+        ]
+    }
+
+
+def topology_row(view: TopologyView, version: str) -> dict[str, Any]:
+    """Return what the list of topologies says about one, and its page as well."""
+    summary = view.summary
+    health = summary.get("health") or {}
+    return {
+        "id": view.id,
+        "encodedId": encoded(view.id),
+        "name": view.name,
+        "owner": summary.get("owner") or "",
+        "status": summary["status"],
+        "uptime": lapsed(view.uptime_secs),
+        "uptimeSeconds": view.uptime_secs,
+        "workersTotal": summary.get("num_workers") or 0,
+        "executorsTotal": summary.get("num_executors") or 0,
+        "tasksTotal": summary.get("num_tasks") or 0,
+        "replicationCount": 1,
+        "schedulerInfo": None,
+        "topologyVersion": view.conf.get("topology.version"),
+        "stormVersion": version,
+        "assignedGenericResources": "",
+        **_NO_MEMORY,
+        **_NO_REQUESTS,
+        "driverAlive": view.alive,
+        "health": {"state": health.get("state"), "why": health.get("why") or [], "restarts": health.get("restarts") or 0},
+    }
+
+
+def topology_summary(source: ClusterSource, version: str) -> dict[str, Any]:
+    """Answer ``topology/summary``."""
+    return {"topologies": [topology_row(v, version) for v in source.topologies()], "schedulerDisplayResource": False}
+
+
+def _ports(view: TopologyView) -> dict[int, dict[str, list[ExecutorOutline]]]:
+    """Return port -> component -> its executors on that worker."""
+    found: dict[int, dict[str, list[ExecutorOutline]]] = {}
+    for component, outline in view.plan.components.items():
+        for executor in outline.executors:
+            found.setdefault(executor.port, {}).setdefault(component, []).append(executor)
+    return dict(sorted(found.items()))
+
+
+def worker_rows(view: TopologyView, *, system: bool = False) -> list[dict[str, Any]]:
+    """Return the workers of a topology.
+
+    :param system: whether to count the tasks of system components.
+    """
+    shown = set(view.plan.ids(system=system))
+    return [
+        {
+            "topologyId": view.id,
+            "topologyName": view.name,
+            "owner": view.summary.get("owner") or "",
+            "host": view.host,
+            "supervisorId": view.host,
+            "workerId": f"{view.id}-{port}",
+            "port": port,
+            "workerLogLink": "",
+            "uptime": lapsed(view.uptime_secs),
+            "uptimeSeconds": view.uptime_secs,
+            "executorsTotal": sum(map(len, components.values())),
+            "componentNumTasks": {c: sum(len(e.tasks) for e in executors) for c, executors in sorted(components.items()) if c in shown},
+            **_NO_MEMORY,
+        }
+        for port, components in _ports(view).items()
+    ]
+
+
+def topology_workers(view: TopologyView) -> dict[str, Any]:
+    """Answer ``topology-workers/{id}``."""
+    return {"hostPortList": [{"host": view.host, "port": port} for port in _ports(view)], "logviewerPort": 0}
+
+
+def _supervisors(views: Sequence[TopologyView], version: str) -> list[dict[str, Any]]:
+    rows = []
+    for host in sorted({v.host for v in views}):
+        here = [v for v in views if v.host == host]
+        slots, uptime_secs = sum(len(_ports(v)) for v in here), max(v.uptime_secs for v in here)
+        rows.append(
+            {
+                "id": host,
+                "host": host,
+                "uptime": lapsed(uptime_secs),
+                "uptimeSeconds": uptime_secs,
+                "slotsTotal": slots,
+                "slotsUsed": slots,
+                "slotsFree": 0,
+                "totalMem": 0.0,
+                "usedMem": 0.0,
+                "availMem": 0.0,
+                "totalCpu": 0.0,
+                "usedCpu": 0.0,
+                "availCpu": 0.0,
+                "totalGenericResources": "",
+                "usedGenericResources": "",
+                "availGenericResources": "",
+                "version": version,
+                "blacklisted": False,
+                "logLink": "",
+                "schedulerDisplayResource": False,
+            }
+        )
+    return rows
+
+
+def supervisor_summary(source: ClusterSource, version: str) -> dict[str, Any]:
+    """Answer ``supervisor/summary``."""
+    return {"supervisors": _supervisors(source.topologies(), version), "schedulerDisplayResource": False, "logviewerPort": 0}
+
+
+def supervisor(source: ClusterSource, version: str, host: str, *, system: bool = False) -> dict[str, Any]:
+    """Answer ``supervisor``: one machine and its workers.
+
+    :param host: the machine; its name is its id, too.
+    """
+    views = [v for v in source.topologies() if v.host == host]
+    return {
+        "supervisors": _supervisors(views, version),
+        "schedulerDisplayResource": False,
+        "workers": [row for v in views for row in worker_rows(v, system=system)],
+    }
+
+
+def owner_resources(source: ClusterSource, owner: str | None, version: str) -> dict[str, Any]:
+    """Answer ``owner-resources`` and ``owner-resources/{id}``."""
+    views = source.topologies()
+    owners = sorted({str(v.summary.get("owner") or "") for v in views}) if owner is None else [owner]
+    rows = []
+    for name in owners:
+        mine = [v for v in views if (v.summary.get("owner") or "") == name]
+        rows.append(
+            {
+                "owner": name,
+                "totalTopologies": len(mine),
+                "totalExecutors": sum(int(v.summary.get("num_executors") or 0) for v in mine),
+                "totalWorkers": sum(int(v.summary.get("num_workers") or 0) for v in mine),
+                "totalTasks": sum(int(v.summary.get("num_tasks") or 0) for v in mine),
+                "totalMemoryUsage": 0.0,
+                "totalCpuUsage": 0.0,
+                "totalReqOnHeapMem": 0.0,
+                "totalReqOffHeapMem": 0.0,
+                "totalReqMem": 0.0,
+                "totalReqCpu": 0.0,
+                "totalAssignedOnHeapMem": 0.0,
+                "totalAssignedOffHeapMem": 0.0,
+                "memoryGuarantee": "N/A",
+                "memoryGuaranteeRemaining": "N/A",
+                "cpuGuarantee": "N/A",
+                "cpuGuaranteeRemaining": "N/A",
+                "isolatedNodes": "N/A",
+            }
+        )
+    found: dict[str, Any] = {"schedulerDisplayResource": False}
+    if owner is None:
+        return {**found, "owners": rows}
+    topologies = [topology_row(v, version) for v in views if (v.summary.get("owner") or "") == owner]
+    return {**found, **rows[0], "owners": rows, "topologies": topologies}
+
+
+def history_summary(source: ClusterSource) -> dict[str, Any]:
+    """Answer ``history/summary``."""
+    return {"topo-history": [v.id for v in source.topologies()]}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,302 @@
+"""The web server of the UI: Storm's REST API below ``/api/v1/``, and the pages.
+
+Everyone who reaches the server may read. What changes something has to be a POST with the token, in the header ``Authorization: Bearer ...`` or
+``x-csrf-token``; other sites' pages can neither set these headers nor read answers, unless an origin is allowed. A request has to name the
+server by one of its own names, so that a foreign name that leads here (DNS rebinding) reaches nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dskype.topology.core.redaction import redact_text
+from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.ui import cluster_answers as cluster
+from dskype.topology.ui import topology_answers as answers
+from dskype.topology.ui.view import ClusterSource, TopologyView, find
+from dskype.topology.ui.windows import ALL_TIME, WINDOWS, Window
+
+__all__ = ["UiOptions", "make_app"]
+
+log = logging.getLogger(__name__)
+
+STATIC = Path(__file__).with_name("static")
+_BODY_BYTES = 64 << 10
+_PAGES = {"/": "index.html", "/index.html": "index.html", "/topology.html": "topology.html", "/component.html": "component.html"}
+_TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_CALLBACK = re.compile(r"[A-Za-z_$][\w$.]{0,99}")
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache, no-store",
+}
+
+
+@dataclass(frozen=True)
+class UiOptions:
+    """What the server serves, and to whom.
+
+    :param source: where topologies come from.
+    :param token: what a POST has to show; never printed in logs.
+    :param version: the version of this software.
+    :param hosts: the names by which requests may name the server (header ``Host``, without a port); None: any.
+    :param origin: the origin whose pages may read the answers (CORS), ``*`` for all, which also allows JSONP; None: only the server's own.
+    """
+
+    source: ClusterSource
+    token: str
+    version: str
+    hosts: frozenset[str] | None = frozenset({"127.0.0.1", "localhost", "[::1]"})
+    origin: str | None = None
+
+    def __repr__(self) -> str:
+        return f"UiOptions(version={self.version!r}, hosts={self.hosts!r}, origin={self.origin!r})"
+
+
+Answer = Callable[[Request], Any]
+
+
+def make_app(options: UiOptions) -> ASGIApp:
+    """Return the ASGI application."""
+    api = _Api(options)
+    routes = [Route(f"/api/v1/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.readers().items()]
+    routes += [Route(f"/api/v1/{path}", api.changing(answer), methods=["POST"]) for path, answer in api.changers().items()]
+    routes += [Route("/api/{rest:path}", api.unknown, methods=["GET", "POST"])]
+    routes += [Route(path, _page(name), methods=["GET"]) for path, name in _PAGES.items()]
+    routes += [Route("/static/{name}", _static, methods=["GET"])]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: api.refused, Exception: api.failed})
+    return _Guard(app, options)
+
+
+class _Guard:
+    """Adds the headers of every answer, and refuses requests to foreign names."""
+
+    def __init__(self, app: ASGIApp, options: UiOptions) -> None:
+        self._app, self._hosts = app, options.hosts
+        headers = dict(_HEADERS)
+        if options.origin is None:
+            headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        else:
+            headers |= {"Access-Control-Allow-Origin": options.origin, "Vary": "Origin"}
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name.lower() for name, _ in self._headers}
+                message["headers"] = [pair for pair in message.get("headers", ()) if pair[0].lower() not in given] + self._headers
+            await send(message)
+
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        if self._hosts is not None and re.sub(r":\d+$", "", host).lower() not in self._hosts:
+            text = explain("The server does not go by this name.", given=host, legal=", ".join(sorted(self._hosts)), hint="--allow-host adds one")
+            await _json({"error": "400 Bad Request", "errorMessage": text}, 400)(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+
+def _json(data: Any, status: int = 200) -> Response:
+    return Response(json.dumps(data, ensure_ascii=False, allow_nan=False, default=str), status, media_type="application/json; charset=utf-8")
+
+
+def _page(name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def page(request: Request) -> Response:
+        return FileResponse(STATIC / name, media_type=_TYPES[".html"])
+
+    return page
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    path = STATIC / name
+    # The route's parameter has no slash; only files that lie there are served.
+    if path.parent != STATIC or path.suffix not in _TYPES or not path.is_file():
+        raise HTTPException(404)
+    return FileResponse(path, media_type=_TYPES[path.suffix])
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def _system(request: Request) -> bool:
+    """Return whether system components are wanted: Storm's pages send true and false, its documentation says 1 and 0."""
+    return request.query_params.get("sys", "").lower() in ("true", "1")
+
+
+def _window(request: Request) -> Window:
+    key = request.query_params.get("window", ALL_TIME.key)
+    try:
+        return WINDOWS[key]
+    except KeyError:
+        raise IllegalArgumentException(explain("No such window.", given=key, legal=", ".join(WINDOWS))) from None
+
+
+def _wait_secs(request: Request) -> int:
+    text = request.path_params["wait"]
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise IllegalArgumentException(explain("The wait must be a number of seconds.", given=text, legal="an integer >= 0"))
+    return int(text)
+
+
+class _Api:
+    """The answers by path."""
+
+    def __init__(self, options: UiOptions) -> None:
+        self._options, self._source, self._version = options, options.source, options.version
+
+    def _view(self, request: Request) -> TopologyView:
+        return find(self._source, request.path_params["id"])
+
+    def readers(self) -> Mapping[str, Answer]:
+        """Return path -> what answers a GET."""
+        source, version = self._source, self._version
+        return {
+            "cluster/configuration": lambda r: cluster.cluster_configuration(),
+            "cluster/summary": lambda r: cluster.cluster_summary(source, version),
+            "nimbus/summary": lambda r: cluster.nimbus_summary(source, version),
+            "topology/summary": lambda r: cluster.topology_summary(source, version),
+            "supervisor/summary": lambda r: cluster.supervisor_summary(source, version),
+            "supervisor": self._supervisor,
+            "owner-resources": lambda r: cluster.owner_resources(source, None, version),
+            "owner-resources/{owner}": lambda r: cluster.owner_resources(source, r.path_params["owner"], version),
+            "history/summary": lambda r: cluster.history_summary(source),
+            "topology-workers/{id}": lambda r: cluster.topology_workers(self._view(r)),
+            "topology/{id}": lambda r: answers.topology_page(self._view(r), _window(r), version, system=_system(r)),
+            "topology/{id}/component/{component}": lambda r: answers.component_page(self._view(r), r.path_params["component"], _window(r), system=_system(r)),
+            "topology/{id}/visualization": lambda r: answers.visualization(self._view(r), system=_system(r)),
+            "topology/{id}/visualization-init": lambda r: answers.visualization(self._view(r), system=_system(r)),
+            "topology/{id}/lag": lambda r: answers.lag(self._view(r)),
+            "topology/{id}/metrics": lambda r: answers.metrics(self._view(r), _window(r), system=_system(r)),
+            "topology/{id}/logconfig": lambda r: {"namedLoggerLevels": {}} if self._view(r) else {},
+        }
+
+    def _supervisor(self, request: Request) -> Any:
+        host = request.query_params.get("id") or request.query_params.get("host") or ""
+        return cluster.supervisor(self._source, self._version, host, system=_system(request))
+
+    def changers(self) -> Mapping[str, Answer]:
+        """Return path -> what answers a POST."""
+        debug = "events are not logged, so debugging cannot be switched; set topology.debug when the topology is submitted"
+        return {
+            "topology/{id}/activate": lambda r: self._command(r, "activate", "ACTIVATE"),
+            "topology/{id}/deactivate": lambda r: self._command(r, "deactivate", "INACTIVATE"),
+            "topology/{id}/rebalance/{wait}": lambda r: self._command(r, "rebalance", "REBALANCE", wait_secs=_wait_secs(r), **_rebalance_options(r)),
+            "topology/{id}/kill/{wait}": lambda r: self._command(r, "kill", "KILL", wait_secs=_wait_secs(r)),
+            "topology/{id}/debug/{action}/{percent}": lambda r: _not_here(debug),
+            "topology/{id}/component/{component}/debug/{action}/{percent}": lambda r: _not_here(debug),
+            "topology/{id}/logconfig": lambda r: _not_here("log levels of a running topology cannot be changed"),
+            "topology/{id}/profiling/{rest:path}": lambda r: _not_here("workers are not profiled"),
+        }
+
+    def _command(self, request: Request, operation: str, event: str, **more: Any) -> Any:
+        view = self._view(request)
+        self._source.send({"name": view.name, "event": event, **more})
+        return {"topologyOperation": operation, "topologyId": view.id, "status": "success"}
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def reading(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a GET."""
+
+        async def endpoint(request: Request) -> Response:
+            response = await self._answer(answer, request)
+            callback = request.query_params.get("callback")
+            if callback is None:
+                return response
+            if self._options.origin != "*" or not _CALLBACK.fullmatch(callback):
+                return self._error(400, explain("JSONP is off.", given=callback, hint="--allow-origin '*' lets any page of any site read the answers"))
+            return Response(b"".join((callback.encode(), b"(", bytes(response.body), b");")), response.status_code, media_type=_TYPES[".js"])
+
+        return endpoint
+
+    def changing(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a POST, which needs the token."""
+
+        async def endpoint(request: Request) -> Response:
+            given = request.headers.get("x-csrf-token") or re.sub(r"(?i)^bearer ", "", request.headers.get("authorization", ""))
+            if not hmac.compare_digest(given.encode(), self._options.token.encode()):
+                return self._error(401, "A change needs the token that was printed when the UI started: Authorization: Bearer TOKEN")
+            if int(request.headers.get("content-length") or 0) > _BODY_BYTES:
+                return self._error(413, explain("The body is too long.", legal=f"at most {_BODY_BYTES} bytes"))
+            body = bytearray()
+            async for part in request.stream():
+                body += part
+                if len(body) > _BODY_BYTES:
+                    return self._error(413, explain("The body is too long.", legal=f"at most {_BODY_BYTES} bytes"))
+            request.state.body = bytes(body)
+            return await self._answer(answer, request)
+
+        return endpoint
+
+    async def _answer(self, answer: Answer, request: Request) -> Response:
+        started = time.monotonic()
+        try:
+            return _json(await run_in_threadpool(answer, request))  # commands wait for an answer of the topology's process
+        except TopologyError as error:
+            return self._error(500, redact_text(str(error)))
+        finally:
+            log.debug("%s %s: %.0f ms", request.method, request.url.path, (time.monotonic() - started) * 1000)
+
+    @staticmethod
+    def _error(status: int, text: str) -> Response:
+        names = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed", 413: "Content Too Large", 500: "Server Error"}
+        return _json({"error": f"{status} {names.get(status, 'Error')}", "errorMessage": text}, status)
+
+    async def unknown(self, request: Request) -> Response:
+        """Answer a path of the API that does not exist, or not with this method."""
+        return self._error(404, explain("The API has no such path.", given=f"{request.method} {request.url.path}"))
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """Answer what the server itself refuses."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return self._error(status, f"{request.method} {request.url.path}")
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Answer after an error of this program; the log has the details."""
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return self._error(500, "an internal error; the log of the UI says more")
+
+
+def _not_here(reason: str) -> Any:
+    raise TopologyError(f"This is not part of the emulator: {reason}.")
+
+
+def _rebalance_options(request: Request) -> dict[str, Any]:
+    """Return workers and executors of ``{"rebalanceOptions": {"numWorkers", "executors": {component: number}}}``; the body may be empty."""
+    if not request.state.body.strip():
+        return {"workers": None, "executors": {}}
+    legal = '{"rebalanceOptions": {"numWorkers": 2, "executors": {"component": 3}}}'
+    try:
+        given = json.loads(request.state.body)
+        options = given.get("rebalanceOptions") or {}
+        workers, executors = options.get("numWorkers"), options.get("executors") or {}
+        if not (isinstance(executors, dict) and all(type(n) is int for n in executors.values()) and (workers is None or type(workers) is int)):
+            raise TypeError
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise IllegalArgumentException(explain("The body cannot be used.", given=request.state.body[:200], legal=legal)) from None
+    return {"workers": workers, "executors": executors}

@@ -1,0 +1,77 @@
+// The REST API, the token for changes, and pages that renew themselves.
+
+import { el, show } from "./dom.js";
+
+const EVERY_MS = 5000;
+
+// The address that `dskype ui` prints ends with #token=...; it stays in this tab, and leaves the address.
+const given = new URLSearchParams(location.hash.slice(1)).get("token");
+if (given) {
+  sessionStorage.setItem("token", given);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+export const token = () => sessionStorage.getItem("token");
+export const parameters = new URLSearchParams(location.search);
+
+async function answer(response) {
+  const data = await response.json();
+  if (!response.ok) throw new Error(data.errorMessage ?? data.error);
+  return data;
+}
+
+/** Return the answer of a path of the API. */
+export const get = async (path) => answer(await fetch(`/api/v1/${path}`));
+
+/** Send a change, which needs the token. */
+export const post = async (path, body) =>
+  answer(
+    await fetch(`/api/v1/${path}`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    }),
+  );
+
+/** Return a path of the API about a topology. */
+export const of = (id, rest = "") => `topology/${encodeURIComponent(id)}${rest}`;
+
+/** Return what pages add to their requests: the window, and whether to show system components. */
+export const options = () => `?window=${encodeURIComponent(parameters.get("window") ?? ":all-time")}&sys=${parameters.get("sys") === "true"}`;
+
+/** Return the address of a page with some parameters changed. */
+export function address(page, changes) {
+  const query = new URLSearchParams(parameters);
+  for (const [name, value] of Object.entries(changes)) value === null ? query.delete(name) : query.set(name, value);
+  return `${page}?${query}`;
+}
+
+/** Show a page, again every five seconds while it is visible; a problem is shown above it. */
+export async function keep(render) {
+  for (;;) {
+    if (!document.hidden) {
+      try {
+        await render();
+        show("problem");
+        document.body.dataset.state = "shown";
+      } catch (error) {
+        show("problem", el("p", { class: "problem", role: "alert" }, `The UI has no answer: ${error.message}`));
+        document.body.dataset.state = "problem";
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+  }
+}
+
+/** Return the links that choose the window and the system components of a page. */
+export function choices(page) {
+  const now = parameters.get("window") ?? ":all-time";
+  const windows = [["600", "10 minutes"], ["10800", "3 hours"], ["86400", "1 day"], [":all-time", "all time"]];
+  const system = parameters.get("sys") === "true";
+  return el(
+    "nav",
+    { class: "choices", "aria-label": "what is shown" },
+    windows.map(([key, text]) => el("a", { href: address(page, { window: key }), "aria-current": key === now ? "true" : null }, text)),
+    el("a", { href: address(page, { sys: String(!system) }) }, system ? "hide system components" : "show system components"),
+  );
+}

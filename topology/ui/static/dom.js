@@ -1,0 +1,55 @@
+// Builds what a page shows. Text is always text: nothing here parses markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Return an element with attributes (`onclick` is a listener) and children, which are nodes or texts. */
+export const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+
+/** Return an element of an SVG picture. */
+export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+/** Replace the content of the element with an id. */
+export const show = (id, ...children) => document.getElementById(id).replaceChildren(...children.flat());
+
+export const link = (href, text) => el("a", { href }, text);
+
+/**
+ * Return a table.
+ * @param columns list of [heading, row => cell, class]; a cell is a node, a text or a number.
+ */
+export function table(columns, rows, empty = "none") {
+  if (!rows.length) return el("p", { class: "quiet" }, empty);
+  const heads = columns.map(([heading, , kind]) => el("th", { class: kind, scope: "col" }, heading));
+  const body = rows.map((row) => el("tr", {}, columns.map(([, cell, kind]) => el("td", { class: kind }, asNode(cell(row))))));
+  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, body)));
+}
+
+function asNode(value) {
+  if (value instanceof Node) return value;
+  if (value === null || value === undefined) return "";
+  return typeof value === "number" ? count(value) : String(value);
+}
+
+const grouped = new Intl.NumberFormat("en-US");
+
+/** Return a number with its digits in groups. */
+export const count = (n) => grouped.format(n);
+
+/** Return a rate with three significant digits. */
+export const rate = (n) => (n >= 100 ? count(Math.round(n)) : String(Number(n.toPrecision(3))));
+
+/** Return terms and their values as a definition list. */
+export const facts = (pairs) => el("dl", { class: "facts" }, pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, asNode(value)))));
+
+/** Return a time of the epoch, in seconds, as local date and time. */
+export const moment = (secs) => new Date(secs * 1000).toLocaleString("sv-SE");
