@@ -330,7 +330,8 @@ class KafkaSnapshotStore(StoreBase):
         with self._locked():
             partition = self._partition(task)
             commit = Commit(SNAPSHOT, task, version, uuid.uuid4().hex, term)
-            if len(data) <= _INLINE_BYTES and (ahead := self._ahead.get(partition)) is not None and not self._missing:
+            ours = self._logs[partition].fence in (None, term)
+            if len(data) <= _INLINE_BYTES and (ahead := self._ahead.get(partition)) is not None and ours and not self._missing:
                 # Nothing has to be read if nobody else has written since; a fork then needs one connection only.
                 offset = self._send([(self._topic, partition, commit.key(), data)])[0]
                 if offset == ahead and offset % _TRIM_SNAPSHOTS:

@@ -133,9 +133,8 @@ class PartitionLog:
         self.position = offset + 1
         if commit is None:
             return False
-        if commit.term is not None:
-            if self.fence is not None and commit.term < self.fence:
-                return False
+        if commit.term is not None and self.fence is not None and (commit.term < self.fence if commit.kind == FENCE else commit.term != self.fence):
+            return False  # a higher term than that of the fence belongs to a topology that was removed
         counts = getattr(self, f"_{commit.kind}")(commit)
         if commit.term is not None and (counts or commit.term != self.fence):
             self.fence, self.fenced_at = commit.term, offset

@@ -232,9 +232,10 @@ def test_a_server_that_replaces_what_must_not_be_replaced_is_refused(stores, mon
 
 @on_s3
 def test_a_server_that_refuses_is_named_without_the_password(stores, monkeypatch):
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-secret")
-    with pytest.raises(TopologyError, match="cannot be used.*given: 's3://states/.*hint: the bucket must exist") as error:
-        stores.view().create()
+    with monkeypatch.context() as changed:
+        changed.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-secret")
+        with pytest.raises(TopologyError, match="cannot be used.*given: 's3://states/.*hint: the bucket must exist") as error:
+            stores.view().create()
     assert "wrong-and-secret" not in str(error.value)
 
 
