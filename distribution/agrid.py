@@ -67,7 +67,7 @@ class AGrid:
     (:func:`dskype.distribution.agrid_kernels.search`). Neither time depends on how fine the grid is.
 
     A partition has a small number that stays when others change. Every change is a :meth:`move` of cells from one partition to another, after
-    which both are rectangles: a shift of the border between two, a corner shift, a split, a merge. It costs O(cells on the border + tiles inside).
+    which both are rectangles: a shift of the border between two, a corner shift, a split, a merge. It costs O(cells on the border + tiles inside + partitions).
 
     The borders of the grid are no borders of the world: the outermost cells reach to its end.
 
@@ -95,7 +95,7 @@ class AGrid:
         strips, tables = np.zeros((1, 3), np.int64), np.zeros((1, 1 << 2 * shift), np.int32)
         self._free = np.array([1, 0], np.int64)
         scales = (columns / (east - west), rows / (north - south))
-        self.arrays = kernels.GridArrays(west, south, *scales, columns, rows, shift, tiles, strips, tables, bounds)
+        self.arrays = kernels.GridArrays(west, south, *scales, columns, rows, shift, tiles, strips, tables, bounds, np.zeros((len(bounds), 8), np.int32))
         """The grid as arrays, for kernels; other arrays after a change."""
         for number, cells in boxes.items():
             bounds[number] = cells
@@ -107,8 +107,13 @@ class AGrid:
             raise IllegalArgumentException(
                 explain("The partitions overlap, or leave cells out.", given=f"partitions {wrong[:8]}", legal="each cell in one partition")
             )
+        kernels.link(self.arrays.bounds, self.arrays.links)
 
     # -- what is where ----------------------------------------------------------------------------
+
+    def has_cells_of(self, other: AGrid) -> bool:
+        """Tell whether the cells of both grids are the same; partitions may differ."""
+        return (self.box, self.all_cells) == (other.box, other.all_cells)
 
     def partitions(self) -> dict[int, CellBox]:
         """Return the cells of each partition, by its number, rising."""
@@ -168,7 +173,7 @@ class AGrid:
     @property
     def memory_bytes(self) -> int:
         """Size of its arrays."""
-        return sum(array.nbytes for array in (self.arrays.tiles, self.arrays.strips, self.arrays.tables, self.arrays.bounds, self._free))
+        return sum(array.nbytes for array in (*self.arrays[7:], self._free))
 
     def search(self, cells: CellBox) -> list[int]:
         """Return the partitions that have one of these cells, rising. O(partitions found), and sorting them."""
@@ -190,7 +195,7 @@ class AGrid:
     # -- changes ----------------------------------------------------------------------------------
 
     def move(self, cells: CellBox, giver: int, taker: int) -> None:
-        """Move cells of one partition to another. All changes are made of this; O(cells on the border + tiles inside).
+        """Move cells of one partition to another. All changes are made of this; O(cells on the border + tiles inside + partitions).
 
         If they are all the cells of the giver, its number becomes free. The taker may be a free number, of which these become the cells.
 
@@ -207,10 +212,11 @@ class AGrid:
         if taker >= len(self.arrays.bounds):
             more = np.zeros((taker + 1 + taker // 4, 4), np.int32)
             more[: len(self.arrays.bounds)] = self.arrays.bounds
-            self.arrays = self.arrays._replace(bounds=more)
+            self.arrays = self.arrays._replace(bounds=more, links=np.zeros((len(more), 8), np.int32))
         self.arrays.bounds[giver] = left if left.cells else 0
         self.arrays.bounds[taker] = taken
         self._assign(cells, taker)
+        kernels.link(self.arrays.bounds, self.arrays.links)
 
     def split(self, partition: int, axis: str, at: int, taker: int | None = None) -> int:
         """Cut a partition in two: it keeps the cells before the line, and another one gets the others.
@@ -295,7 +301,8 @@ class AGrid:
         other = object.__new__(AGrid)
         other.columns, other.rows, other.box, other.all_cells, other._free = self.columns, self.rows, self.box, self.all_cells, self._free.copy()
         arrays = self.arrays
-        other.arrays = arrays._replace(tiles=arrays.tiles.copy(), strips=arrays.strips.copy(), tables=arrays.tables.copy(), bounds=arrays.bounds.copy())
+        changing = {name: getattr(arrays, name).copy() for name in ("tiles", "strips", "tables", "bounds", "links")}
+        other.arrays = arrays._replace(**changing)
         return other
 
     def _assign(self, cells: CellBox, partition: int) -> None:
@@ -335,3 +342,8 @@ class AGrid:
             widths, *_ = arrays.strips[~arrays.tiles[ty, tx], 2:].tolist()
             assert widths == 1 + len({cells.x0 for cells in inside if x[0] < cells.x0 <= x[-1]})
         assert all(cells == self.all_cells.intersection(cells) and cells.cells for cells in found.values())
+        for number, cells in found.items():
+            for first, side in ((0, cells._replace(x0=cells.x1, x1=cells.x1 + 1)), (4, cells._replace(y0=cells.y1, y1=cells.y1 + 1))):
+                near = sorted((other[1 - first // 4], p) for p, other in found.items() if side.intersection(other).cells)
+                stored = arrays.links[number, first : first + 4].tolist()
+                assert stored[0] == -1 if len(near) > 4 else stored == [p for _, p in near] + [-1] * (4 - len(near))

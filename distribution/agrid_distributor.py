@@ -158,7 +158,7 @@ class AGridDistributor(HasPartitions):
     def giving_tasks(self, other: Distributor) -> list[int] | None:
         """Return the tasks that have cells which another task has by another plan; None: the other plan has another grid. O(partitions)."""
         assert isinstance(other, AGridDistributor)
-        if (self.grid.box, self.grid.all_cells) != (other.grid.box, other.grid.all_cells):
+        if not self.grid.has_cells_of(other.grid):
             return None
         owner = {number: int(self.task_of[number]) for number in self.grid.partitions()}
         return sorted({task for number, task in owner.items() if any(other.task_of[p] != task for p in other.grid.search(self.grid.cells(number)))})

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "locate", "match_costs", "route_areas", "route_points", "search"]
+__all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "link", "locate", "match_costs", "route_areas", "route_points", "search"]
 
 
 class GridArrays(NamedTuple):
@@ -25,6 +25,8 @@ class GridArrays(NamedTuple):
     :ivar strips: int64[blocks, 3]: the strip of each column of the tile, 4 bits each from the lowest on; the strip of each row, likewise; how many strips of columns there are.
     :ivar tables: int32[blocks, side * side], the partition of each pair of strips, row by row.
     :ivar bounds: int32[partitions, 4]: first column, first row, end of the columns, end of the rows; all 0 for a number that no partition has.
+    :ivar links: int32[partitions, 8]: up to four partitions along its eastern side, from the south, and up to four along its northern side, from the west. The first of four is -1
+        if there are more, and then the tiles tell; else those behind the last one do not count.
     """
 
     west: float
@@ -38,6 +40,7 @@ class GridArrays(NamedTuple):
     strips: np.ndarray
     tables: np.ndarray
     bounds: np.ndarray
+    links: np.ndarray
 
 
 class Posted(NamedTuple):
@@ -124,7 +127,26 @@ def route_points(offsets, lat, lon, grid, task_of):
 
 
 @njit(cache=True, inline="always")
-def _search(corners, shift, tiles, strips, tables, bounds, visited, stamp, found, begin):
+def _linked(at, end, here, first, links, bounds):
+    """Return the first of a partition's links that reaches beyond a row or column, or -1: there are more links than are stored.
+
+    A place in a row of tiles would be found as well. But links and bounds are small, however fine the grid is, and so always in the processor's first cache.
+
+    :param at: row or column, one of the partition's; ``end``: 3 for rows, 2 for columns, the index in ``bounds``.
+    :param first: of the links: 0 for those in the east, 4 for those in the north.
+    """
+    other = int(links[here, first])
+    if other < 0:
+        return other
+    i = first
+    while bounds[other, end] <= at:
+        i += 1
+        other = int(links[here, i])
+    return other
+
+
+@njit(cache=True, inline="always")
+def _search(corners, shift, tiles, strips, tables, bounds, links, visited, stamp, found, begin):
     """Write the partitions that have one of some cells to ``found`` from ``begin`` on; return the end.
 
     Neighbour-based search (Tornado, section 3.1, Algorithm 1): the first partition is that of the corner with the least coordinates (the paper begins
@@ -147,13 +169,19 @@ def _search(corners, shift, tiles, strips, tables, bounds, visited, stamp, found
         at += 1
         right, above = int(bounds[here, 2]), int(bounds[here, 3])
         if right <= x1:
-            other = _partition_of(right, max(y0, int(bounds[here, 1])), shift, tiles, strips, tables)
+            row = max(y0, int(bounds[here, 1]))
+            other = _linked(row, 3, here, 0, links, bounds)
+            if other < 0:
+                other = _partition_of(right, row, shift, tiles, strips, tables)
             if visited[other] != stamp:
                 visited[other] = stamp
                 found[count] = other
                 count += 1
         if above <= y1:
-            other = _partition_of(max(x0, int(bounds[here, 0])), above, shift, tiles, strips, tables)
+            column = max(x0, int(bounds[here, 0]))
+            other = _linked(column, 2, here, 4, links, bounds)
+            if other < 0:
+                other = _partition_of(column, above, shift, tiles, strips, tables)
             if visited[other] != stamp:
                 visited[other] = stamp
                 found[count] = other
@@ -162,10 +190,43 @@ def _search(corners, shift, tiles, strips, tables, bounds, visited, stamp, found
 
 
 @njit(cache=True)
+def link(bounds, links):
+    """Write the links of all partitions; O(partitions * log partitions + links).
+
+    :param bounds: as in :class:`GridArrays`.
+    :param links: int32[partitions, 8]; written here.
+    """
+    key = np.empty(len(bounds), np.int64)
+    for side in range(2):  # along a side in the east, partitions follow one another by rows; in the north, by columns
+        across, along = side, 1 - side
+        for p in range(len(bounds)):
+            key[p] = (np.int64(bounds[p, across]) << 32) + bounds[p, along] if bounds[p, 2] > 0 else -1
+        order = np.argsort(key)
+        sorted_keys = key[order]
+        for p in range(len(bounds)):
+            for i in range(4):
+                links[p, 4 * side + i] = -1
+            if bounds[p, 2] == 0:
+                continue
+            at = np.searchsorted(sorted_keys, (np.int64(bounds[p, across + 2]) << 32) + bounds[p, along], side="right")
+            if at > 0:  # one that begins before the partition may reach it
+                before = order[at - 1]
+                at -= key[before] >= 0 and bounds[before, across] == bounds[p, across + 2] and bounds[before, along + 2] > bounds[p, along]
+            count = 0
+            while at < len(order) and bounds[order[at], across] == bounds[p, across + 2] and bounds[order[at], along] < bounds[p, along + 2]:
+                if count < 4:
+                    links[p, 4 * side + count] = order[at]
+                count += 1
+                at += 1
+            if count > 4:
+                links[p, 4 * side] = -1
+
+
+@njit(cache=True)
 def search(x0, y0, x1, y1, grid):
     """Return the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included; int64[], in the order of the search."""
     found, visited = np.empty(len(grid.bounds), np.int64), np.zeros(len(grid.bounds), np.int64)
-    return found[: _search((x0, y0, x1, y1), grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds, visited, 1, found, 0)]
+    return found[: _search((x0, y0, x1, y1), grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds, grid.links, visited, 1, found, 0)]
 
 
 @njit(cache=True)
@@ -181,7 +242,7 @@ def route_areas(offsets, areas, grid, task_of, tasks):
     :param tasks: number of tasks.
     """
     west, south, per_lon, per_lat, columns, height = grid.west, grid.south, grid.per_lon, grid.per_lat, grid.columns, grid.rows
-    shift, tiles, strips, tables, bounds = grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds
+    shift, tiles, strips, tables, bounds, links = grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds, grid.links
     visited, last, found = np.zeros(len(bounds), np.int64), np.zeros(tasks, np.int64), np.empty(len(bounds), np.int64)
     rows, to = np.empty(2 * len(areas) + tasks, np.int64), np.empty(2 * len(areas) + tasks, np.int32)
     total = stamp = 0
@@ -198,7 +259,7 @@ def route_areas(offsets, areas, grid, task_of, tasks):
         for part in range(2 if crosses else 1):
             stamp += 1
             begin, end = 0 if part == 1 else x0, columns - 1 if crosses and part == 0 else x1
-            for p in range(_search((begin, y0, end, y1), shift, tiles, strips, tables, bounds, visited, stamp, found, 0)):
+            for p in range(_search((begin, y0, end, y1), shift, tiles, strips, tables, bounds, links, visited, stamp, found, 0)):
                 task = task_of[found[p]]
                 if last[task] != i + 1:
                     last[task] = i + 1

@@ -15,7 +15,7 @@ split/merge     Half of a partition moves to an auxiliary evaluator, whose own p
 
 A partition is merged with all neighbours along one of its sides, if that side is *closed*: its ends are ends of neighbours. Each neighbour grows
 across the whole partition. In the paper there is one such neighbour. But two of little load seldom share a whole side, while after splits alone
-every partition has a closed side.
+every partition has a closed side. One of these neighbours may be the evaluator that is split; with few evaluators there often is no other way.
 
 An operation is worth while if its cost reduction C_r is above its transfer overhead C_t = beta * subscriptions to send. The paper carries out
 the operation with the greatest C_r. Here one decision may have several operations of different evaluators, chosen in that order, for the most
@@ -44,6 +44,7 @@ __all__ = [
     "Shift",
     "SplitMerge",
     "Summary",
+    "boxes_after",
     "closed_sides",
     "corner_neighbours",
     "decide",
@@ -157,7 +158,10 @@ class Shift(NamedTuple):
 
 
 class SplitMerge(NamedTuple):
-    """Moves the partition of ``auxiliary`` to its neighbours, and then a strip of ``source`` to ``auxiliary``."""
+    """Moves the partition of ``auxiliary`` to its neighbours, and then a strip of ``source`` to ``auxiliary``.
+
+    :ivar strip: of the partition that the source has after the first step: it may be one of these neighbours.
+    """
 
     source: int
     strip: Strip
@@ -312,15 +316,7 @@ def decide(
     """
     by_number = {summary.evaluator: summary for summary in summaries}
     mean = sum(s.cost for s in by_number.values()) / max(1, len(by_number))
-    neighbours = _mergeable(boxes)
-    mergers = sorted(
-        (
-            (max(by_number[part.target].cost + part.cost for part in merger.parts), sum(part.queries for part in merger.parts), s.evaluator, merger)
-            for s in by_number.values()
-            for merger in s.mergers
-        ),
-        key=lambda found: found[:3],
-    )
+    neighbours, mergers = _mergeable(boxes), _Mergers(by_number, boxes)
     busy, chosen = set(resting), list[Operation]()
     for summary in sorted(by_number.values(), key=lambda s: (-s.cost, s.evaluator)):
         if len(chosen) >= settings.operations or summary.cost <= (1 + settings.tolerance) * mean:
@@ -328,7 +324,7 @@ def decide(
         if summary.evaluator in busy:
             continue
         possible = [pair for pair in neighbours[summary.evaluator] if (summary.evaluator, pair[0]) not in refused]
-        candidates = [*_shifts(summary, by_number, possible, busy, settings.beta), *_split_merges(summary, mergers, busy, settings.beta)]
+        candidates = [*_shifts(summary, by_number, possible, busy, settings.beta), *mergers.splits(summary, busy, settings.beta)]
         worth = [candidate for candidate in candidates if candidate.reduction > candidate.overhead]
         if worth:
             best = max(worth, key=lambda c: (c.reduction, -c.overhead))
@@ -350,17 +346,60 @@ def _shifts(a: Summary, summaries: Mapping[int, Summary], neighbours: Sequence[t
             yield _Candidate(a.cost - after, beta * queries, Shift(a.evaluator, other, strip.side, strip.size, cost))
 
 
-def _split_merges(x: Summary, mergers: Sequence[tuple[float, int, int, Merger]], busy: set[int], beta: float) -> Iterable[_Candidate]:
-    """Return the split of an evaluator with the merger that loads its neighbours least (Equations 4 and 5)."""
-    if x.split is None:
-        return
-    for merged, queries, auxiliary, merger in mergers:
-        involved = {auxiliary, *(part.target for part in merger.parts)}
-        if x.evaluator not in involved and not involved & busy:
-            after = max(x.split.moving.cost, x.split.staying, merged)
-            operation = SplitMerge(x.evaluator, x.split.moving.strip, auxiliary, merger)
-            yield _Candidate(x.cost - after, beta * (x.split.moving.queries + queries), operation)
+class _Mergers:
+    """All ways to give a whole partition away, for evaluators that are to be split.
+
+    :param summaries: by evaluator; ``boxes``: the partition map.
+    """
+
+    def __init__(self, summaries: Mapping[int, Summary], boxes: Mapping[int, CellBox]) -> None:
+        self._summaries, self._boxes = summaries, boxes
+        self._by_load: list[tuple[float, int, int, Merger]] = []  # greatest cost of a neighbour after it, subscriptions to send, auxiliary
+        self._with: dict[int, list[tuple[int, Merger]]] = {}  # neighbour -> those in which it takes part
+        for summary in summaries.values():
+            for merger in summary.mergers:
+                self._by_load.append((self._merged(merger), sum(part.queries for part in merger.parts), summary.evaluator, merger))
+                for part in merger.parts:
+                    self._with.setdefault(part.target, []).append((summary.evaluator, merger))
+        self._by_load.sort(key=lambda found: found[:3])
+
+    def _merged(self, merger: Merger, without: int = -1) -> float:
+        """Return the greatest cost of the neighbours of a merger after it, without one of them."""
+        return max((self._summaries[part.target].cost + part.cost for part in merger.parts if part.target != without), default=0.0)
+
+    def splits(self, x: Summary, busy: set[int], beta: float) -> Iterable[_Candidate]:
+        """Return splits of an evaluator (Equations 4 and 5): with the merger that loads its neighbours least, and with those in which it takes part."""
+        if x.split is None:
             return
+        for merged, queries, auxiliary, merger in self._by_load:
+            involved = {auxiliary, *(part.target for part in merger.parts)}
+            if x.evaluator not in involved and not involved & busy:
+                after = max(x.split.moving.cost, x.split.staying, merged)
+                operation = SplitMerge(x.evaluator, x.split.moving.strip, auxiliary, merger)
+                yield _Candidate(x.cost - after, beta * (x.split.moving.queries + queries), operation)
+                break
+        for auxiliary, merger in self._with.get(x.evaluator, ()):
+            if not {auxiliary, *(part.target for part in merger.parts)} & busy:
+                yield self._split_with_own_part(x, auxiliary, merger, beta)
+
+    def _split_with_own_part(self, x: Summary, auxiliary: int, merger: Merger, beta: float) -> _Candidate:
+        """Return the split of an evaluator that first takes a part of the auxiliary's partition.
+
+        The cut stays where it is best without that part. If it crosses the part, nobody knows how it divides its cost: then it counts on both sides.
+        """
+        assert x.split is not None
+        (side, size), own = x.split.moving.strip, next(part.cost for part in merger.parts if part.target == x.evaluator)
+        moving, staying = x.split.moving.cost, x.split.staying
+        if side != merger.side:
+            moving += own
+        if side != (merger.side + 2) % 4:
+            staying += own
+        else:  # the strip lies where the part is added
+            left = self._boxes[auxiliary]
+            size += left[side % 2 + 2] - left[side % 2]
+        after = max(moving, staying, self._merged(merger, x.evaluator))
+        queries = x.split.moving.queries + sum(part.queries for part in merger.parts)
+        return _Candidate(x.cost - after, beta * queries, SplitMerge(x.evaluator, Strip(side, size), auxiliary, merger))
 
 
 def moves_of(operation: Operation, boxes: Mapping[int, CellBox]) -> list[Move]:
@@ -370,11 +409,26 @@ def moves_of(operation: Operation, boxes: Mapping[int, CellBox]) -> list[Move]:
     :param operation: the size of a shift must have been chosen.
     """
     if isinstance(operation, SplitMerge):
-        left, side, found = boxes[operation.auxiliary], 1 - operation.merger.side % 2, []
+        left, side, source, found = boxes[operation.auxiliary], 1 - operation.merger.side % 2, boxes[operation.source], []
         for part in operation.merger.parts:
             cells = Strip(side, part.size).cells(left)
             found.append(Move(cells, operation.auxiliary, part.target))
             left = left.without(cells) or left
-        return [*found, Move(operation.strip.cells(boxes[operation.source]), operation.source, operation.auxiliary)]
+            if part.target == operation.source:
+                source = source.union(cells) or source
+        return [*found, Move(operation.strip.cells(source), operation.source, operation.auxiliary)]
     assert operation.size is not None
     return [Move(Strip(operation.side, operation.size).cells(boxes[operation.source]), operation.source, operation.target)]
+
+
+def boxes_after(operation: Operation, boxes: Mapping[int, CellBox]) -> dict[int, CellBox]:
+    """Return the partitions of :func:`evaluators_of` after an operation.
+
+    :param boxes: the partition map before it.
+    :param operation: the size of a shift must have been chosen.
+    """
+    after = {evaluator: boxes[evaluator] for evaluator in evaluators_of(operation)}
+    for cells, giver, taker in moves_of(operation, boxes):
+        after[giver] = after[giver].without(cells) or after[giver]
+        after[taker] = (after[taker].union(cells) if after[taker].cells else cells) or after[taker]
+    return after

@@ -36,7 +36,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.distributor.options": {},
     "dskype.balance": "off",
     "dskype.balance.period.ms": 2000,
-    "dskype.balance.rest.periods": 2,
+    "dskype.balance.rest.periods": 1,
     "dskype.balance.aging": 0.7,
     "dskype.balance.beta": 0.2,
     "dskype.balance.tolerance": 0.1,

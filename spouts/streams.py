@@ -10,7 +10,7 @@ stream    name here           from -> to                      grouping
           ``shortages``       subscription -> distribution    fields(subscription): reports on placements
           ``plans``           subscription-spout -> distr.    all: another plan of the distributor
           ``switched``        subscription -> distribution    all: no task uses routes of older plans any more
-          ``transfers``       subscription -> subscription    direct: boolean subscriptions that move to another task
+          ``transfers``       subscription -> subscription    direct: boolean subscriptions that move, and costs of cells
           ``balance``         subscription -> distribution    direct: the workload of a task, to the task that balances
           ``interest``        distribution -> distribution    direct: routing terms that begin or end to be needed
           ``registrations``   distribution -> result          fields(subscription): what begins, what ends and where

@@ -52,6 +52,7 @@ _MACHINE = (
 """Files whose tests need Spark, a broker or a browser."""
 
 _THOROUGH = (
+    "bolts/boolean/",
     "bolts/test_result_bolt.py",
     "bolts/test_skype.py",
     "bolts/topk/",
@@ -59,12 +60,14 @@ _THOROUGH = (
     "deploy/benchmarks/",
     "deploy/chaos/",
     "deploy/verification/",
+    "distribution/test_agrid_distributor.py",
     "distribution/test_distributors.py",
     "endtoend/",
     "golden/",
     "test_without_jit.py",
     "topology/core/test_frame_fuzz.py",
     "topology/simulated/test_faults.py",
+    "topology/simulated/test_poison_tuples.py",
 )
 """Files whose tests play many seeded schedules, compare with oracles step by step, or measure: ``make check`` leaves them to ``make test``."""
 

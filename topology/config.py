@@ -23,6 +23,8 @@ topology.emulator.snapshot.interval.ms        10000      time between snapshots 
 topology.emulator.snapshots.kept              3          snapshots kept of each task
 topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
                                                          the limit is ``pulse.max.tuples`` if that is higher
+topology.emulator.transport                   micro-batch  how a component gets its records: in micro-batches, or ``continuous`` (hops in
+                                                         milliseconds, at the price of a task slot of Spark for every task)
 topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
                                                          longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
@@ -223,7 +225,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_STATE_PROVIDER_CONFIG = _unused("topology.state.provider.config", checks.string)
     TOPOLOGY_STATE_SYNCHRONIZATION_TIMEOUT_SECS = _unused("topology.state.synchronization.timeout.secs", checks.positive_integer, null=False)
     TOPOLOGY_SUBMITTER_PRINCIPAL = _unused("topology.submitter.principal", checks.string)
-    TOPOLOGY_SUBPROCESS_TIMEOUT_SECS = _unused("topology.subprocess.timeout.secs", checks.positive_integer)
+    TOPOLOGY_SUBPROCESS_TIMEOUT_SECS = _key("topology.subprocess.timeout.secs", checks.positive_integer)
     TOPOLOGY_TESTING_ALWAYS_TRY_SERIALIZE = _unused("topology.testing.always.try.serialize", checks.boolean)
     TOPOLOGY_TRANSACTIONAL_ID = _unused("topology.transactional.id", checks.string)
     TOPOLOGY_TRANSFER_BATCH_SIZE = _unused("topology.transfer.batch.size", checks.positive_integer)
@@ -256,6 +258,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = _key("topology.emulator.snapshot.interval.ms", checks.positive_integer, 10000)
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = _key("topology.emulator.snapshots.kept", checks.positive_integer, 3)
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = _key("topology.emulator.max.frames.per.batch", checks.positive_integer, 2000)
+    TOPOLOGY_EMULATOR_TRANSPORT = _key("topology.emulator.transport", checks.one_of("micro-batch", "continuous"), "micro-batch")
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = _key("topology.emulator.trigger.interval.ms", checks.integer_from_zero, 0)
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = _key("topology.emulator.dead.letters.on.exception", checks.boolean, True)
     TOPOLOGY_EMULATOR_RESTARTS_MAX = _key("topology.emulator.restarts.max", checks.positive_integer, 10)

@@ -113,6 +113,7 @@ class PartsIndex(BooleanIndex):
             kind=0,
             capacity=1,
             least=1,
+            first=1,
             meta=meta,
             head=np.zeros(0, np.int32),
             part=np.zeros((0, 4), np.int32),

@@ -52,6 +52,7 @@ class Index(NamedTuple):
 
     :ivar kind: what the token table holds (see :mod:`~dskype.bolts.boolean.rtree.token_kernels`).
     :ivar capacity: how many children a node may have; ``least``: how many it must have, unless it is the root.
+    :ivar first: levels below the root at which the lists of the Rt++-tree begin.
     :ivar meta: int64[9]: POOL, PARTS, SPARE_PART, KEYS, NODES, SPARE_NODE, SPARE_NODES, ROOT, STALE.
     :ivar head: int32[slots], the first part of a slot.
     :ivar part: int32[parts, 4]: SLOT (-1: spare), NEXT (of the same slot, or spare), START (of its block in the pool), PLACE (its leaf, or its
@@ -73,6 +74,7 @@ class Index(NamedTuple):
     kind: int
     capacity: int
     least: int
+    first: int
     meta: np.ndarray
     head: np.ndarray
     part: np.ndarray

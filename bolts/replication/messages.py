@@ -9,7 +9,8 @@ stream            messages
 ``placements``    :class:`Placement`, :class:`Epoch`, :class:`End`, :class:`Survey`, :class:`PlanMarker`, :class:`AllMoved`,
                   :class:`MovePlan`, :class:`Send`, :class:`PartitionMap`, :class:`SizeShift`;
                   without replication the bare subscription (:mod:`dskype.distribution.subscriptions`), or None to unregister
-``transfers``     the bare boolean subscription, from subscription task to subscription task (:mod:`dskype.bolts.replication.transfers`)
+``transfers``     the bare boolean subscription, from subscription task to subscription task (:mod:`dskype.bolts.replication.transfers`),
+                  and :class:`HandedOver`
 ``shortages``     :class:`ReplicaReport`
 ``balance``       :class:`WorkloadReport`, :class:`ShiftSized`
 ``interest``      :class:`InterestAdded`, :class:`InterestKnown`, :class:`InterestEnded`
@@ -41,6 +42,7 @@ __all__ = [
     "End",
     "Epoch",
     "Finish",
+    "HandedOver",
     "InterestAdded",
     "InterestEnded",
     "InterestKnown",
@@ -215,6 +217,30 @@ class SizeShift(NamedTuple):
     def encode(self) -> dict[str, Any]:
         """Return the map."""
         return {"type": "size-shift", **self._asdict()}
+
+
+class HandedOver(NamedTuple):
+    """Costs of cells that a subscription task has given to another one, which counts them as its own (stream ``transfers``).
+
+    :ivar version: of the plan by which the other task has the cells.
+    :ivar x: int32[n], columns of the fine grid; ``y``: int32[n], rows.
+    :ivar cost: float64[n].
+    """
+
+    version: int
+    x: Any
+    y: Any
+    cost: Any
+    kind = "costs"
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": self.kind, **self._asdict()}
+
+    @classmethod
+    def decode(cls, record: Mapping[str, Any]) -> HandedOver:
+        """Return the message in a map."""
+        return cls(record["version"], *(np.asarray(record[name]) for name in ("x", "y", "cost")))
 
 
 PlacementMessage = Placement | Epoch | End | Survey | PlanMarker | AllMoved | MovePlan | Send | PartitionMap | SizeShift

@@ -18,6 +18,7 @@ from dskype.bolts.replication.messages import (
     BalanceMessage,
     End,
     Epoch,
+    HandedOver,
     MovePlan,
     PartitionMap,
     Placement,
@@ -72,7 +73,8 @@ class ReplicatedOwner(SubscriptionOwner):
         self._boolean_placements = BooleanPlacements(boolean.metadata, collector, self._coverage, index, self._forget_boolean)
         self._evaluator: Evaluator | None = None  # with load balancing
         if settings.balance is not None:
-            self._evaluator = Evaluator(index, settings.balance, partial(distributor_of_plan, settings, len(tasks)), self._send_to_balancer)
+            make = partial(distributor_of_plan, settings, len(tasks))
+            self._evaluator = Evaluator(index, settings.balance, make, self._send_to_balancer, self._transfers.hand_over)
 
     # -- placements -------------------------------------------------------------------------------
 
@@ -132,8 +134,12 @@ class ReplicatedOwner(SubscriptionOwner):
             del self._boolean.slots[name]
 
     def receive_transfers(self, rows: Sequence[PlacementRow]) -> None:
-        """Open the boolean subscriptions that other tasks have sent, where they are expected."""
+        """Open the boolean subscriptions that other tasks have sent, where they are expected, and take costs over."""
         for name, registration, record in rows:
+            if record["type"] == HandedOver.kind:
+                if self._evaluator is not None:
+                    self._evaluator.take(HandedOver.decode(record))
+                continue
             arrived = self._transfers.arrive(name, registration, record)
             if arrived is not None:
                 self._open_boolean(name, registration, arrived)

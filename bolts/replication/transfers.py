@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dskype.bolts.replication.messages import Epoch, Placement
+from dskype.bolts.replication.messages import Epoch, HandedOver, Placement
 from dskype.distribution import Distributor
 from dskype.distribution.subscriptions import BooleanSubscription, decode_subscription
 from dskype.spouts import streams
@@ -58,6 +58,10 @@ class Transfers:
         self._counter.inc(len(indexes))
         for index in indexes:
             self._collector.emit_direct(self._tasks[index], (name, registration, subscription.encode()), streams.TRANSFERS)
+
+    def hand_over(self, index: int, costs: HandedOver) -> None:
+        """Send costs of cells to another task, for load balancing."""
+        self._collector.emit_direct(self._tasks[index], ("", "", costs.encode()), streams.TRANSFERS)
 
     # -- taking -------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from dskype.bolts._kernels import score, ssim
+from dskype.bolts.search_kernels import first_above, first_not_below
 
 __all__ = ["Best", "Chunks", "Messages", "Scratch", "Tail", "add_keywords", "answers", "gather_texts", "locate", "lowest", "make_best", "offer", "seal", "topk"]
 
@@ -237,30 +238,6 @@ def seal(tail, order):
 # -- lookups --------------------------------------------------------------------------------------
 
 
-@njit(cache=True, inline="always")
-def behind(values, low, high, value):
-    """Return the first index in ``[low, high)`` whose value is above ``value``, or ``high``."""
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] <= value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True, inline="always")
-def _from(values, low, high, value):
-    """Return the first index in ``[low, high)`` whose value is not below ``value``, or ``high``."""
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 @njit(cache=True)
 def locate(position, seq, positions, seqs):
     """Return the indexes of messages in columns that rise by (position, seq), or -1."""
@@ -367,8 +344,8 @@ def make_best(messages, queries, thresholds, extent):
     low, high = np.empty(n, np.int64), np.empty(n, np.int64)
     begin, floor = np.zeros(n + 1, np.int64), np.empty(n, np.float64)
     for q in range(n):
-        low[q] = behind(messages.position, 0, m, queries.watermark[q] - extent)
-        high[q] = behind(messages.position, low[q], m, queries.watermark[q])
+        low[q] = first_above(messages.position, 0, m, queries.watermark[q] - extent)
+        high[q] = first_above(messages.position, low[q], m, queries.watermark[q])
         begin[q + 1] = begin[q] + max(0, min(queries.count[q], high[q] - low[q]))
         floor[q] = np.nextafter(thresholds[q], -np.inf)
     return low, high, Best(begin, np.zeros(n, np.int64), floor, np.empty(begin[n], np.float64), np.empty(begin[n], np.int64))
@@ -469,7 +446,7 @@ def _find_lists(chunks, c, queries, q, lists):
     found = 0
     entry, last = chunks.entry[c], chunks.entry[c + 1]
     for t in range(queries.offsets[q], queries.offsets[q + 1]):
-        entry = _from(chunks.terms, entry, last, queries.terms[t])
+        entry = first_not_below(chunks.terms, entry, last, queries.terms[t])
         if entry == last:
             break
         if chunks.terms[entry] == queries.terms[t]:
@@ -532,7 +509,7 @@ def _scan_first_list(messages, chunks, span, query, q, lists, n, best):
         for j in range(1, n):  # rows rise: continue the search where the last one ended
             entry = entries[j]
             end = begin[entry] - base + length[entry]
-            at[j] = _from(rows, at[j], end, row)
+            at[j] = first_not_below(rows, at[j], end, row)
             if at[j] < end and rows[at[j]] == row:
                 text += factor[j] * weights[at[j]]
         s = score(alpha, near, text)
@@ -577,7 +554,7 @@ def _scan_lists(messages, chunks, span, query, q, lists, n, leading, best, scrat
             continue
         for j in range(leading, n):
             end = at[j] + length[entries[j]]
-            p = _from(rows, at[j], end, row)
+            p = first_not_below(rows, at[j], end, row)
             if p < end and rows[p] == row:
                 text += factor[j] * weights[p]
         s = score(alpha, near, text)

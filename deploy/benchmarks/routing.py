@@ -1,8 +1,8 @@
 """``dskype bench routing``: how long an A-Grid, a plain grid and an R-tree take to route points and rectangles (Tornado, section 5.2, Figure 7).
 
 The partitions are learned from the messages on the coarsest grid, and are the same on all grids. Points are the messages in random order. Rectangles lie around messages: some touch four
-partitions, others have sides of a share of the world's. Routers take turns with the same batches; the fastest of several rounds counts. All of them must
-find the same.
+partitions, others have sides of a share of the world's. Routers take turns with the same batches; the fastest of several rounds counts. In each round a batch of rectangles is
+routed several times, because the router before has filled the processor's caches with its own arrays: a routing unit works all the time, and has them to itself. All routers must find the same.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ SHARES = (0.001, 0.01, 0.05)
 _BATCH = 4096
 _RECTANGLES = 4096
 _FEW = 64
+_IN_A_ROW = 4
+"""How often a batch of rectangles is routed in a round."""
 
 
 class Workload(NamedTuple):
@@ -154,9 +156,11 @@ def _measure(router: Any, workload: Workload) -> dict[str, tuple[float, int]]:
         digest = zlib.crc32(partitions.tobytes(), digest)
     found = {"point": (spent / len(workload.lat) * 1e6, digest)}
     for name, areas in workload.rectangles.items():
-        begin = time.perf_counter()
-        rows, partitions = router.overlaps(areas)
-        spent = time.perf_counter() - begin
+        spent = math.inf
+        for _ in range(_IN_A_ROW):
+            begin = time.perf_counter()
+            rows, partitions = router.overlaps(areas)
+            spent = min(spent, time.perf_counter() - begin)
         pairs = np.sort(rows * (1 << 20) + partitions)  # each router has an order of its own
         found[name] = spent / len(areas) * 1e6, zlib.crc32(pairs.tobytes())
     return found

@@ -1,4 +1,4 @@
-"""The Flux file of ``dskype local`` and ``dskype submit``: options, loading, and the dry run."""
+"""The file of ``dskype local`` and ``dskype submit``, mostly one of Flux: options, loading, and the dry run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _IGNORED: dict[int | str | None, tuple[str, ...]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add Flux's options and the common ones. Options of Storm without a meaning here are accepted and ignored."""
     common(parser)
-    parser.add_argument("file", nargs="*", metavar="FILE", help="one Flux YAML file")
+    parser.add_argument("file", nargs="*", metavar="FILE", help="one Flux YAML file, or the Python file of a streamparse topology")
+    parser.add_argument("--environment", metavar="NAME", help="of a streamparse topology: the environment whose parallelism to use")
     parser.add_argument("-d", "--dry-run", action="store_true", help="build and describe the topology without running it")
     parser.add_argument("-f", "--filter", metavar="FILE", help="a .properties file with values for ${key}")
     parser.add_argument("-e", "--env-filter", action="store_true", help="replace ${ENV-NAME} by environment variables")
@@ -63,6 +64,8 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
     """
     if len(args.file) != 1:
         raise UsageError(f"expected exactly one FILE, given: {len(args.file)}")
+    from dskype.deploy.cli.streamparse_file import is_topology_file
+    from dskype.deploy.cli.streamparse_file import load as load_topology
     from dskype.topology import config as storm_config
     from dskype.topology import flux as flux_files
 
@@ -76,16 +79,19 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
         say(f"Parsing {'resource' if args.resource else 'file'}: {file if args.resource else os.path.abspath(file)}")
     below, _ = split(file_conf(args))
     above, _ = split(dict(args.conf))
-    flux = flux_files.load(
-        file,
-        properties=args.filter,
-        environ=os.environ if args.env_filter else None,
-        allow_modules=args.allow_module,
-        registry=registry(),
-        resources=[TOPOLOGIES],
-        resource=args.resource,
-        config=above,
-    )
+    if is_topology_file(file):
+        flux = load_topology(file, args.environment, above)
+    else:
+        flux = flux_files.load(
+            file,
+            properties=args.filter,
+            environ=os.environ if args.env_filter else None,
+            allow_modules=args.allow_module,
+            registry=registry(),
+            resources=[TOPOLOGIES],
+            resource=args.resource,
+            config=above,
+        )
     in_file, settings = split(flux.config)
     flux.config = {**below, **in_file}
     storm_config.validate(flux.config)

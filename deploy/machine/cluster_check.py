@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ def check_cluster(master: str, bootstrap: Bootstrap, conf: Mapping[str, Any], ti
     :param conf: ``spark.*`` and ``kafka.*`` settings.
     :param timeout_s: how long the master may take to provide a slot.
     """
+    from kafka.errors import KafkaError
+
     from dskype.topology.errors import TopologyError
     from dskype.topology.runtime.kafka import KafkaSettings
     from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
@@ -43,13 +46,12 @@ def check_cluster(master: str, bootstrap: Bootstrap, conf: Mapping[str, Any], ti
             store.create()
             hosts = check_executors(spark, store, kafka, timeout_s)
             slots = spark.sparkContext.defaultParallelism
-        except TopologyError as error:
+        except (TopologyError, KafkaError) as error:
             text, _, fix = str(error).partition("hint: ")
             return [Row("cluster", FAIL, text.rstrip("; "), fix or "see the master's page and the logs of its workers")]
         finally:
-            try:
+            with contextlib.suppress(TopologyError, KafkaError):
                 store.remove()
-            finally:
-                if spark is not None:
-                    stop_session(spark)
+            if spark is not None:
+                stop_session(spark)
     return [Row("cluster", OK, f"{master}: {slots} slots on {', '.join(hosts)}; brokers and state are reached from there, versions are equal")]

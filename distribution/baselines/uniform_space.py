@@ -12,9 +12,14 @@ __all__ = ["UniformSpaceDistributor"]
 
 
 class UniformSpaceDistributor(AGridDistributor):
-    """Routes as the A-Grid does, over partitions of equal size. A sample only says what they cost."""
+    """Routes as the A-Grid does, over partitions of equal size. A sample only says what they cost.
+
+    Textual summaries are part of the A-Grid (section 3.1), and section 5.1 describes this baseline by its partitions and its index alone. So its option ``summaries`` is false by
+    default.
+    """
 
     name = "uniform-space"
+    summaries = False
     balances = False
 
     @classmethod

@@ -81,6 +81,11 @@ def test_learned_partitions_are_balanced_and_messages_go_to_one_task(real, tasks
     assert measure(equal, sample).balance > 2 and np.allclose(measure(equal, sample).loads, equal.loads(), rtol=1e-4)
 
 
+def test_the_baseline_has_summaries_only_if_asked():
+    assert distributor_class("agrid").summarizes({}) and not distributor_class("uniform-space").summarizes({})
+    assert distributor_class("uniform-space").summarizes({"summaries": True})
+
+
 def test_a_rectangle_lives_where_each_of_its_points_goes(real):
     for found in (make(32, real[0]), make(7)):
         for box in RECTANGLES:

@@ -10,7 +10,19 @@ import pytest
 from dskype.distribution.aggregates import Strip, Workload
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, initial_partitions
-from dskype.distribution.balancing import Balance, Shift, SplitMerge, closed_sides, corner_neighbours, decide, evaluators_of, moves_of, sized, summarize
+from dskype.distribution.balancing import (
+    Balance,
+    Shift,
+    SplitMerge,
+    boxes_after,
+    closed_sides,
+    corner_neighbours,
+    decide,
+    evaluators_of,
+    moves_of,
+    sized,
+    summarize,
+)
 
 SIDE = 24
 
@@ -70,9 +82,9 @@ def test_corners_and_closed_sides_are_those_of_the_grid(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("beta", [0.0, 0.3])
-def test_each_operation_lowers_the_greatest_cost_of_its_evaluators_by_more_than_its_overhead(seed, beta):
-    world = World(seed)
+@pytest.mark.parametrize("evaluators, beta", [(12, 0.0), (12, 0.3), (4, 0.0), (4, 0.3), (3, 0.1)])
+def test_each_operation_lowers_the_greatest_cost_of_its_evaluators_by_more_than_its_overhead(seed, evaluators, beta):
+    world = World(seed, evaluators)
     carried_out = 0
     for _ in range(12):
         workloads = world.workloads()
@@ -83,12 +95,14 @@ def test_each_operation_lowers_the_greatest_cost_of_its_evaluators_by_more_than_
             chosen = sized(operation, workloads[operation.source], beta) if isinstance(operation, Shift) else operation
             if chosen is None:
                 continue
-            takers = evaluators_of(chosen)
+            takers, boxes = evaluators_of(chosen), world.grid.partitions()
             before = max(workloads[evaluator].cost for evaluator in takers)
             queries = 0
-            for cells, giver, taker in moves_of(chosen, world.grid.partitions()):
-                queries += sum(bool(CellBox(*box).intersection(cells).cells) for box in world.subscriptions.tolist())
-                world.grid.move(cells, giver, taker)
+            for taker, cells in boxes_after(chosen, boxes).items():
+                touching = [box for box in map(CellBox._make, world.subscriptions.tolist()) if box.intersection(cells).cells]
+                queries += sum(not box.intersection(boxes[taker]).cells for box in touching)
+            world.carry_out(chosen)
+            assert all(world.grid.cells(taker) == cells for taker, cells in boxes_after(chosen, boxes).items())
             after = world.workloads()
             assert before - max(after[evaluator].cost for evaluator in takers) > beta * queries - 1e-9
             assert sum(workload.cost for workload in after.values()) == len(world.messages)
@@ -110,6 +124,41 @@ def test_balancing_reaches_a_hotspot():
             else:
                 world.carry_out(chosen)
     assert max(workload.cost for workload in world.workloads().values()) <= 1.3 * mean
+
+
+def test_an_idle_evaluator_gets_work_though_all_its_sides_touch_the_loaded_one():
+    """A partition is merged with its neighbours although one of them is the one to be split."""
+    grid = AGrid(8, 8, partitions={0: (0, 0, 4, 4), 1: (0, 4, 4, 8), 2: (4, 0, 8, 8)})  # 2 has nothing to do, and 0 has all
+    boxes = grid.partitions()
+    workloads = {evaluator: Workload(cells) for evaluator, cells in boxes.items()}
+    workloads[0].record(np.array([0, 1, 2, 3]), np.array([0, 1, 2, 3]), np.full(4, 10.0))
+    workloads[1].record(np.array([1]), np.array([6]), np.array([20.0]))
+    summaries = [summarize(evaluator, workload, boxes) for evaluator, workload in workloads.items()]
+    [operation] = decide(boxes, summaries, Balance(beta=0.1))
+    assert isinstance(operation, SplitMerge) and (operation.source, operation.auxiliary) == (0, 2)
+    for move in moves_of(operation, boxes):
+        grid.move(*move)
+    after = grid.partitions()
+    assert after == boxes_after(operation, boxes) and after[1] == CellBox(0, 4, 8, 8)
+    assert sorted(sum(after[e].x0 <= i < after[e].x1 and after[e].y0 <= i < after[e].y1 for i in range(4)) for e in (0, 2)) == [2, 2]
+
+
+@pytest.mark.parametrize("evaluators", [2, 3, 4, 6])
+def test_no_evaluator_stays_idle_while_another_one_has_more_than_its_share(evaluators):
+    """Whatever the partitions were before, a hotspot in a corner comes to all evaluators."""
+    for seed in range(20):
+        world, refused = World(seed, evaluators), set[tuple[int, int]]()
+        world.messages = world.random.integers(12, size=(1_000, 2))
+        for _ in range(25):
+            workloads = world.workloads()
+            for operation in decide(world.grid.partitions(), world.summaries(), Balance(beta=0.0, tolerance=0.05), refused=refused):
+                chosen = sized(operation, workloads[operation.source], 0.0) if isinstance(operation, Shift) else operation
+                if chosen is None:
+                    refused.add((operation.source, operation.target))
+                else:
+                    world.carry_out(chosen)
+        costs = [workload.cost for workload in world.workloads().values()]
+        assert max(costs) <= 1.5 * len(world.messages) / evaluators, (seed, costs)
 
 
 def test_a_split_is_decided_by_cost_reduction_and_subscriptions():

@@ -113,9 +113,16 @@ class Simulation:
         self.sim.tick_clock()
         self.sim.run(max_batches)
 
-    def drain(self, rounds=8):
+    def drain(self, rounds=8, ms=200):
         for _ in range(rounds):
-            self.step()
+            self.step(ms=ms)
+
+    def rest(self):
+        """Run until nothing moves or waits any more, in large steps: each costs about the same, however long it is."""
+        for _ in range(12):
+            self.drain(3, ms=600)
+            if not unfinished(self) and not metric(self, "arriving"):
+                break
 
     def records(self, topic):
         return self.log.records(topic)
@@ -158,9 +165,10 @@ def random_message(rng, number, areas=0.0):
     return message
 
 
-def random_subscription(rng):
+def random_subscription(rng, topk=0.7):
+    """Return a subscription; it is a top-k one with the probability ``topk``."""
     words = rng.sample(WORDS, rng.randint(1, 3))
-    if rng.random() < 0.7:
+    if rng.random() < topk:
         record = {
             "type": "topk",
             "keywords": words,
@@ -254,8 +262,12 @@ class Planner:
             self.simulation.change_plan(self.version, self.newest)
 
 
-def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0):
-    """Write messages and subscriptions a few at a time, and let the topology run in between; a message is an area with the probability ``areas``."""
+def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0, topk=0.7, drain=True):
+    """Write messages and subscriptions a few at a time, and let the topology run in between.
+
+    :param areas: probability that a message is an area; ``topk``: that a subscription is a top-k one.
+    :param drain: whether to let it come to rest in the end.
+    """
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
         for _ in range(rng.randint(0, 8)):
@@ -269,7 +281,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
             number += 1
         for _ in range(rng.choice([0, 0, 1, 2, 3])):
             chosen = rng.choice(ids)
-            simulation.subscription(chosen, None if rng.random() < 0.25 else random_subscription(rng))
+            simulation.subscription(chosen, None if rng.random() < 0.25 else random_subscription(rng, topk))
         if rng.random() < 0.05:
             simulation.subscription(
                 rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}'])
@@ -277,7 +289,8 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
         if planner is not None:
             planner.step()
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
-    simulation.drain(16 if timed else 8)  # with time windows the last message waits until nothing has come for a while
+    if drain:
+        simulation.drain(16 if timed else 8)  # with time windows the last message waits until nothing has come for a while
 
 
 def options_of(name, tasks):

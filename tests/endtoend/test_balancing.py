@@ -50,14 +50,11 @@ def hotspots(seed, faults):
                 simulation.message(hot_message(rng, number, corner, areas))
                 number += 1
             for _ in range(rng.choice([0, 1, 2])):
-                simulation.subscription(rng.choice(ids), None if rng.random() < 0.2 else random_subscription(rng))
+                simulation.subscription(rng.choice(ids), None if rng.random() < 0.2 else random_subscription(rng, topk=0.3))
             if planner is not None:
                 planner.step()
             simulation.step(rng.choice([10, 30, 1000]), ms=rng.choice([100, 400]))
-    simulation.drain(8)
-    for _ in range(8):
-        if unfinished(simulation):
-            simulation.drain(4)
+    simulation.rest()
     return simulation
 
 

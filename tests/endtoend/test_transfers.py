@@ -7,39 +7,41 @@ import pytest
 
 from dskype.topology.simulated.engine import Faults
 
-from .harness import SPACE, Planner, Simulation, check, metric, options_of, play
+from .harness import SPACE, Planner, Simulation, check, metric, options_of, play, unfinished
 
-SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) // 4
-CHUNKS = 4
+SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) * 5 // 4
+CHUNKS = 8
 
 
 def moved(seed, faults, distributor="agrid"):
-    """Play a world whose plan changes all the time; return how many subscriptions were sent."""
+    """Play a world whose plan changes all the time; return how many subscriptions were sent, and how many plans were followed.
+
+    Most worlds are short: errors are found by what happens at the same time, and seldom need a long history.
+    """
     rng = random.Random(seed)
-    tasks = {"subscription-bolt": rng.randint(2, 5), "distribution-bolt": rng.randint(1, 3), "result-bolt": rng.randint(1, 2)}
+    tasks = {"subscription-bolt": rng.randint(2, 4), "distribution-bolt": rng.randint(1, 3), "result-bolt": 1 + (seed % 8 == 0)}
     options = options_of(distributor, tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
-    conf = {"dskype.distributor": distributor, "dskype.distributor.options": options, "dskype.window.messages": 10}
+    conf = {"dskype.distributor": distributor, "dskype.distributor.options": options, "dskype.window.messages": 10, "dskype.boolean.index": "plain"}
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
-    play(simulation, rng, messages=60, subscriptions=60, planner=Planner(simulation, rng, often=0.9), areas=rng.choice([0.0, 0.3]))
-    for _ in range(8):  # what moves last may take its time
-        if not metric(simulation, "moving"):
-            break
-        simulation.drain()
-    check(simulation)
-    assert not metric(simulation, "moving") and not metric(simulation, "arriving")
-    return metric(simulation, "transferred")
+    messages, planner = 40 if seed % 8 == 0 else rng.choice([8, 16, 24]), Planner(simulation, rng, often=0.9)
+    play(simulation, rng, messages=messages, subscriptions=messages, planner=planner, areas=rng.choice([0.0, 0.3]), topk=0.3, drain=False)
+    simulation.rest()
+    check(simulation, hint=f"reproduce with DSKYPE_SEED={seed}")
+    assert not unfinished(simulation) and not metric(simulation, "arriving"), f"subscriptions still move; DSKYPE_SEED={seed}"
+    return metric(simulation, "transferred"), metric(simulation, "plan_changes")
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_moves_at_any_moment_are_exact(chunk):
     only = os.environ.get("DSKYPE_SEED")
     seeds = range(chunk, SEEDS, CHUNKS) if only is None else [int(only)] if chunk == 0 else []
-    sent = sum(moved(seed, Faults.heavy()) for seed in seeds)
-    assert sent > len(seeds) or len(seeds) < 5
+    found = [moved(seed, Faults.heavy()) for seed in seeds]
+    assert len(seeds) < 5 or all(sum(counts) > len(seeds) for counts in zip(*found)), found
 
 
 def test_moves_of_regions_and_of_terms_are_exact():
-    assert sum(moved(1000 + seed, Faults.heavy(), "hybrid") for seed in range(SEEDS // 13)) > 0
+    found = [moved(10_000 + seed, Faults.heavy(), "hybrid") for seed in range(SEEDS // 5)]
+    assert len(found) < 5 or all(sum(counts) > len(found) for counts in zip(*found)), found
 
 
 def frames_with(simulation, component, text):

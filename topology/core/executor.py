@@ -207,6 +207,8 @@ class Executor:
         self._interval_ms = plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS]
         self._snapshot_at = now_ms() + self._interval_ms
         self._hosted = {task: self._load(task, None) for task in plan.executor_tasks(component, index)}
+        self._unreported: set[int] = set()  # tasks that have handled records since the last report
+        self._unreported_s = 0.0
         limit = plan.component_conf(component)[Config.TOPOLOGY_MAX_SPOUT_PENDING]
         if self._is_spout and limit is not None:
             # As in Storm, the limit of an executor is the value times its tasks.
@@ -335,10 +337,12 @@ class Executor:
 
     # -- batches ----------------------------------------------------------------------------------
 
-    def handle(self, batch_id: int, records: Iterable[InRecord]) -> list[OutRecord | OutRecords]:
+    def handle(self, batch_id: int, records: Iterable[InRecord], *, report: bool = True) -> list[OutRecord | OutRecords]:
         """Process the records of a batch for this executor, and return what the sink has to write.
 
         May be called again with the same batch, with a part of it, or with one that has other boundaries.
+
+        :param report: whether the statistics are part of it; otherwise :meth:`report` returns them later.
         """
         started = perf_counter()
         by_task: dict[int, list[InRecord]] = {}
@@ -350,15 +354,15 @@ class Executor:
                 rows = of_partition[place] = by_task.setdefault(route(self.plan, self.component, *place), [])
             rows.append(record)
         reply: list[OutRecord | OutRecords] = []
-        touched: list[Task] = []
         for task_id in sorted(by_task):
             if task_id not in self._hosted:
                 msg = f"executor {self.index} of component {self.component!r} got a record of task {task_id}; legal: {sorted(self._hosted)}"
                 raise TopologyError(msg)
             handle = self._handle_spout if self._is_spout else self._handle_bolt
             reply += handle(task_id, batch_id, by_task[task_id])
-            touched.append(self._hosted[task_id].task)
-        return reply + self._reports(touched, started)
+            self._unreported.add(task_id)
+        self._unreported_s += perf_counter() - started
+        return reply + self.report() if report else reply
 
     def _handle_bolt(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord | OutRecords]:
         hosted = self._hosted[task_id]
@@ -486,7 +490,13 @@ class Executor:
         hosted.number, hosted.reply, hosted.batch_id, hosted.alone = number, reply, batch_id, alone
         return reply
 
-    def _reports(self, tasks: list[Task], started: float) -> list[OutRecord]:
+    def report(self) -> list[OutRecord]:
+        """Return statistics and errors of the tasks that have handled records since the last report; [] if there are none."""
+        if not self._unreported:
+            return []
+        tasks = [self._hosted[task].task for task in sorted(self._unreported)]
+        busy_ms, self._unreported_s = self._unreported_s * 1000, 0.0
+        self._unreported.clear()
         topic = metrics_topic(self.plan.name)
         records: list[OutRecord] = []
         for task in tasks:
@@ -501,7 +511,7 @@ class Executor:
             "executor": self.index,
             "pid": os.getpid(),
             "time_ms": self._now_ms(),
-            "batch_ms": round((perf_counter() - started) * 1000, 3),
+            "batch_ms": round(busy_ms, 3),
             "tasks": [task.report() | self._progress(task) for task in tasks],
         }
         key = f"{self.component}/{self.index}".encode()

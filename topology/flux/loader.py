@@ -107,7 +107,7 @@ class FluxTopology:
         lines = ["---------- TOPOLOGY DETAILS ----------", f"Topology Name: {self.name}"]
         lines.append(f"Topology Source: {source.class_name}.{source.method_name}")
         for id, spec in self.topology.components.items():
-            lines.append(f"{id} [{spec.parallelism_hint or 1}] ({type(spec.obj).__name__})")
+            lines.append(f"{id} [{spec.parallelism_hint or 1}] ({getattr(spec.obj, 'class_name', type(spec.obj).__name__)})")
             lines += [f"{stream.component_id} --{type(g).__name__}--> {id}" for stream, g in spec.inputs.items()]
         return "\n".join([*lines, "--------------------------------------"])
 

@@ -1,6 +1,6 @@
 """Python replacements of the Java classes that Storm's own Flux files name.
 
-Some need features that the emulator does not have (the multi-language protocol, HDFS). They can be created, so that a
+Some need what is not there (HDFS). They can be created, so that a
 file passes a dry run, but have an ``emulator_refusal``: the reason why a topology with them is not run.
 """
 
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from dskype.topology.builder import TopologyBuilder
-from dskype.topology.components import BasicBolt, Bolt, KafkaSpout, Spout
+from dskype.topology.components import BasicBolt, Bolt, KafkaSpout
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
-from dskype.topology.model import OutputFieldsDeclarer, StormTopology
+from dskype.topology.model import StormTopology
+from dskype.topology.multilang import ShellSpout
 from dskype.topology.testing import LogInfoBolt
 from dskype.topology.tuples import Tuple
 
@@ -25,8 +26,6 @@ _Class = TypeVar("_Class")
 __all__ = [
     "BaseWorkerHook",
     "Duration",
-    "FluxShellBolt",
-    "FluxShellSpout",
     "HdfsBolt",
     "HdfsPart",
     "KafkaRecord",
@@ -65,55 +64,7 @@ def _setter(attribute: str, key: str, kind: type) -> Callable[[Any, Any], Any]:
     return set_value
 
 
-# --- flux wrappers ----------------------------------------------------------------------------------------------------
-
-
-class _Shell:
-    """Base of the shell wrappers: a command line, streams and configuration."""
-
-    emulator_refusal: ClassVar[str] = "components in other languages (the multi-language protocol) are not run"
-
-    def __init__(self, command: list[str], output_fields: list[str] | None = None) -> None:
-        self.command = command
-        self.streams: dict[str, Fields] = {} if output_fields is None else {"default": Fields(output_fields)}
-        self.component_config: dict[str, Any] = {}
-
-    def add_component_config(self, key: str, value: Any) -> None:
-        """Add a key to the component's configuration."""
-        self.component_config[key] = value
-
-    def set_named_stream(self, name: str, output_fields: list[str]) -> None:
-        """Declare a stream."""
-        self.streams[name] = Fields(output_fields)
-
-    def set_default_stream(self, output_fields: list[str]) -> None:
-        """Declare the stream ``default``."""
-        self.set_named_stream("default", output_fields)
-
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the streams."""
-        for name, fields in self.streams.items():
-            declarer.declare_stream(name, fields)
-
-    def get_component_configuration(self) -> dict[str, Any]:
-        """Return the added configuration."""
-        return self.component_config
-
-
-class FluxShellSpout(_Shell, Spout):
-    """A spout written in another language."""
-
-    def next_tuple(self) -> None:
-        """Refuse."""
-        raise NotImplementedError(self.emulator_refusal)
-
-
-class FluxShellBolt(_Shell, Bolt):
-    """A bolt written in another language."""
-
-    def execute(self, tup: Tuple) -> None:
-        """Refuse."""
-        raise NotImplementedError(self.emulator_refusal)
+# --- hooks -----------------------------------------------------------------------------------------------------------
 
 
 class BaseWorkerHook:
@@ -216,7 +167,7 @@ class SimpleTopology:
     def get_topology(self, conf: Mapping[str, Any]) -> StormTopology:
         """Return the topology."""
         builder = TopologyBuilder()
-        builder.set_spout("sentence-spout", FluxShellSpout(["node", "randomsentence.js"], ["word"]), 1)
+        builder.set_spout("sentence-spout", ShellSpout(["node", "randomsentence.js"], ["word"]), 1)
         builder.set_bolt("log-bolt", LogInfoBolt(), 1).shuffle_grouping("sentence-spout")
         return builder.create_topology()
 

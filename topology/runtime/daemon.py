@@ -1,6 +1,6 @@
 """The Spark Python daemon of the emulator (``spark.python.daemon.module``).
 
-Spark forks its Python workers from this process. It differs from Spark's own daemon in four ways:
+Spark forks its Python workers from this process. It differs from Spark's own daemon in five ways:
 
 * It removes zips and jars from the path. Spark makes every task call ``importlib.invalidate_caches()``, after which
   Python reads their directories again; that takes 60 to 100 ms each time.
@@ -8,6 +8,7 @@ Spark forks its Python workers from this process. It differs from Spark's own da
   the freeze, that walks all imported modules (28 ms a task).
 * Its workers acknowledge TCP segments at once. JVM and worker exchange small pieces over TCP, and a delayed
   acknowledgement holds the next piece back for up to 40 ms.
+* A worker whose connection Spark closes ends quietly.
 * It starts the supervisor, from which resident executors are forked.
 """
 
@@ -70,8 +71,25 @@ def _quick_fdopen(fdopen: Callable[..., Any]) -> Callable[..., Any]:
     return open_descriptor
 
 
+def _quiet_main(main: Callable[..., None]) -> Callable[..., None]:
+    """Return a worker's ``main`` that ends without a traceback when Spark closes the connection, as it does when it stops a continuous query."""
+
+    def run(infile: Any, outfile: Any) -> None:
+        try:
+            main(infile, outfile)
+        except EOFError:
+            sys.exit(1)
+
+    return run
+
+
 if __name__ == "__main__":
     _clean_path()
+    # Compiled kernels that are on this host where they are on the driver's; if they are not, numba looks in its usual places.
+    from dskype.topology.runtime.wire import KERNELS_VARIABLE
+
+    if "NUMBA_CACHE_DIR" not in os.environ and os.access(os.environ.get(KERNELS_VARIABLE, ""), os.W_OK):
+        os.environ["NUMBA_CACHE_DIR"] = os.environ[KERNELS_VARIABLE]
     # Threads of numeric libraries do not survive a fork, and those of several executors would compete for the cores.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
@@ -88,4 +106,5 @@ if __name__ == "__main__":
     gc.freeze()
     start_supervisor()
     os.fdopen = _quick_fdopen(os.fdopen)  # how pyspark.daemon opens its workers' sockets
+    pyspark.daemon.worker_main = _quiet_main(pyspark.daemon.worker_main)
     pyspark.daemon.manager()

@@ -38,6 +38,7 @@ from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
+from dskype.topology.runtime.transports import Transports
 
 __all__ = ["TopologyDriver", "TopologyFailedError", "now_ms"]
 
@@ -51,8 +52,7 @@ _REST_S = 20
 _ASK_AGAIN_S = 0.3
 _CONTROL_TIMEOUT_S = 5
 _BROKER_RETRY_S = _RETRY_S = 2.0
-_STARTS_PER_TERM = 1 << 20
-_KEPT_RESTARTS = 1000
+_STARTS_PER_TERM, _KEPT_RESTARTS = 1 << 20, 1000
 
 
 class TopologyFailedError(TopologyError):
@@ -110,6 +110,7 @@ class TopologyDriver:
         self._control_lock = threading.Lock()
         self._control_due: str | None = None
         self._starts = 0
+        self._transports = Transports()
         self._brokers_away = False
         self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when that is the number
@@ -140,6 +141,8 @@ class TopologyDriver:
         if not self._spark.sparkContext.master.startswith("local"):
             check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
         self._producer = self.kafka.producer()
+        self._transports = Transports(self.plan, self._spark, self.kafka)
+        self.warnings += self._transports.warnings
         self._start_queries()
         for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
             thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
@@ -214,9 +217,9 @@ class TopologyDriver:
 
     def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
-        futures = {}
-        for topic, partition, value in self._clock.snapshot_requests(now_ms()):
-            futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
+        futures: dict[tuple[str, int], Any] = {}
+        for topic, partition, value in self._transports.with_nudges(self._clock.snapshot_requests(now_ms())):
+            futures.setdefault((topic, partition), self._producer.send(topic, value=value, partition=partition))
         self._producer.flush(timeout=30)
         return {
             task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
@@ -236,6 +239,7 @@ class TopologyDriver:
             thread.join(timeout=10)
         with self._lock:
             self._stop_queries()
+        self._transports.release()
         if self._producer is not None:
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
@@ -271,6 +275,8 @@ class TopologyDriver:
             logs=None if self.store.remote else self.folder / "logs",
             term=self._tenure.term,
             epoch=self._tenure.term * _STARTS_PER_TERM + self._starts,
+            nudged=self._transports.nudged,
+            sessions=self._transports.sessions,
         )
         return self._last_context
 
@@ -288,9 +294,7 @@ class TopologyDriver:
             skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
             inbox = {where: offset for where, offset in positions.items() if where[0] == inbox_topic(self.plan.name, component)}
             positions = inbox | self._inputs.positions(component, spout, positions, skip_lost=skip)
-        query = ComponentQuery(context, component, positions)
-        query.start()
-        return query
+        return self._transports.start_query(context, component, positions)
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}
@@ -366,7 +370,7 @@ class TopologyDriver:
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
         if records and self._replaced():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
-        for record in records:
+        for record in self._transports.with_nudges(records):
             self._producer.send(record.topic, value=record.value, partition=record.partition)
         if records:
             self._producer.flush(timeout=timeout_s)
@@ -455,6 +459,7 @@ class TopologyDriver:
         self._restart_queries()
         if self.failure is None:
             self._pace()
+            self._write(self._transports.wake(self._versions(), self._waiting(), time.monotonic()))
             self._report_health()
 
     def _versions(self) -> dict[int, int]:

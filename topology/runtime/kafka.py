@@ -203,6 +203,8 @@ class TopicAdmin:
 
     def create(self, topics: Mapping[str, int], config: Mapping[str, str], timeout_s: float = 30) -> None:
         """Create topics (name -> partitions) with one configuration; existing ones stay as they are."""
+        if not topics:
+            return
         new = [NewTopic(name, partitions, -1, topic_configs=dict(config)) for name, partitions in topics.items()]
         with suppress(TopicAlreadyExistsError):
             self._admin.create_topics(new)

@@ -29,7 +29,8 @@ from pyspark import cloudpickle
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
-from dskype.topology.core.frames import WAKE, encode_control
+from dskype.topology.core.frames import NUDGE, WAKE, OutRecord, encode_control
+from dskype.topology.core.nudges import add_nudges
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
@@ -38,8 +39,10 @@ from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
+from dskype.topology.runtime.record_writer import RecordWriter
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
+from dskype.topology.tuples import InRecord
 
 __all__ = ["Payload", "main", "warm_up"]
 
@@ -58,8 +61,17 @@ _ASKED_PULSES = 3
 _WAKE_BLOCK_MS = 1000
 """How long a spout's process waits for a broker that it only wants to tell that there are tuples."""
 
-BATCH = struct.Struct("<Q?")
-"""Batch id, and whether the rows have the columns of external topics."""
+BATCH = struct.Struct("<Q??")
+"""Batch id; whether the rows have the columns of external topics; whether this process writes to Kafka what it releases.
+
+In the last case the answer has no rows. It comes when the brokers have everything, and batches are numbered here.
+"""
+_REPORT_EVERY_S = 0.05
+"""Least time between the reports of an executor that writes them itself, because its batches are small and many."""
+
+_WAKE_S = 0.5
+_WAKE_AFTER_S = (0.03, 0.3)
+"""Pauses before the nudges with which a continuous query learns of an error: the text of the error has to reach Spark before."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,7 @@ class Payload:
     :param store: where snapshots and journals are kept.
     :param logs: folder of the executors' logs; None: ``dskype-logs`` in the folder where Spark runs its executor.
     :param term: the driver's term.
+    :param nudged: inboxes that continuous queries read.
     """
 
     plan: TopologyPlan
@@ -78,6 +91,7 @@ class Payload:
     logs: Path | None
     sys_path: list[str]
     term: int
+    nudged: frozenset[str] = frozenset()
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; ``sys_path`` is separate, because unpickling the rest needs it."""
@@ -119,6 +133,9 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # A client says ten things when it connects, and complains when the machine is busy; a fork that writes a snapshot has clients of its own.
+    logging.getLogger("kafka").setLevel(logging.WARNING)
+    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)
     signal.signal(signal.SIGTERM, _on_term)
     resident = _Resident(listener, content, component, index, log_file)
     try:
@@ -176,6 +193,9 @@ class _Resident:
         self._snapshot_pid = 0
         self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
+        self._writer: RecordWriter | None = None
+        self._batches = 0  # that this process has written itself
+        self._report_at: float | None = None  # when the next report is due; None: there is nothing to report
         conf = payload.plan.component_conf(component)
         self._ask_every_s = max(_LEAST_ASK_S, conf[Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS] / 1000)
         self._ask_for_s = _ASKED_PULSES * conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS] / 1000
@@ -201,8 +221,8 @@ class _Resident:
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            ready = selector.select(self._ask_wait_s())
-            if not ready:
+            ready = selector.select(self._wait_s())
+            if not ready and self._ask_wait_s() is not None:
                 self._ask()
             for key, _ in ready:
                 connection = cast("socket.socket", key.fileobj)
@@ -215,6 +235,17 @@ class _Resident:
                 except ConnectionError:
                     selector.unregister(connection)
                     connection.close()
+                    if self._writer is not None:
+                        self._wake_queries()
+            if self._report_at is not None and time.monotonic() >= self._report_at:
+                self._report()
+
+    def _wait_s(self) -> float | None:
+        """Return how long to wait for a batch, until a report is due or spouts are asked; None: for ever."""
+        waits = [] if self._report_at is None else [max(0.0, self._report_at - time.monotonic())]
+        if (ask_s := self._ask_wait_s()) is not None:
+            waits.append(ask_s)
+        return min(waits, default=None)
 
     def _ask_wait_s(self) -> float | None:
         """Return after which time without a batch to ask the spouts; None if only a batch is worth waiting for.
@@ -229,6 +260,9 @@ class _Resident:
     def _ask(self) -> None:
         """Ask idle spouts for tuples. If there are any, start a batch with a record for the task's inbox; without it, the next pulse would."""
         for task in self._executor.ask():
+            if self._writer is not None:
+                self._writer.write([OutRecord(self._inbox, task.index, None, encode_control(WAKE, now_ms()))])
+                continue
             try:
                 if self._waker is None:
                     self._waker = self._payload.kafka.producer(max_block_ms=_WAKE_BLOCK_MS)
@@ -239,14 +273,21 @@ class _Resident:
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
         self._log_file.check()
+        batch_id, external, direct = BATCH.unpack_from(body)
         try:
+            if direct and self._writer is None:
+                self._writer = RecordWriter(self._payload.kafka, self._payload.nudged)
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 self._executor = self._make_executor()
-            batch_id, external = BATCH.unpack_from(body)
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
             rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
-            self._maybe_snapshot(batch_id)
-            reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
+            records = in_records(rows, self._inbox)
+            if direct:
+                self._handle_directly(records)
+                reply = b""
+            else:
+                self._maybe_snapshot(batch_id)
+                reply = encode_batches(out_batches(add_nudges(self._executor.handle(batch_id, records), self._payload.nudged)))
         except _Stop:
             raise
         except Exception as error:  # the Spark task fails, and after its retries the query
@@ -254,9 +295,34 @@ class _Resident:
             mark = mark_of(error)
             text = f"{mark} {error}\n" if mark else ""
             send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
+            for pause_s in _WAKE_AFTER_S if self._writer is not None else ():
+                time.sleep(pause_s)
+                self._wake_queries()
             os._exit(1)  # the state in memory may be inconsistent; the next process starts from the snapshots
         send(connection, b"\x00", reply)
         self._served_s = time.monotonic()
+
+    def _handle_directly(self, records: list[InRecord]) -> None:
+        """Handle a batch, and return when the brokers have everything that it released."""
+        self._batches += 1
+        self._maybe_snapshot(self._batches)
+        self._writer.write(self._executor.handle(self._batches, records, report=False))
+        if self._report_at is None:
+            self._report_at = time.monotonic() + _REPORT_EVERY_S
+        self._writer.flush()
+
+    def _wake_queries(self) -> None:
+        """Write nudges into the inboxes of this executor: Spark notices only with the next record that a Python worker has ended."""
+        plan = self._payload.plan
+        tasks = plan.executor_tasks(self._component, self._index)
+        self._writer.write([OutRecord(self._inbox, plan.task_index(task), None, NUDGE) for task in tasks])
+        self._writer.wait(_WAKE_S)
+
+    def _report(self) -> None:
+        """Write the report that is due; nobody waits until the brokers have it."""
+        self._report_at = None
+        self._writer.write(self._executor.report())
+        self._writer.wait(0)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
         """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs."""

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from dskype.topology.core.redaction import SPARK_KEYS, redact_text
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.tuning import exclude_rules
+from dskype.topology.runtime.wire import KERNELS_VARIABLE
 
 __all__ = ["SessionError", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
 
@@ -26,8 +27,8 @@ class SessionError(TopologyError):
     """Spark could not be started."""
 
 
-_LOCAL_SLOTS = 16
-"""Task slots in local mode; more than cores, because tasks mostly wait for executors and brokers."""
+_LOCAL_SLOTS = 128
+"""Task slots in local mode; more than cores, because tasks mostly wait for executors and brokers. A continuous query has one for each task."""
 
 _PATHS = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 
@@ -86,6 +87,8 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
     logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Ddskype.spark.log={log_file}"
     settings["spark.driver.extraJavaOptions"] = logging
+    if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
+        settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:
         settings |= {
             "spark.driver.host": "127.0.0.1",

@@ -26,7 +26,7 @@ from dskype.topology.runtime.resident import BATCH
 from dskype.topology.runtime.supervisor import ask_supervisor
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, decode_batches, receive, send
 
-__all__ = ["ExecutorFailedError", "Shim", "stop_executors"]
+__all__ = ["ExecutorFailedError", "Shim", "freeze_once", "stop_executors"]
 
 _TRIES = 3
 _frozen: list[bool] = []
@@ -60,7 +60,7 @@ class Shim:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Forward all rows of one Spark task, and yield the output rows."""
-        _freeze_once()
+        freeze_once()
         # All rows at once: a task's part of a batch must reach its executor in one piece, also when the batch is run again.
         parts = [b for b in batches if b.num_rows]
         if not parts:
@@ -68,7 +68,7 @@ class Shim:
         rows = parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
         rows = rows.cast(EXTERNAL_INPUT if self.external else INBOX_INPUT) if rows.schema != INBOX_INPUT else rows
         batch_id = int(cast("Any", TaskContext.get()).getLocalProperty("streaming.sql.batchId"))
-        head = BATCH.pack(batch_id, self.external)
+        head = BATCH.pack(batch_id, self.external, False)
         requests = {index: (head, part.serialize()) for index, part in self._split(rows)}
         for index, request in requests.items():
             self._send(index, request)
@@ -143,7 +143,7 @@ class Shim:
         return memoryview(answer)[1:]
 
 
-def _freeze_once() -> None:
+def freeze_once() -> None:
     """Freeze what the first task has imported, because Spark collects garbage after every task."""
     if not _frozen:
         _frozen.append(True)

@@ -6,7 +6,9 @@ The order of a partition decides, for all readers alike:
 
 - A record of a term lower than one before it in its partition does not count. A driver that takes a term first writes it
   to every partition, so nothing that an earlier driver's processes write later counts.
-- Of several records for one entry of a journal the first one counts, and only if its number follows the newest entry.
+- Of several records for one entry of a journal the first one counts, and only if its number follows the newest entry. What is before
+  the oldest entry that is kept is dropped, so for a reader who comes later the first one that is left counts. Therefore a task with a journal
+  has a partition of its own.
 - Of several records for one version of a snapshot, or for one document, the last one counts.
 
 What counts is therefore settled by Kafka's offsets alone. Nothing here does any input or output.
@@ -134,8 +136,10 @@ class PartitionLog:
         if commit.term is not None:
             if self.fence is not None and commit.term < self.fence:
                 return False
+        counts = getattr(self, f"_{commit.kind}")(commit)
+        if commit.term is not None and (counts or commit.term != self.fence):
             self.fence, self.fenced_at = commit.term, offset
-        return getattr(self, f"_{commit.kind}")(commit)
+        return counts
 
     def _term(self, commit: Commit) -> bool:
         if commit.number <= max(self.terms, default=-1):

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["PortableContext", "TlsSettings", "make_context", "pem_blocks"]
+__all__ = ["PortableContext", "TlsSettings", "make_context", "pem_blocks", "text_as_file"]
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.S)
 
@@ -66,7 +66,7 @@ def make_context(settings: TlsSettings) -> PortableContext:
     if settings.own_file is not None:
         context.load_cert_chain(settings.own_file, password=password)
     if settings.own is not None:
-        with _as_file(pem_blocks(settings.own)) as path:
+        with text_as_file(pem_blocks(settings.own)) as path:
             context.load_cert_chain(path, password=password)
     return context
 
@@ -82,8 +82,8 @@ def pem_blocks(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _as_file(text: str) -> Iterator[str]:
-    """Yield the path of a file with a text, because OpenSSL reads keys from files only; the file is in memory if possible."""
+def text_as_file(text: str) -> Iterator[str]:
+    """Yield the path of a file with PEM text, because OpenSSL reads keys from files only; the file is in memory if possible."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("key")
         try:

@@ -22,6 +22,7 @@ from dskype.topology.tuples import InRecord
 __all__ = [
     "EXTERNAL_INPUT",
     "INBOX_INPUT",
+    "KERNELS_VARIABLE",
     "OUTPUT",
     "OUTPUT_DDL",
     "SUPERVISOR_VARIABLE",
@@ -32,6 +33,9 @@ __all__ = [
     "receive",
     "send",
 ]
+
+KERNELS_VARIABLE = "DSKYPE_KERNELS"
+"""Names, on other hosts, the folder of the driver's compiled kernels; most likely they are in the same place there."""
 
 SUPERVISOR_VARIABLE = "DSKYPE_SUPERVISOR"
 """Environment variable with the path of the supervisor's socket; the daemon sets it, and its workers inherit it."""

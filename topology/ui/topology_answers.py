@@ -135,7 +135,10 @@ def _last_error(view: TopologyView, component: str) -> dict[str, Any]:
     if not errors:
         return {"lastError": "", "errorTime": None, "errorHost": "", "errorPort": "", "errorLapsedSecs": None, "errorWorkerLogLink": ""}
     found = _error(view, component, errors[0])
-    return {"lastError": found.pop("error")[:_LAST_ERROR_CHARS], **found}
+    text = found.pop("error")
+    if text.startswith("Traceback"):  # its last line says what Java's first one says
+        text = text.rstrip().rpartition("\n")[2]
+    return {"lastError": text[:_LAST_ERROR_CHARS], **found}
 
 
 # --- a component ------------------------------------------------------------------------------------------------------
@@ -146,6 +149,7 @@ def component_page(view: TopologyView, component: str, window: Window, *, system
 
     :raises NotAliveException: there is no such component.
     """
+    component = view.component_id(component)
     outline, conf = view.component(component), view.conf
     spout = outline.kind == "spout"
     numbers = _spout_numbers if spout else _bolt_numbers

@@ -13,6 +13,7 @@ from dskype.topology.core.redaction import redact, redact_text
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException
 from dskype.topology.planning.outline import ComponentOutline, ExecutorOutline, PlanOutline
+from dskype.topology.ui.formats import encoded
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, CounterHistory, Counts, Window
 
 __all__ = ["ClusterSource", "Reports", "TopologyView", "find"]
@@ -116,11 +117,18 @@ class TopologyView:
 
         :raises NotAliveException: there is none of that id.
         """
-        try:
-            return self.plan.components[component]
-        except KeyError:
-            msg = f"component {component!r} is not part of topology {self.name!r}"
-            raise NotAliveException(msg) from None
+        return self.plan.components[self.component_id(component)]
+
+    def component_id(self, given: str) -> str:
+        """Return the id of a component that is named by it, or by the encoded one.
+
+        :raises NotAliveException: there is none.
+        """
+        for component in self.plan.components:
+            if given in (component, encoded(component)):
+                return component
+        msg = f"component {given!r} is not part of topology {self.name!r}"
+        raise NotAliveException(msg)
 
     # -- numbers ----------------------------------------------------------------------------------
 
@@ -187,11 +195,11 @@ class ClusterSource(Protocol):
 
 
 def find(source: ClusterSource, topology_id: str) -> TopologyView:
-    """Return the topology of an id.
+    """Return the topology of an id, or of an encoded one, as ``encodedId`` has it.
 
     :raises NotAliveException: there is none.
     """
     for view in source.topologies():
-        if view.id == topology_id:
+        if topology_id in (view.id, encoded(view.id)):
             return view
     raise NotAliveException.for_topology(topology_id)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.core import types
 
-from dskype.bolts.boolean.lanes.vector_kernels import lent
+from dskype.bolts.boolean.lanes.address_kernels import Field, opener
 
 LANES = 16
 GROUP_LANES = 256
@@ -24,7 +25,7 @@ CODES_MOST = 65535
 # partitions of the term table: two numbers each, where it starts, and (log2 of its rows) << 32 | rows in use.
 BLOCKS_END, GROUPS_END, NODES_END, RECORDS_END, PROGRAMS_END, TABLE_END, CODES_END = 0, 1, 2, 3, 4, 5, 6
 FREE_GROUP, FREE_NODE, FREE_CODE, FREE_CODES = 8, 9, 10, 11
-FREE_BLOCKS, FREE_RECORDS, FREE_TABLE, FREE_PROGRAMS = 16, 34, 40, 72
+FREE_BLOCKS, FREE_RECORDS, FREE_TABLE, FREE_PROGRAMS = 16, 34, 42, 74
 PARTITIONS = 256
 PARTITION = 216
 STATE_SIZE = PARTITION + 2 * PARTITIONS
@@ -83,7 +84,7 @@ class Stores(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What says where the list of a term is, and its code; see :class:`Stores`."""
+    """What says where the list of a term is, and its code; see :class:`Stores`. Compiled kernels take the :class:`Index` for it."""
 
     table: np.ndarray
     codes: np.ndarray
@@ -113,31 +114,45 @@ class Index(NamedTuple):
     state: np.ndarray
 
 
-@njit(cache=True)
-def opened(stores):
-    """Return the arrays of an index with all their types. Whoever calls the kernel holds them."""
-    records, blocks, groups = lent(stores.records), lent(stores.blocks), lent(stores.groups)
-    nodes, programs, state = lent(stores.nodes), lent(stores.programs), lent(stores.state)
+_FIELDS = {
+    "boxes": Field(0, types.float64, 4),
+    "places": Field(1, types.int32, flat=True),
+    "terms": None,
+    "table": Field(2, types.int64, 2),
+    "codes": Field(8, types.int64, 2),
+    "record": Field(3, types.float32, 8),
+    "record_u2": Field(3, types.uint16, 16),
+    "record_i4": Field(3, types.int32, 8),
+    "block": Field(4, types.uint16, 160),
+    "block_i4": Field(4, types.int32, 80),
+    "group": Field(5, types.int64, 24),
+    "group_f8": Field(5, types.float64, 24),
+    "group_i4": Field(5, types.int32, 48),
+    "group_u2": Field(5, types.uint16, 96),
+    "node": Field(6, types.float32, 96),
+    "node_i4": Field(6, types.int32, 96),
+    "program": Field(7, types.int64, flat=True),
+    "program_i4": Field(7, types.int32, 2, flat=True),
+    "program_u2": Field(7, types.uint16, 4, flat=True),
+    "state": Field(9, types.int64, flat=True),
+}
+
+opened = opener("Index", _FIELDS)
+"""Returns an :class:`Index`, given a handle of :class:`Stores`."""
+
+
+def views(s):
+    """Return the arrays of an index in all types that their rows are made of."""
+    records, groups, programs = s.records, s.groups, s.programs
     return Index(
-        lent(stores.boxes),
-        lent(stores.places),
-        Terms(lent(stores.table), lent(stores.codes), state),
-        records,
-        records.view(np.uint16),
-        records.view(np.int32),
-        blocks,
-        blocks.view(np.int32),
-        groups,
-        groups.view(np.float64),
-        groups.view(np.int32),
-        groups.view(np.uint16),
-        nodes,
-        nodes.view(np.int32),
-        programs,
-        programs.view(np.int32),
-        programs.view(np.uint16),
-        state,
-    )
+        s.boxes, s.places, Terms(s.table, s.codes, s.state),
+        records, records.view(np.uint16), records.view(np.int32),
+        s.blocks, s.blocks.view(np.int32),
+        groups, groups.view(np.float64), groups.view(np.int32), groups.view(np.uint16),
+        s.nodes, s.nodes.view(np.int32),
+        programs, programs.view(np.int32), programs.view(np.uint16),
+        s.state,
+    )  # fmt: skip
 
 
 # -- pools ------------------------------------------------------------------------------------------
@@ -228,22 +243,28 @@ def free_node(index, node):
     index.state[FREE_NODE] = node + 1
 
 
+@njit(cache=True, inline="always")
+def records_of(size_class):
+    """Return how many records a run of a class has: 1, 2, 3, 4, 6, 8, 12 or 16."""
+    return 1 if size_class == 0 else (2 + ((size_class - 1) & 1)) << ((size_class - 1) >> 1)
+
+
 @njit(cache=True)
 def new_records(index, size_class):
-    """Return the first of ``1 << size_class`` records in a row."""
+    """Return the first record of a run of a class."""
     state = index.state
     head = state[FREE_RECORDS + size_class]
     if head:
         state[FREE_RECORDS + size_class] = index.record_i4[head - 1, 0]
         return head - 1
     first = state[RECORDS_END]
-    state[RECORDS_END] = first + (1 << size_class)
+    state[RECORDS_END] = first + records_of(size_class)
     return first
 
 
 @njit(cache=True)
 def free_records(index, first, size_class):
-    """Give ``1 << size_class`` records in a row back."""
+    """Give a run of records back."""
     index.record_i4[first, 0] = index.state[FREE_RECORDS + size_class]
     index.state[FREE_RECORDS + size_class] = first + 1
 
@@ -283,15 +304,15 @@ def free_program(index, first, units):
 
 
 # -- programs ---------------------------------------------------------------------------------------
-# The head of a program is int32: kind | postings << 4, length; then the place of each posting; then what is asked for: uint16 codes right
-# behind, or int64, from the next unit on.
+# A program begins with int32s: of codes, kind | postings << 4 | length << 8; of others, kind | postings << 4, length. Then comes the place of each
+# posting, then what is asked for: uint16 codes right behind, or int64, from the next unit on.
 
 
 @njit(cache=True)
 def program_units(kind, postings, length):
     """Return how many units a program takes."""
     if kind == ALL_CODES:
-        return (8 + 4 * postings + 2 * length + 7) >> 3
+        return (4 + 4 * postings + 2 * length + 7) >> 3
     return 1 + ((postings + 1) >> 1) + length
 
 
@@ -302,21 +323,41 @@ def program_of(index, slot):
 
 
 @njit(cache=True)
+def begin_program(index, first, kind, postings, length):
+    """Write what a program begins with; its postings have no places yet."""
+    index.program_i4[2 * first] = kind | (postings << 4) | (length << 8 if kind == ALL_CODES else 0)
+    if kind != ALL_CODES:
+        index.program_i4[2 * first + 1] = length
+    at = postings_at(index, first)
+    for k in range(postings):
+        index.program_i4[at + k] = 0
+
+
+@njit(cache=True)
 def program_head(index, first):
     """Return (kind, postings, length, place of what is asked for: in uint16 for codes, else in int64)."""
-    head, length = np.int64(index.program_i4[2 * first]), np.int64(index.program_i4[2 * first + 1])
-    kind, postings = head & 15, head >> 4
+    head = np.int64(index.program_i4[2 * first])
+    kind = head & 15
     if kind == ALL_CODES:
-        return kind, postings, length, 4 * first + 4 + 2 * postings
-    return kind, postings, length, first + 1 + ((postings + 1) >> 1)
+        postings = (head >> 4) & 15
+        return kind, postings, head >> 8, 4 * first + 2 + 2 * postings
+    postings = head >> 4
+    return kind, postings, np.int64(index.program_i4[2 * first + 1]), first + 1 + ((postings + 1) >> 1)
+
+
+@njit(cache=True)
+def postings_at(index, first):
+    """Return where in ``program_i4`` the places of a program's postings begin."""
+    return 2 * first + (1 if index.program_i4[2 * first] & 15 == ALL_CODES else 2)
 
 
 @njit(cache=True)
 def nth_posting(index, slot, place):
     """Return which posting of a slot's program is at a place, -1: none."""
     first = program_of(index, slot)
-    for k in range(np.int64(index.program_i4[2 * first]) >> 4):
-        if index.program_i4[2 * first + 2 + k] == place:
+    at = postings_at(index, first)
+    for k in range(program_head(index, first)[1]):
+        if index.program_i4[at + k] == place:
             return k
     return -1
 
@@ -328,7 +369,7 @@ def move(index, mark, old, new):
         index.places[mark] = new
     else:
         slot = np.int64(mark) - FLAG
-        index.program_i4[2 * program_of(index, slot) + 2 + nth_posting(index, slot, old)] = -new
+        index.program_i4[postings_at(index, program_of(index, slot)) + nth_posting(index, slot, old)] = -new
 
 
 @njit(cache=True)
@@ -336,9 +377,9 @@ def settle(index, mark):
     """Let new places of a slot count. Until then they are negative: others may still be looked for by old places that are equal."""
     if mark < 0:
         first = program_of(index, np.int64(mark) - FLAG)
-        for k in range(np.int64(index.program_i4[2 * first]) >> 4):
-            if index.program_i4[2 * first + 2 + k] < 0:
-                index.program_i4[2 * first + 2 + k] = -index.program_i4[2 * first + 2 + k]
+        at = postings_at(index, first)
+        for k in range(at, at + program_head(index, first)[1]):
+            index.program_i4[k] = abs(index.program_i4[k])
 
 
 @njit(cache=True)

@@ -42,6 +42,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     TERM,
     TREE,
     USED,
+    begin_program,
     free_group,
     free_program,
     free_records,
@@ -50,13 +51,15 @@ from dskype.bolts.boolean.lanes._kernels import (
     new_program,
     new_records,
     opened,
+    postings_at,
     program_head,
     program_of,
     program_size,
     program_units,
+    records_of,
     settle,
 )
-from dskype.bolts.boolean.lanes.group_kernels import clear_lane, fit_frame, gather, lay, lent_work, read_boxes
+from dskype.bolts.boolean.lanes.group_kernels import bury_lane, fit_frame, gather, lay, opened_work, read_boxes
 from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
 from dskype.bolts.boolean.lanes.vector_kernels import fetch, lent
@@ -66,7 +69,7 @@ NEED_TABLE, NEED_CODES, NEED_PROGRAMS, NEED_POOLS = 1, 2, 3, 4
 """What is lacking for the next step."""
 _AND, _OR = 1, 2  # kinds of dskype.bolts.boolean.programs; the third is any expression
 _CODED = 5  # keywords that a posting knows
-_FEW = SHORT // 2  # postings with which a list becomes a run of records again
+_FEW, _FEW_CLASS = SHORT // 2, 5  # postings with which a list becomes a run of records again, and the class of that
 
 
 @njit(cache=True)
@@ -124,14 +127,14 @@ def _demote(index, work, row, g):
     """Make a run of records of a group with few postings."""
     n = gather(index, work, g, 0)
     read_boxes(index, work, 0, n)
-    first, code = new_records(index, 3), hashed(index.terms.table[row, 0])
+    first, code = new_records(index, _FEW_CLASS), hashed(index.terms.table[row, 0])
     for i in range(n):
         _write_record(index, first + i, work.boxes[i], work.codes[i], work.marks[i], code)
         move(index, work.marks[i], work.places[i], RECORD_PLACE + first + i)
     for i in range(n):
         settle(index, work.marks[i])
     free_group(index, g)
-    set_list(index.terms, row, RECORDS, n, 3, first)
+    set_list(index.terms, row, RECORDS, n, _FEW_CLASS, first)
 
 
 @njit(cache=True)
@@ -145,7 +148,7 @@ def _enter(index, work, row, posting, codes, mark):
             g = _promote(index, work, row, where, n)
             free_records(index, where, size_class)
             return put(index, work, row, np.int64(GROUP), g, posting, codes, mark)
-        if n == np.int64(1) << size_class:
+        if n == records_of(size_class):
             larger = new_records(index, size_class + 1)
             for i in range(n):
                 _copy_record(index, where + i, larger + i)
@@ -178,7 +181,7 @@ def _leave(index, work, place):
     b, j = np.int64(index.group_i4[g, BLOCK]) + lane // LANES, lane % LANES
     for e in range(4):
         drop_code(index.terms, np.int64(index.block[b, CODE + LANES * e + j]))
-    clear_lane(index, b, j)
+    bury_lane(index, b, j)
     dead, used = np.int64(index.group_i4[g, DEAD]) + 1, np.int64(index.group_i4[g, USED])
     index.group_i4[g, DEAD] = dead
     if 2 * dead > used:
@@ -236,9 +239,7 @@ def _write_program(index, batch, i, coded, postings):
     if index.state[PROGRAMS_END] + program_size(units)[1] > index.program.shape[0]:
         return False
     first = new_program(index, units)
-    index.program_i4[2 * first], index.program_i4[2 * first + 1] = kind | (postings << 4), length
-    for k in range(postings):
-        index.program_i4[2 * first + 2 + k] = 0
+    begin_program(index, first, kind, postings, length)
     body = program_head(index, first)[3]
     for k in range(length):
         if kind == ALL_CODES:
@@ -253,9 +254,9 @@ def _write_program(index, batch, i, coded, postings):
 
 
 @njit(cache=True, inline="always")
-def _fetch_block(index, g, lane):
+def _fetch_block(index, g, lane, first_line):
     at = 160 * (np.int64(index.group_i4[g, BLOCK]) + lane // LANES)
-    for line in range(5):
+    for line in range(first_line, 5):
         fetch(index.block, at + 32 * line)
 
 
@@ -287,7 +288,7 @@ def _fetch_tail(index, batch, i):
     if row >= 0:
         kind, _, _, where = list_is(index.terms, row)
         if kind == GROUP:
-            _fetch_block(index, where, np.int64(index.group_i4[where, USED]))
+            _fetch_block(index, where, np.int64(index.group_i4[where, USED]), 0)
 
 
 @njit(cache=True, inline="always")
@@ -317,23 +318,24 @@ def _fetch_gone(index, slots, i):
     if i + 4 < n:
         place = np.int64(index.places[slots[i + 4]])
         if 0 < place < RECORD_PLACE:
-            _fetch_block(index, (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES)
+            _fetch_block(index, (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES, 2)  # codes and slots
 
 
 @njit(cache=True)
-def clear(stores):
+def clear(handle):
     """Make the term table of an index that holds nothing."""
-    open_table(opened(stores).terms)
+    open_table(opened(handle).terms)
 
 
 @njit(cache=True)
-def insert(stores, work, batch, progress):
+def insert(handle, work, batch, progress):
     """Put subscriptions in from where ``progress`` is; return what is lacking before it can go on, or 0.
 
-    :param work: scratch, see :class:`~dskype.bolts.boolean.lanes.group_kernels.Work`.
+    :param handle: of the index.
+    :param work: handle of scratch, see :class:`~dskype.bolts.boolean.lanes.group_kernels.Work`.
     :param progress: int64[2]: how many are in, and how many postings of the next one, -1 if it has not begun.
     """
-    index, work, progress = opened(stores), lent_work(work), lent(progress)
+    index, work, progress = opened(handle), opened_work(work), lent(progress)
     batch = Batch(lent(batch.slots), lent(batch.boxes), lent(batch.kinds), lent(batch.offsets), lent(batch.programs))
     codes = work.codes[work.codes.shape[0] - 1]  # the last row is not needed otherwise
     for i in range(progress[0], batch.slots.shape[0]):
@@ -371,19 +373,19 @@ def insert(stores, work, batch, progress):
             if plain:
                 index.places[slot] = place
             else:
-                index.program_i4[2 * program_of(index, slot) + 2 + k] = place
+                index.program_i4[postings_at(index, program_of(index, slot)) + k] = place
         progress[0], progress[1] = i + 1, -1
     return 0
 
 
 @njit(cache=True)
-def remove(stores, work, slots, progress):
+def remove(handle, work, slots, progress):
     """Take subscriptions out from where ``progress`` is; return what is lacking before it can go on, or 0.
 
     :param work: scratch, as for :func:`insert`.
     :param progress: int64[1]: how many are out.
     """
-    index, work, slots, progress = opened(stores), lent_work(work), lent(slots), lent(progress)
+    index, work, slots, progress = opened(handle), opened_work(work), lent(slots), lent(progress)
     for i in range(progress[0], slots.shape[0]):
         if _is_tight(index):
             return NEED_POOLS
@@ -397,7 +399,7 @@ def remove(stores, work, slots, progress):
             kind, postings, length, body = program_head(index, first)
             for k in range(postings):
                 # Others of these postings may move meanwhile, but not those that are gone.
-                at = 2 * first + 2 + k
+                at = postings_at(index, first) + k
                 place = np.int64(index.program_i4[at])
                 index.program_i4[at] = 0
                 _leave(index, work, place)
@@ -426,20 +428,20 @@ def _first_term(index, place):
 
 
 @njit(cache=True)
-def describe(stores, slots, offsets, kinds, programs):
+def describe(handle, slots, offsets, kinds, programs):
     """Write what subscriptions ask for, as they were put in; without room for it only how long each is.
 
     :param offsets: int64[n + 1], is written if ``programs`` (int64[]) is empty.
     :param kinds: int8[n], is written.
     """
-    index = opened(stores)
+    index = opened(handle)
     write = programs.shape[0] > 0
     for i in range(slots.shape[0]):
         place, slot = np.int64(index.places[slots[i]]), slots[i]
         kind, length, body = np.int64(ALL_CODES), np.int64(0), np.int64(0)
         if place < 0:
             kind, _, length, body = program_head(index, program_of(index, slot))
-            place = np.int64(index.program_i4[2 * program_of(index, slot) + 2])
+            place = np.int64(index.program_i4[postings_at(index, program_of(index, slot))])
         at = offsets[i] if write else np.int64(0)
         n = at
         if kind == ALL_CODES:

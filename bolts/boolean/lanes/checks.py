@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,18 +23,7 @@ def check(stores: k.Stores, size: int) -> None:
     :param size: how many subscriptions there are.
     :raises AssertionError: an invariant does not hold.
     """
-    # Views are made here: what a kernel returns would hold the arrays.
-    _Check(k.Index(*_views(stores))).all(size)
-
-
-def _views(s: k.Stores) -> Iterable[Any]:
-    yield from (s.boxes, s.places, k.Terms(s.table, s.codes, s.state))
-    yield from (s.records, s.records.view(np.uint16), s.records.view(np.int32))
-    yield from (s.blocks, s.blocks.view(np.int32))
-    yield from (s.groups, s.groups.view(np.float64), s.groups.view(np.int32), s.groups.view(np.uint16))
-    yield from (s.nodes, s.nodes.view(np.int32))
-    yield from (s.programs, s.programs.view(np.int32), s.programs.view(np.uint16))
-    yield s.state
+    _Check(k.views(stores)).all(size)
 
 
 class _Check:
@@ -95,8 +84,8 @@ class _Check:
     def records(self, term: int, n: int, size_class: int, where: int) -> None:
         """Check a run of records."""
         index = self.index
-        assert 0 < n <= 1 << size_class <= k.SHORT
-        self.runs["records"].append((where, 1 << size_class))
+        assert 0 < n <= k.records_of(size_class) <= k.SHORT
+        self.runs["records"].append((where, k.records_of(size_class)))
         for r in range(where, where + n):
             mark, place = int(index.record_i4[r, k.RECORD_SLOT]), k.RECORD_PLACE + r
             self.posting(term, mark, place, index.record_u2[r, k.RECORD_CODE : k.RECORD_CODE + 4].tolist())
@@ -136,7 +125,7 @@ class _Check:
             edges = index.block[b, :64].astype(int).reshape(4, 16)[:, j].tolist()
             mark = int(index.block_i4[b, k.SLOT + j])
             if mark == k.DEAD_SLOT:
-                assert edges == [65535, 65535, 0, 0]
+                assert index.block[b, k.CODE + j] == k.CODES_MOST and (lane < used or edges == [65535, 65535, 0, 0])
                 dead -= lane < used
                 continue
             assert lane < used
@@ -174,7 +163,7 @@ class _Check:
             terms = {k.ALL_CODES: [None], k.ALL_TERMS: steps[:1], k.ANY_TERM: steps}.get(kind) or steps[1 : 1 + steps[0]]
             assert postings == halves * len(terms)
             for nth in range(postings):
-                expected[slot, int(index.program_i4[2 * first + 2 + nth])] = terms[nth // halves]
+                expected[slot, int(index.program_i4[k.postings_at(index, first) + nth])] = terms[nth // halves]
         assert expected.keys() == self.postings.keys()
         assert all(term is None or term == self.postings[posting] for posting, term in expected.items())
         free, code = [], int(index.state[k.FREE_CODE])
@@ -193,8 +182,8 @@ class _Check:
             self._free("blocks", state[k.FREE_BLOCKS + n], index.block_i4[:, 0], n)
         self._free("groups", state[k.FREE_GROUP], index.group[:, k.TERM], 1)
         self._free("nodes", state[k.FREE_NODE], index.node_i4[:, k.CHILD], 1)
-        for n in range(5):
-            self._free("records", state[k.FREE_RECORDS + n], index.record_i4[:, 0], 1 << n)
+        for n in range(8):
+            self._free("records", state[k.FREE_RECORDS + n], index.record_i4[:, 0], k.records_of(n))
         for n in range(32):
             self._free("table", state[k.FREE_TABLE + n], index.terms.table[:, 1], 1 << n)
         for units in [*range(1, 33), *(quarters << octave for octave in range(3, 28) for quarters in range(5, 9))]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from dskype.bolts.boolean.base import read_only
 from dskype.bolts.boolean.compiled import CompiledIndex
 from dskype.bolts.boolean.lanes import _kernels as kernels
 from dskype.bolts.boolean.lanes import change_kernels as changes
 from dskype.bolts.boolean.lanes import group_kernels as groups
 from dskype.bolts.boolean.lanes import match_kernels as matching
+from dskype.bolts.boolean.lanes.address_kernels import addresses, handle_of
 from dskype.bolts.boolean.lanes.checks import check
 from dskype.bolts.boolean.lanes.memory import Rows
 from dskype.bolts.boolean.program_kernels import Batch
@@ -51,13 +53,15 @@ class LanesIndex(CompiledIndex):
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._state[kernels.CODES_END] = 1
         self._stores: kernels.Stores | None = None
+        self._handle: Any = None
         for name, rows in _MARGIN.items():
             self._rows[name].reserve(rows)
         self._reserve(boxes=1, places=1, programs=1, codes=1, table=8 * kernels.PARTITIONS)
-        changes.clear(self._stores)
-        self._scratch(1 << 12, 1 << 12)
-        self._messages = _messages(64)
+        changes.clear(self._handle)
+        self._hold(matching.new_found(1 << 12, 1 << 12, 64, 1 << 10))
         self._work = groups.new_work()
+        self._work_addresses = addresses(self._work)
+        self._work_handle = handle_of(self._work_addresses, self._work)
 
     def __len__(self) -> int:
         return self._size
@@ -71,10 +75,12 @@ class LanesIndex(CompiledIndex):
 
     def _reserve(self, **rows: int) -> None:
         """Let pools have so many rows."""
-        self._stores = None  # nobody may hold an array that grows
+        self._stores = self._handle = None  # without compilation the handle holds them, too; nobody may hold an array that grows
         for name, n in rows.items():
             self._rows[name].reserve(n)
         self._stores = kernels.Stores(*(rows.array for rows in self._rows.values()), self._state)
+        self._addresses = addresses(self._stores)
+        self._handle = handle_of(self._addresses, kernels.views(self._stores))
 
     def _grow(self, need: int) -> None:
         """Make the room that a kernel lacks."""
@@ -90,17 +96,10 @@ class LanesIndex(CompiledIndex):
             ends = (kernels.BLOCKS_END, kernels.GROUPS_END, kernels.NODES_END, kernels.RECORDS_END)
             self._reserve(**{name: int(state[end]) + margin for (name, margin), end in zip(_MARGIN.items(), ends)})
 
-    def _scratch(self, items: int, slots: int) -> None:
-        """Make room for what is found."""
-        self._found = matching.Found(
-            np.zeros(slots, np.int32),
-            np.zeros(slots, np.int32),
-            np.zeros((8, items), np.int32),
-            np.zeros((2, items), np.int64),
-            np.zeros(2048, np.int32),
-            np.zeros((40, 4), np.int64),
-            np.zeros((3, matching.MESSAGES + 1), np.int64),
-        )
+    def _hold(self, found: matching.Found) -> None:
+        """Let matches be found there."""
+        self._found, self._found_addresses = found, addresses(found)
+        self._found_handle = handle_of(self._found_addresses, found)
 
     # -- changes --------------------------------------------------------------------------------------------------------
 
@@ -113,13 +112,13 @@ class LanesIndex(CompiledIndex):
             self._reserve(boxes=high + 1, places=high + 1)
         self._largest_program = 4 * int(np.diff(batch.offsets).max()) + 64
         progress = np.array([0, -1], np.int64)
-        while need := changes.insert(self._stores, self._work, batch, progress):
+        while need := changes.insert(self._handle, self._work_handle, batch, progress):
             self._grow(need)
         self._size += len(batch.slots)
 
     def _remove(self, slots: np.ndarray) -> None:
         progress = np.zeros(1, np.int64)
-        while need := changes.remove(self._stores, self._work, slots, progress):
+        while need := changes.remove(self._handle, self._work_handle, slots, progress):
             self._grow(need)
         self._size -= len(slots)
 
@@ -127,48 +126,61 @@ class LanesIndex(CompiledIndex):
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the matches; see :meth:`~dskype.bolts.boolean.base.BooleanIndex.match`."""
-        n, areas = messages.n, messages.areas
-        if n > len(self._messages.row):
-            self._messages = _messages(2 * n)
-        box, ends, row, _ = self._messages
+        n, areas, found, offsets = messages.n, messages.areas, self._found, messages.offsets
+        first, last = offsets.item(0), offsets.item(-1)
+        terms = last - first
+        if n > len(found.row) or terms > len(found.terms):
+            found = self._more_messages(n, terms)
         if areas is None:
-            box[:n, 0] = box[:n, 2] = messages.lon
-            box[:n, 1] = box[:n, 3] = messages.lat
-            ends[:n, 0], ends[:n, 1] = messages.offsets[:-1], messages.offsets[1:]
-            batch = matching.Messages(box, ends, row, read_only(messages.terms))
+            found.lon[:n], found.lat[:n], found.offsets[: n + 1] = messages.lon, messages.lat, offsets
         else:
-            batch, n = _halves(messages, areas)
-        progress = np.zeros(4, np.int64)
-        progress[3] = n
-        while need := matching.match(self._stores, batch, self._found, progress):
-            self._more_scratch(need, batch, progress)
-        end, found = int(progress[2]), self._found
+            box, spans, row = _halves(messages, areas)
+            n = len(row)
+            if n > len(found.row):
+                found = self._more_messages(n, terms)
+            found.box[:n], found.spans[:n], found.row[:n] = box, spans, row
+        found.terms[:terms] = messages.terms[first:last]
+        begins = True
+        while (end := matching.match(self._handle, self._found_handle, n, areas is None, begins)) < 0:
+            found, begins = self._more_scratch(end, n), False
         if end < _KEPT:
             return found.rows[:end].copy(), found.slots[:end].copy()
-        self._found = found._replace(slots=np.empty_like(found.slots), rows=np.empty_like(found.rows))
+        self._hold(found._replace(slots=np.empty_like(found.slots), rows=np.empty_like(found.rows)))
         return found.rows[:end], found.slots[:end]
 
-    def _more_scratch(self, need: int, batch: matching.Messages, progress: np.ndarray) -> None:
-        """Make room for what is found, and keep what was."""
-        found = self._found
-        items, slots = found.items.shape[1], len(found.slots)
-        if need == 1:
-            most = int((batch.ends[: progress[3], 1] - batch.ends[: progress[3], 0]).max())
-            items = max(2 * items, 2 * most + 1024)
+    def _more_messages(self, n: int, terms: int) -> matching.Found:
+        """Make room for ``n`` messages with so many terms; what was there is lost."""
+        old = self._found
+        self._hold(matching.new_found(old.items.shape[1], len(old.slots), max(len(old.row), 2 * n), max(len(old.terms), 2 * terms)))
+        return self._found
+
+    def _more_scratch(self, need: int, n: int) -> matching.Found:
+        """Make room for what ``n`` messages lead to, and keep what was found.
+
+        :param need: what :func:`~dskype.bolts.boolean.lanes.match_kernels.match` returned.
+        """
+        old = self._found
+        items, slots = old.items.shape[1], len(old.slots)
+        if need == -1:
+            items = max(2 * items, 2 * int((old.spans[:n, 1] - old.spans[:n, 0]).max()) + 1024)
         else:
             slots *= 2
-        self._scratch(items, slots)
-        end = int(progress[2])
-        self._found.slots[:end], self._found.rows[:end] = found.slots[:end], found.rows[:end]
+        new = matching.new_found(items, slots, len(old.row), len(old.terms))
+        for name in ("box", "spans", "row", "terms", "progress"):
+            getattr(new, name)[:] = getattr(old, name)
+        end = int(old.progress[2])
+        new.slots[:end], new.rows[:end] = old.slots[:end], old.rows[:end]
+        self._hold(new)
+        return new
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def _compiled(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         offsets, kinds = np.zeros(len(slots) + 1, np.int64), np.zeros(len(slots), np.int8)
-        changes.describe(self._stores, slots, offsets, kinds, np.zeros(0, np.int64))
+        changes.describe(self._handle, slots, offsets, kinds, np.zeros(0, np.int64))
         programs = np.zeros(int(offsets[-1]), np.int64)
         if len(programs):
-            changes.describe(self._stores, slots, offsets, kinds, programs)
+            changes.describe(self._handle, slots, offsets, kinds, programs)
         return self._rows["boxes"].array[slots], kinds, offsets, programs
 
     def _check(self) -> None:
@@ -177,17 +189,11 @@ class LanesIndex(CompiledIndex):
         check(self._stores, self._size)
 
 
-def _messages(n: int) -> matching.Messages:
-    """Return room for ``n`` points; each is a message of its own."""
-    return matching.Messages(np.empty((n, 4)), np.empty((n, 2), np.int64), np.arange(n), np.zeros(0, np.int64))
-
-
-def _halves(messages: MessageBatch, areas: np.ndarray) -> tuple[matching.Messages, int]:
-    """Return areas, those that cross the antimeridian in two halves, and how many there are."""
+def _halves(messages: MessageBatch, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return areas, those that cross the antimeridian in two halves, where the terms of each begin and end, and its message."""
     crossing = areas[:, 0] > areas[:, 2]
     row = np.repeat(np.arange(messages.n), 1 + crossing)
     box = areas[row]
     second = np.flatnonzero(row[1:] == row[:-1]) + 1
     box[second - 1, 2], box[second, 0] = kernels.FAR_DEG, -kernels.FAR_DEG
-    ends = np.stack([messages.offsets[row], messages.offsets[row + 1]], axis=1)
-    return matching.Messages(box, ends, row, read_only(messages.terms)), len(row)
+    return box, np.stack([messages.offsets[row], messages.offsets[row + 1]], axis=1) - messages.offsets[0], row

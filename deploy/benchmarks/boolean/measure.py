@@ -85,7 +85,7 @@ class Measured(MatchTimes):
             self.index.remove_many(rows[start : start + CALL])
 
     def match_between(self, updates: float, budget_s: float, seed: int = 0) -> None:
-        """Match all messages in batches; before each, for every message ``updates`` subscriptions go and as many come again.
+        """Match all messages in batches; before each batch, ``updates`` subscriptions per message are removed and as many inserted.
 
         ``message_us`` is the time of both. It ends when ``budget_s`` is over.
         """

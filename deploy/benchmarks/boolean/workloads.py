@@ -127,7 +127,7 @@ def draw_messages(
 ) -> MessageBatch:
     """Draw messages: places and words of random messages of the corpus.
 
-    :param words: fewest and most, uniform between: a message with more keeps some of them, to one with fewer words of others are added.
+    :param words: fewest and most, uniform between. A message with more words loses some; one with fewer gets words of other messages.
     :param area_km: least and greatest width and height of rectangles around the places; None: points.
     """
     rows = _rows(corpus, n, rng)

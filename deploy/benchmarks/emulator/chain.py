@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import time
+from itertools import product
 
 from dskype.deploy.benchmarks.emulator.components import BatchPass, BatchSpout, PacedSpout, Pass, quantile_ms
-from dskype.deploy.benchmarks.emulator.measure import Measures, bench_cluster, cpu_seconds, parser, print_table, wait_for_first
+from dskype.deploy.benchmarks.emulator.measure import Measures, add_transports, bench_cluster, cpu_seconds, parser, print_table, wait_for_first
 from dskype.topology import Fields, StormTopology, TopologyBuilder
 
 BOLTS = ("bolt1", "bolt2", "bolt3")
@@ -41,11 +43,12 @@ def conf_of(*, batch: bool, tracked: bool, rate: float) -> dict:
     return conf
 
 
-def run(cluster, rate: float, *, batch: bool, tracked: bool, warm_up: float, seconds: float) -> dict:
+def run(cluster, rate: float, *, batch: bool, tracked: bool, warm_up: float, seconds: float, transport: str = "micro-batch") -> dict:
     """Run one chain and return its figures."""
-    name = f"chain-{'batch' if batch else 'plain'}-{'acked' if tracked else 'unacked'}-{int(rate)}"
+    name = f"chain-{'batch' if batch else 'plain'}-{'acked' if tracked else 'unacked'}-{int(rate)}-{transport}-{time.time_ns() // 1_000_000}"
     submitted = time.monotonic()
-    with cluster.submit_topology(name, conf_of(batch=batch, tracked=tracked, rate=rate), chain(rate, batch=batch, tracked=tracked)) as handle:
+    conf = conf_of(batch=batch, tracked=tracked, rate=rate) | {"topology.emulator.transport": transport}
+    with cluster.submit_topology(name, conf, chain(rate, batch=batch, tracked=tracked)) as handle:
         wait_for_first(handle, "bolt3")
         first = time.monotonic() - submitted
         time.sleep(warm_up)
@@ -72,6 +75,21 @@ def run(cluster, rate: float, *, batch: bool, tracked: bool, warm_up: float, sec
     }
 
 
+def _wanted(options: argparse.Namespace, rate: float, *, batch: bool, tracked: bool) -> bool:
+    return (
+        (not options.only or (options.only == "latency") == bool(rate))
+        and (not options.kind or (options.kind == "batch") == batch)
+        and (not options.acking or (options.acking == "yes") == tracked)
+    )
+
+
+def _figures(found: dict) -> list[str]:
+    """Return what the table shows of a run."""
+    quantiles = [quantile_ms(found[what], q) for what in ("hop", "whole") for q in (0.5, 0.99)]
+    parts = " ".join(f"{k} {v:.2f}" for k, v in sorted(found["cpu"].items()))
+    return [f"{found['rate']:,.0f}", *map(str, quantiles), f"{found['first_s']:.1f}", f"{sum(found['cpu'].values()):.2f}", parts]
+
+
 def main() -> None:
     """Print the table."""
     options = parser(__doc__)
@@ -79,39 +97,22 @@ def main() -> None:
     options.add_argument("--only", choices=["latency", "throughput"], help="one half of the table")
     options.add_argument("--kind", choices=["ordinary", "batch"], help="one kind of bolt")
     options.add_argument("--acking", choices=["yes", "no"], help="with or without acking only")
+    options.add_argument("--rounds", type=int, default=1, help="how often to run each row (default 1)")
+    add_transports(options)
     options = options.parse_args()
     rows = []
     with bench_cluster(options) as cluster:
-        for rate in (options.rate, 0):
-            if options.only and (options.only == "latency") != bool(rate):
+        for rate, batch, tracked, _, transport in product((options.rate, 0), (False, True), (False, True), range(options.rounds), options.transport):
+            if not _wanted(options, rate, batch=batch, tracked=tracked):
                 continue
-            for batch in (False, True):
-                if options.kind and (options.kind == "batch") != batch:
-                    continue
-                for tracked in (False, True):
-                    if options.acking and (options.acking == "yes") != tracked:
-                        continue
-                    r = run(cluster, rate, batch=batch, tracked=tracked, warm_up=options.warm_up, seconds=options.seconds)
-                    if r["errors"]:
-                        print(r["errors"][-1]["error"])
-                    rows.append(
-                        [
-                            "batch" if batch else "ordinary",
-                            "yes" if tracked else "no",
-                            f"{rate:.0f}" if rate else "max",
-                            f"{r['rate']:,.0f}",
-                            quantile_ms(r["hop"], 0.5),
-                            quantile_ms(r["hop"], 0.99),
-                            quantile_ms(r["whole"], 0.5),
-                            quantile_ms(r["whole"], 0.99),
-                            f"{r['first_s']:.1f}",
-                            f"{sum(r['cpu'].values()):.2f}",
-                            " ".join(f"{k} {v:.2f}" for k, v in sorted(r["cpu"].items())),
-                        ]
-                    )
+            found = run(cluster, rate, batch=batch, tracked=tracked, warm_up=options.warm_up, seconds=options.seconds, transport=transport)
+            if found["errors"]:
+                print(found["errors"][-1]["error"])
+            rows.append(["batch" if batch else "ordinary", transport, "yes" if tracked else "no", f"{rate:.0f}" if rate else "max", *_figures(found)])
+            print(*rows[-1], sep="  ", flush=True)
     print_table(
         "spout -> 3 bolts, fields grouping, 2 tasks each",
-        ["bolts", "acking", "offered/s", "tuples/s", "hop p50 ms", "hop p99 ms", "3 hops p50", "3 hops p99", "first tuple s", "cores", "cores by process"],
+        [*"bolts transport acking offered/s tuples/s".split(), "hop p50 ms", "hop p99 ms", "3 hops p50", "3 hops p99", "first tuple s", "cores", "by process"],
         rows,
     )
 

@@ -21,7 +21,7 @@ from dskype.deploy.benchmarks.usage import processes, tree
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.runtime.kafka import TopicAdmin
 
-__all__ = ["MEASURES", "Measures", "bench_cluster", "cpu_seconds", "parser", "print_table", "wait_for_first"]
+__all__ = ["MEASURES", "Measures", "add_transports", "bench_cluster", "cpu_seconds", "parser", "print_table", "wait_for_first"]
 
 MEASURES = "bench"
 
@@ -33,6 +33,17 @@ def parser(description: str) -> argparse.ArgumentParser:
     result.add_argument("--warm-up", type=float, default=20, metavar="S", help="seconds before measuring (default 20)")
     result.add_argument("--seconds", type=float, default=20, metavar="S", help="seconds of measuring (default 20)")
     return result
+
+
+def add_transports(options: argparse.ArgumentParser) -> None:
+    """Add the option that names the transports to compare."""
+    options.add_argument(
+        "--transport",
+        nargs="+",
+        choices=["micro-batch", "continuous"],
+        default=["micro-batch"],
+        help="how components get records; several alternate in one run (default micro-batch)",
+    )
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from dskype.deploy.benchmarks.papers.balancing_workload import Second, WorkloadS
 from dskype.distribution.aggregates import Workload
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, initial_partitions
-from dskype.distribution.balancing import BOX_BYTES, OPERATION_BYTES, Balance, Operation, Shift, SplitMerge, decide, evaluators_of, moves_of, sized, summarize
+from dskype.distribution.balancing import BOX_BYTES, OPERATION_BYTES, Balance, Operation, Shift, boxes_after, decide, evaluators_of, moves_of, sized, summarize
 
 __all__ = ["WINDOW_S", "BalancingSetting", "Evaluators", "simulate"]
 
@@ -40,7 +40,7 @@ class BalancingSetting:
     """One run.
 
     :ivar adaptive: False: the partitions stay what they are at the start.
-    :ivar age: what a second takes from older costs: they count so much less with each.
+    :ivar age: the factor by which costs are multiplied each second after they were counted.
     """
 
     evaluators: int
@@ -84,10 +84,13 @@ class Evaluators:
     def sent(self, operation: Operation) -> dict[tuple[int, int], int]:
         """Return how many subscriptions an operation sends, by (giver, taker): those that the taker does not have."""
         boxes, found = self.grid.partitions(), {}
-        for cells, giver, taker in moves_of(operation, boxes):
-            moving = _touching(cells, self.subscriptions)
-            emptied = isinstance(operation, SplitMerge) and taker == operation.auxiliary
-            found[giver, taker] = len(moving) - (0 if emptied else len(_touching(boxes[taker], moving)))
+        after = boxes_after(operation, boxes)
+        for taker, new in after.items():
+            missing = _touching(new, self.subscriptions)
+            missing = missing[~_touches(boxes[taker], missing)]
+            for giver in after:
+                if giver != taker and (moved := new.intersection(boxes[giver])).cells:
+                    found[giver, taker] = len(_touching(moved, missing))
         return found
 
     def carry_out(self, operation: Operation) -> int:
@@ -105,9 +108,15 @@ class Evaluators:
         return len(changed.union(*(self.grid.neighbours(evaluator) for evaluator in changed)))
 
 
+def _touches(cells: CellBox, boxes: np.ndarray) -> np.ndarray:
+    """Tell which rows of ``boxes`` have a cell in common with ``cells``, bool[n]."""
+    found: np.ndarray = (boxes[:, 0] < cells.x1) & (boxes[:, 2] > cells.x0) & (boxes[:, 1] < cells.y1) & (boxes[:, 3] > cells.y0)
+    return found
+
+
 def _touching(cells: CellBox, boxes: np.ndarray) -> np.ndarray:
     """Return the rows of ``boxes`` that have a cell in common with ``cells``."""
-    return boxes[(boxes[:, 0] < cells.x1) & (boxes[:, 2] > cells.x0) & (boxes[:, 1] < cells.y1) & (boxes[:, 3] > cells.y0)]
+    return boxes[_touches(cells, boxes)]
 
 
 class _Balancer:

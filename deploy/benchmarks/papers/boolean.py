@@ -49,7 +49,7 @@ _COLUMNS_BYTES = 64
 class Scale:
     """How large everything is.
 
-    :ivar messages: that are matched, or as many of them as ``budget_s`` of CPU time lasts for, at least a batch of 256.
+    :ivar messages: how many are matched. It ends earlier when ``budget_s`` of CPU time are used up, but not before a batch of 256.
     :ivar limit_s: seconds that filling an index may take; one that takes longer is left out.
     """
 
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Bench:
-    """Runs settings, equal ones once. An index that has been filled serves all messages that come to the same subscriptions.
+    """Runs settings, equal ones once. Settings with the same subscriptions share one filled index.
 
     :param tell: called with what takes long.
     """

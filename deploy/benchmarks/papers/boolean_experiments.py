@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dskype.deploy.benchmarks.papers.boolean_reasons import reason
 from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Row, Rows, listed, ratio, series, slower_than_x, steady, times, trend
 
 __all__ = ["EXPERIMENTS", "Setting", "World"]
@@ -44,7 +45,7 @@ class Setting:
     """One run.
 
     :ivar removed: share of the subscriptions that have been removed, or have expired, before messages come.
-    :ivar updates: subscriptions that come, and as many that go, per message.
+    :ivar updates: subscriptions inserted per message; as many are removed.
     """
 
     index: str = "rt++"
@@ -340,7 +341,13 @@ _EXPIRY = Experiment(
     "bytes",
 )
 
-EXPERIMENTS: Sequence[Experiment] = (
+
+def _with_reasons(experiment: Experiment) -> Experiment:
+    """Return an experiment whose claims know why they may not hold."""
+    return replace(experiment, claims=[replace(claim, why=reason(experiment.name, claim.text)) for claim in experiment.claims])
+
+
+_ALL_EXPERIMENTS = (
     *(_sorting(group) for group in _GROUPS),
     *(_token_sets(group) for group in _GROUPS),
     *(_existing(group, False) for group in _GROUPS),
@@ -355,4 +362,6 @@ EXPERIMENTS: Sequence[Experiment] = (
     _CHANGES,
     _EXPIRY,
 )
+
+EXPERIMENTS: Sequence[Experiment] = [_with_reasons(experiment) for experiment in _ALL_EXPERIMENTS]
 """All experiments, in the order of the papers."""

@@ -138,11 +138,19 @@ _ALTERNATIVES = Experiment(
     "index",
     [*(_row(name, index, index=index) for index in ("fast", "lanes") for name in METHODS), _row("A-Grid", "gi2", index="gi2")],
     [
-        times("More than 2 times the throughput of GI2", ("A-Grid", "fast"), ("A-Grid", "gi2"), "throughput", 2),
+        replace(
+            times("More than 2 times the throughput of GI2", ("A-Grid", "fast"), ("A-Grid", "gi2"), "throughput", 2),
+            why="an evaluator has some thousands of subscriptions, so the lists of GI2's cells are too short for a better index to gain by",
+        ),
         times("More than 2 times the throughput of text routing", ("A-Grid", "fast"), ("text-routing", "fast"), "throughput", 2),
         times("2 times the throughput of uniform space", ("A-Grid", "fast"), ("uniform-space", "fast"), "throughput", 2),
-        Claim("The least latency", _least_latency),
-        times("Replicating all subscriptions is not comparable (checked: 10 times)", ("A-Grid", "fast"), ("replicate-all", "fast"), "throughput", 10),
+        Claim(
+            "The least latency", _least_latency, "a step spends most of its time in the routing unit, which is the same with GI2; its matching is a small rest"
+        ),
+        replace(
+            times("Replicating all subscriptions is not comparable (checked: 10 times)", ("A-Grid", "fast"), ("replicate-all", "fast"), "throughput", 10),
+            why="the paper's evaluators have no index then; here they have the same one as all others, so they look at few of the subscriptions that they hold",
+        ),
         times(
             "Text routing sends a message to several evaluators (checked: 3 times as many)",
             ("text-routing", "fast"),

@@ -1,5 +1,6 @@
 """What every boolean index must do."""
 
+import functools
 import math
 
 import numpy as np
@@ -25,55 +26,83 @@ def filled(index, subscriptions):
     return index
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_matches_are_those_of_the_oracle(index, seed):
+# What should match does not depend on the index, so the slow oracle computes it once for all of them.
+
+
+@functools.cache
+def points_world(seed):
+    """Return random subscriptions, points, and what matches."""
     rng = seeded(seed)
     subscriptions = {slot: any_subscription(rng) for slot in range(0, 900, 3)}
     rows = [any_message(rng) for _ in range(150)]
+    return subscriptions, messages_of(rows), expected(subscriptions, rows)
+
+
+@functools.cache
+def areas_world(seed):
+    """Return random subscriptions, areas and points, and what matches."""
+    rng = seeded(50 + seed)
+    subscriptions = {slot: any_subscription(rng) for slot in range(0, 900, 3)}
+    rows = [any_place_message(rng, areas=(0.1, 0.7, 1.0)[seed % 3]) for _ in range(150)]
+    return subscriptions, messages_of(rows), expected(subscriptions, rows)
+
+
+@functools.cache
+def history(seed):
+    """Return random steps: single changes (slot -> subscription, or None: it goes), slots that go at once, whether the state is restored, how many are left,
+    messages, and what matches."""
+    rng, live, steps = seeded(100 + seed), {}, []
+    for step in range(60):
+        changes = []
+        for _ in range(rng.randrange(12)):
+            slot = rng.randrange(120)
+            if slot in live:
+                changes.append((slot, None))
+                del live[slot]
+            else:
+                live[slot] = any_subscription(rng)
+                changes.append((slot, live[slot]))
+        gone = rng.sample(sorted(live), rng.randrange(len(live) + 1)) if rng.random() < 0.3 and live else []
+        for slot in gone:
+            del live[slot]
+        restored = rng.random() < 0.1
+        rows = [(any_message if step % 2 else any_place_message)(rng) for _ in range(8)]
+        steps.append((changes, gone, restored, len(live), messages_of(rows), expected(live, rows)))
+    return steps
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_matches_are_those_of_the_oracle(index, seed):
+    subscriptions, batch, wanted = points_world(seed)
     filled(index, subscriptions)._check()
-    found = pairs(index.match(messages_of(rows)))
-    assert found == expected(subscriptions, rows)
-    assert len(found) > 1000
+    assert pairs(index.match(batch)) == wanted
+    assert len(wanted) > 1000
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_matches_of_areas_and_points_are_those_of_the_oracle(index, seed):
-    rng = seeded(50 + seed)
-    subscriptions = {slot: any_subscription(rng) for slot in range(0, 900, 3)}
-    rows = [any_place_message(rng, areas=(0.1, 0.7, 1.0)[seed % 3]) for _ in range(150)]
-    batch = messages_of(rows)
+    subscriptions, batch, wanted = areas_world(seed)
     assert batch.areas is not None
-    found = pairs(filled(index, subscriptions).match(batch))
-    assert found == expected(subscriptions, rows)
-    assert len(found) > 1500
+    assert pairs(filled(index, subscriptions).match(batch)) == wanted
+    assert len(wanted) > 1500
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_subscriptions_come_and_go(index, seed):
-    rng = seeded(100 + seed)
-    live = {}
-    for step in range(60):
-        for _ in range(rng.randrange(12)):
-            slot = rng.randrange(120)
-            if slot in live:
+    for step, (changes, gone, restored, size, batch, wanted) in enumerate(history(seed)):
+        for slot, subscription in changes:
+            if subscription is None:
                 index.remove(slot)
-                del live[slot]
             else:
-                live[slot] = any_subscription(rng)
-                index.insert(slot, *live[slot])
-        if rng.random() < 0.3 and live:
-            gone = rng.sample(sorted(live), rng.randrange(len(live) + 1))
-            index.remove_many(np.array(gone, np.int64))
-            for slot in gone:
-                del live[slot]
-        if rng.random() < 0.1:
+                index.insert(slot, *subscription)
+        index.remove_many(np.array(gone, np.int64))
+        if restored:
             state = unpack_state(pack_state(index.snapshot()))
             index = make_index(index.name)
             index.restore(state)
         index._check()
-        assert len(index) == len(live)
-        rows = [(any_message if step % 2 else any_place_message)(rng) for _ in range(8)]
-        assert pairs(index.match(messages_of(rows))) == expected(live, rows), f"step {step}"
+        assert len(index) == size
+        assert pairs(index.match(batch)) == wanted, f"step {step}"
 
 
 def test_borders_belong_to_the_rectangle(index):
@@ -216,7 +245,9 @@ def test_an_empty_index_and_an_empty_batch_match_nothing(index):
     index._check()
 
 
-def test_huge_expressions(index):
+@functools.cache
+def huge_world():
+    """Return huge expressions, messages, and what matches."""
     rng = seeded(8)
 
     def deep(depth, operator):
@@ -237,13 +268,17 @@ def test_huge_expressions(index):
         6: (WORLD, deep(15, "and")),
     }
     rows = [(0.0, 0.0, list(range(256)))] + [(0.0, 0.0, rng.sample(range(64), rng.randrange(1, 60))) for _ in range(300)]
+    return subscriptions, messages_of(rows), expected(subscriptions, rows)
+
+
+def test_huge_expressions(index):
+    subscriptions, batch, wanted = huge_world()
     filled(index, subscriptions)._check()
-    found = pairs(index.match(messages_of(rows)))
-    assert found == expected(subscriptions, rows)
-    assert {slot for _, slot in found} == set(subscriptions)
+    assert pairs(index.match(batch)) == wanted
+    assert {slot for _, slot in wanted} == set(subscriptions)
     restored = make_index(index.name)
     restored.restore(unpack_state(pack_state(index.snapshot())))
-    assert pairs(restored.match(messages_of(rows))) == found
+    assert pairs(restored.match(batch)) == wanted
 
 
 @pytest.mark.parametrize("words", [3, 20])
@@ -259,16 +294,21 @@ def test_no_subscription_is_lost_while_the_vocabulary_grows(index, words):
     assert set(subscriptions) <= set(slot[message == slot].tolist())
 
 
-def test_many_subscriptions_under_one_term(index):
+@functools.cache
+def one_term_world():
+    """Return subscriptions of which nearly all are under one term, messages, and what matches without every seventh subscription."""
     rng = seeded(11)
     subscriptions = {slot: (any_subscription(rng)[0], rng.choice([5, ["and", 5, 6], ["or", 5, 4], ["and", 5, ["or", 6, 7]]])) for slot in range(3000)}
+    rows = [(lat, lon, rng.choice([[5], [5, 6], [4], [4, 5, 7], [6, 7]])) for lat, lon, _ in (any_message(rng) for _ in range(25))]
+    return subscriptions, messages_of(rows), expected({slot: s for slot, s in subscriptions.items() if slot % 7}, rows)
+
+
+def test_many_subscriptions_under_one_term(index):
+    subscriptions, batch, wanted = one_term_world()
     filled(index, subscriptions)._check()
     index.remove_many(range(0, 3000, 7))
-    live = {slot: s for slot, s in subscriptions.items() if slot % 7}
-    rows = [(lat, lon, rng.choice([[5], [5, 6], [4], [4, 5, 7], [6, 7]])) for lat, lon, _ in (any_message(rng) for _ in range(25))]
-    found = pairs(index.match(messages_of(rows)))
-    assert found == expected(live, rows)
-    assert len(found) > 3000
+    assert pairs(index.match(batch)) == wanted
+    assert len(wanted) > 3000
 
 
 def test_equal_and_nested_children_change_nothing(index):

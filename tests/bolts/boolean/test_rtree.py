@@ -15,7 +15,8 @@ WORLD = (-180.0, -90.0, 180.0, 90.0)
 TREES = sorted(name for name, index in INDEXES.items() if issubclass(index, TreeIndex))
 ORDERS = ["random", "df", "idf", "local"]
 ORDERED = [(name, {"node_capacity": 4, "token_order": order}) for name in ("rt+", "rt++") for order in ORDERS]
-SMALL = [("keyword-first", {}), *((name, {"node_capacity": n}) for name in TREES for n in (4, 7)), *ORDERED]
+FIRST = [("rt++", {"node_capacity": 4, "first_level": n}) for n in (1, 3)]
+SMALL = [("keyword-first", {}), *((name, {"node_capacity": n}) for name in TREES for n in (4, 7)), *ORDERED, *FIRST]
 
 
 def height(index):
@@ -170,6 +171,12 @@ def test_capacities_that_do_not_work_are_refused(capacity):
     for name in TREES:
         with pytest.raises(IllegalArgumentException, match="capacity of a node is not usable.*legal: an integer from 4 to 62"):
             make_index(name, {"node_capacity": capacity})
+
+
+@pytest.mark.parametrize("first", [0, 32, 1.0, True])
+def test_levels_that_do_not_work_are_refused(first):
+    with pytest.raises(IllegalArgumentException, match="level at which lists begin is not usable.*legal: an integer from 1 to 31"):
+        make_index("rt++", {"first_level": first})
 
 
 def test_orders_that_are_not_known_are_refused():

@@ -10,7 +10,7 @@ import pytest
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.evaluator import Evaluator
-from dskype.bolts.replication.messages import PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance, decode_placement
+from dskype.bolts.replication.messages import HandedOver, PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance, decode_placement
 from dskype.distribution import make_distributor
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.settings import Settings
@@ -43,11 +43,12 @@ class Task:
     """A subscription task of several, which is restarted now and then."""
 
     def __init__(self, index=0, tasks=2):
-        self.index, self.tasks, self.sent = index, tasks, []
+        self.index, self.tasks, self.sent, self.given = index, tasks, [], []
         self.evaluator = self.make()
 
     def make(self):
-        return Evaluator(self.index, SETTINGS, lambda plan: agrid(self.tasks, plan), self.sent.append)
+        give = lambda index, costs: self.given.append((index, HandedOver.decode(stored(costs.encode()))))  # noqa: E731
+        return Evaluator(self.index, SETTINGS, lambda plan: agrid(self.tasks, plan), self.sent.append, give)
 
     def restart(self):
         state = stored(self.evaluator.snapshot())
@@ -86,15 +87,15 @@ def test_an_area_counts_at_its_centre_or_near_it():
     assert task.evaluator._workload.cost == 1, "the centre of the area is outside, and so is the point"
 
 
-def test_another_map_begins_anew_and_an_older_one_is_ignored():
+def test_an_older_map_is_ignored_and_a_task_with_several_partitions_takes_no_part():
     task, plan = Task(), agrid(2)
     task.evaluator.open(0, [-1, -1, 1, 1])
     task.evaluator.adopt(PartitionMap(3, plan.plan()))
     task.evaluator.record(arrived([0], [-5]))
     task.evaluator.adopt(PartitionMap(2, plan.merge(0, 1)))
-    assert task.evaluator._workload.cost == 1
+    assert task.evaluator._workload.box.x1 == 32
     task.evaluator.adopt(PartitionMap(4, plan.merge(0, 1)))
-    assert task.evaluator._workload.cost == 0 and task.evaluator._workload.queries == 1
+    assert task.evaluator._workload.cost == 1 and task.evaluator._workload.queries == 1 and not task.given
     task.evaluator._check()
     shared = {**plan.plan(), "partitions": [part | {"task": 0} for part in plan.plan()["partitions"]]}
     task.evaluator.adopt(PartitionMap(5, shared))
@@ -105,13 +106,41 @@ def test_another_map_begins_anew_and_an_older_one_is_ignored():
     assert task.sent == [ShiftSized(7, 0, None)]
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_costs_go_where_their_cells_go(early):
+    """Whether the costs or the new partition come first."""
+    tasks, plan = [Task(0), Task(1)], agrid(2)
+    for task in tasks:
+        task.evaluator.adopt(PartitionMap(0, plan.plan()))
+        task.evaluator.record(arrived([0, 0, 1, 2], [-5, -2, -2, 5]))
+    other = plan.shift(0, 1, 20)  # columns 20 to 31 go to the second task, and the messages at longitude -2 with them
+    tasks[0].evaluator.adopt(PartitionMap(1, other))
+    [(index, costs)] = tasks[0].given
+    assert index == 1 and costs.version == 1 and tasks[0].evaluator._workload.cost == 1
+    if early:
+        tasks[1].evaluator.take(costs)
+        tasks[1].restart()
+        assert tasks[1].evaluator._workload.cost == 1
+    tasks[1].evaluator.adopt(PartitionMap(1, other))
+    if not early:
+        tasks[1].evaluator.take(costs)
+    for task in tasks:
+        task.restart()
+    assert tasks[1].evaluator._workload.cost == 3 and not tasks[1].given
+    tasks[1].evaluator.take(costs._replace(version=0))
+    assert tasks[1].evaluator._workload.cost == 3, "costs by an older plan are not those of its cells"
+    anew = make_distributor("agrid", 2, OPTIONS | {"granularity": 32}).plan()
+    tasks[0].evaluator.adopt(PartitionMap(2, anew))
+    assert tasks[0].evaluator._workload.cost == 0 and len(tasks[0].given) == 1, "the cells of another grid are others"
+
+
 def test_subscriptions_that_come_and_go_are_counted():
     rng, task = random.Random(1), Task(tasks=3)
     alive = set()
     for step in range(300):
         if rng.random() < 0.05:
             plan = agrid(3)
-            task.evaluator.adopt(PartitionMap(step, rng.choice([plan.plan(), plan.merge(0, 1)])))
+            task.evaluator.adopt(PartitionMap(step, rng.choice([plan.plan(), plan.merge(0, 1), plan.shift(0, 1, 20)])))
         if alive and rng.random() < 0.4:
             task.evaluator.forget(alive.pop())
         else:
@@ -161,13 +190,17 @@ class World:
 
     def deliver(self):
         self.balancer.advance()
-        while self.placement.sent or any(task.sent for task in self.tasks):
+        while self.placement.sent or any(task.sent or task.given for task in self.tasks):
             sent, self.placement.sent = self.placement.sent, []
             for index, message in sent:
                 handle = self.tasks[index].evaluator.adopt if isinstance(message, PartitionMap) else self.tasks[index].evaluator.size
                 handle(message)
                 self.tasks[index].restart()
             for task in self.tasks:
+                while task.given:
+                    index, costs = task.given.pop()
+                    self.tasks[index].evaluator.take(costs)
+                    self.tasks[index].restart()
                 reports = task.sent[:]
                 task.sent.clear()
                 for report in reports:

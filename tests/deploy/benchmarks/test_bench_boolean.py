@@ -15,6 +15,7 @@ from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import boolean, boolean_report
 from dskype.deploy.benchmarks.papers.boolean import Bench, Scale, run_experiments
 from dskype.deploy.benchmarks.papers.boolean_experiments import EXPERIMENTS, Setting, World
+from dskype.deploy.benchmarks.papers.boolean_reasons import REASONS, reason
 from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Row
 from dskype.deploy.cli import main as cli
 from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
@@ -145,6 +146,14 @@ def test_claims_follow_the_figures():
         }
 
     assert_claims_follow(EXPERIMENTS, make_up)
+
+
+def test_reasons_are_about_claims_that_there_are():
+    claims = {(experiment.name, claim.text): claim.why for experiment in EXPERIMENTS for claim in experiment.claims}
+    for text, reasons in REASONS.items():
+        for name, why in reasons.items():
+            assert why in [why for (experiment, claim), why in claims.items() if claim == text and experiment.startswith(name)], (text, name)
+    assert reason("sizes", "no such claim") == ""
 
 
 def test_claims_about_rows_that_are_missing_cannot_be_told(corpus):

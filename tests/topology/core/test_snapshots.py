@@ -268,6 +268,15 @@ def test_a_removed_store_is_empty_and_can_be_created_again(stores, store):
     assert again.holds_state()
 
 
+def test_a_store_that_exists_is_created_again_without_a_change(stores, store):
+    store.take_term(1, {"host": "a"})
+    store.save(1, 10, encode_snapshot("state"), term=1)
+    store.save_journal(2, 1, encode_snapshot("entry"), term=1)
+    again = stores.view()
+    again.create()
+    assert again.load(1) == (10, "state") and again.load_journal(2) == (1, "entry") and again.newest_term() == 1
+
+
 def test_documents_are_kept_under_their_names(stores, store):
     other = stores.view()
     assert store.read_document("files-a.b") is None

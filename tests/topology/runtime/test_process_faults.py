@@ -49,11 +49,13 @@ def kill_all_workers() -> None:
     kill(workers())
 
 
-def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None]], look: Callable[[TopologyDriver], None] = lambda driver: None) -> None:
+def run_through(
+    cluster: LocalCluster, name: str, faults: list[Callable[[], None]], look: Callable[[TopologyDriver], None] = lambda driver: None, chain=sum_chain
+) -> None:
     """Run the chain, inject the faults meanwhile, and check the result."""
     kafka = cluster.environment.kafka
     out = make_topic(kafka, f"{name}-out")
-    topology, conf = sum_chain(out, TOTAL, RATE)
+    topology, conf = chain(out, TOTAL, RATE)
     with cluster.submit_topology(name, conf, topology) as handle:
         driver, times = handle.backend, []
         for i, fault in enumerate(faults):

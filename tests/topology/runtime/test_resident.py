@@ -27,6 +27,8 @@ from .helpers import alive, wait_for
 class Stand:
     """Stands in for the executor: always has a snapshot to write."""
 
+    askable = False
+
     def __init__(self, save) -> None:
         self.save_snapshots, self.failures = save, []
 

@@ -21,9 +21,9 @@ SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "312"))
 CHUNKS = 10
 
 
-def run(name, seed=None, faults=Faults()):
+def run(name, seed=None, faults=Faults(), transport="micro-batch"):
     topology, conf = TOPOLOGIES[name]()
-    conf = {"topology.emulator.snapshot.interval.ms": 300, **conf}
+    conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.transport": transport, **conf}
     time_ms = [1_000_000]
     plan = TopologyPlan.build("t", "t-1-0", conf, topology)
     log = MemoryLog(lambda: time_ms[0])
@@ -74,9 +74,9 @@ def expected(name):
     return result(name, run(name))
 
 
-def check(name, seed):
-    sim = run(name, seed, Faults.heavy())
-    hint = f"reproduce with DSKYPE_FAULT_SEED={name}:{seed}; faults {sim.fault_counts}"
+def check(name, seed, transport="micro-batch"):
+    sim = run(name, seed, Faults.heavy(), transport)
+    hint = f"reproduce with DSKYPE_FAULT_SEED={name}:{seed}; {transport}; faults {sim.fault_counts}"
     assert result(name, sim) == expected(name), hint
     assert not sim.dead_letters(), hint
     if name == "acked":
@@ -124,6 +124,20 @@ def test_faults_change_nothing(name, chunk):
             "fenced",
         } - set(met)
         assert not missing, f"the schedules never met {missing}"
+
+
+def test_a_plain_continuous_run_gives_what_micro_batches_give():
+    for name in TOPOLOGIES:
+        assert result(name, run(name, transport="continuous")) == expected(name), name
+
+
+@pytest.mark.parametrize("name", sorted(TOPOLOGIES))
+def test_faults_of_continuous_queries_change_nothing(name):
+    met = Counter()
+    for seed in range(SEEDS // 6):
+        met.update(check(name, seed, "continuous").fault_counts)
+    missing = {"lost_after", "torn_write", "repeated", "restarted", "second_owner", "stale_batches", "journal_taken", "fenced"} - set(met)
+    assert not missing or SEEDS < 100, f"the schedules never met {missing}"
 
 
 def test_the_same_seed_gives_the_same_run():

@@ -2,7 +2,7 @@
 
 import { rate, svg } from "./dom.js";
 
-const WIDTH = 150, HEIGHT = 52, ACROSS = 270, DOWN = 96, MARGIN = 16;
+const WIDTH = 150, HEIGHT = 52, ACROSS = 290, DOWN = 96, MARGIN = 16;
 
 /** Return component -> column. A component is right of all that it reads from, but for streams that lead back. */
 export function columns(nodes) {
@@ -41,7 +41,7 @@ function edge(from, to, texts) {
     "g",
     { class: "edge" },
     svg("path", { d: path, "marker-end": "url(#arrow)" }),
-    texts.map((text, i) => svg("text", { x, y: y - 13 * (texts.length - 1 - i), "text-anchor": "middle" }, text)),
+    texts.map(([text, title], i) => svg("text", { x, y: y - 13 * (texts.length - 1 - i), "text-anchor": "middle" }, svg("title", {}, title), text)),
   );
 }
 
@@ -55,7 +55,7 @@ export function graph(nodes, rates) {
   const edges = Object.entries(nodes).flatMap(([id, node]) => {
     const bySource = Map.groupBy ? Map.groupBy(node[":inputs"], (i) => i[":component"]) : grouped(node[":inputs"]);
     return [...bySource].map(([source, inputs]) =>
-      edge(at[source], at[id], inputs.map((i) => `${i[":stream"]} (${i[":grouping"]}) ${rate(rates[`${source}/${i[":stream"]}/${id}`] ?? 0)}/s`)),
+      edge(at[source], at[id], inputs.map((i) => [`${short(i[":stream"], 12)} ${rate(rates[`${source}/${i[":stream"]}/${id}`] ?? 0)}/s`, `${i[":stream"]}, ${i[":grouping"]} grouping`])),
     );
   });
   const boxes = Object.entries(nodes).map(([id, node]) => {
@@ -67,7 +67,7 @@ export function graph(nodes, rates) {
       { href: node[":link"], class: `node ${spout ? "spout" : busy > 0.8 ? "hot" : "bolt"}` },
       svg("title", {}, `${id}: ${node[":stats"].length} executors, latency ${node[":latency"]} ms`),
       svg("rect", { x, y, width: WIDTH, height: HEIGHT, rx: spout ? 22 : 4 }),
-      svg("text", { x: x + WIDTH / 2, y: y + 22, "text-anchor": "middle" }, id.length > 20 ? `${id.slice(0, 19)}…` : id),
+      svg("text", { x: x + WIDTH / 2, y: y + 22, "text-anchor": "middle" }, short(id, 20)),
       svg("text", { x: x + WIDTH / 2, y: y + 40, "text-anchor": "middle", class: "small" }, spout ? `${node[":latency"]} ms` : `capacity ${node[":capacity"]}`),
     );
   });
@@ -76,6 +76,8 @@ export function graph(nodes, rates) {
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, svg("path", { d: "M 0 0 L 8 4 L 0 8 z" }));
   return svg("svg", { viewBox: `0 0 ${right} ${bottom}`, width: right, height: bottom, role: "img", "aria-label": "components and streams" }, svg("defs", {}, arrow), edges, boxes);
 }
+
+const short = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
 function grouped(inputs) {
   const found = new Map();

@@ -36,7 +36,7 @@ function actions(page) {
   ];
 }
 
-const lastError = (row) => (row.lastError ? el("span", { class: "bad", title: moment(row.errorTime) }, row.lastError.split("\n").at(-1)) : "");
+const lastError = (row) => (row.lastError ? el("span", { class: "bad", title: moment(row.errorTime) }, row.lastError) : "");
 
 async function render() {
   const [page, nodes, metrics] = await Promise.all([of(id) + options(), of(id, `/visualization${system()}`), of(id, `/metrics?window=600&sys=${parameters.get("sys") === "true"}`)].map(get));

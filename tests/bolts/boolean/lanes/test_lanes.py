@@ -13,6 +13,7 @@ from dskype.bolts.boolean.lanes import _kernels as kernels
 from dskype.bolts.boolean.lanes.memory import Rows
 from dskype.bolts.boolean.lanes.sort_kernels import sort_slots
 from dskype.topology.core.values import pack_state, unpack_state
+from tests.bolts.boolean.lanes.without_vectors import dump
 from tests.bolts.boolean.oracle import any_place_message, any_subscription, expected, messages_of, pairs, seeded
 
 WORLD = (-180.0, -90.0, 180.0, 90.0)
@@ -182,8 +183,25 @@ def test_rows_keep_what_they_hold_when_they_grow():
 
 
 @pytest.mark.thorough
-def test_processors_without_the_vector_instructions_find_the_same():
+def test_processors_without_the_vector_instructions_find_the_same(tmp_path):
+    rng, numbers = seeded(13), np.random.default_rng(13)
+    for words, extent_deg, most in ((8, 20.0, 12), (400, 60.0, 90), (2000, 60.0, 3000)):
+        boxes, offsets, terms = conjunctions(numbers, 6000, words, extent_deg)
+        index = make_index("lanes")
+        index.insert_conjunctions(np.arange(6000), boxes, offsets, terms)
+        index.remove_many(np.arange(0, 6000, 7))
+        batch = messages_near(numbers, boxes, 40, words, most)
+        dump(index, batch, tmp_path / f"{words}-points.npz")
+        west, south = batch.lon - numbers.uniform(0, 3, 40), batch.lat - numbers.uniform(0, 3, 40)
+        dump(index, batch._replace(areas=np.stack([west, south, batch.lon, batch.lat], axis=1)), tmp_path / f"{words}-areas.npz")
+    index = make_index("lanes")
+    subscriptions = [any_subscription(rng) for _ in range(1500)]
+    index.insert_many(np.arange(1500), np.array([box for box, _ in subscriptions]), [expression for _, expression in subscriptions])
+    dump(index, messages_of([any_place_message(rng) for _ in range(200)]), tmp_path / "expressions.npz")
+
     root = Path(__file__).parents[4]
     plain = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "+sse2"}
-    done = subprocess.run([sys.executable, "-m", "tests.bolts.boolean.lanes.without_vectors"], cwd=root, env=plain, capture_output=True, text=True, timeout=600)
+    command = [sys.executable, "-m", "tests.bolts.boolean.lanes.without_vectors", str(tmp_path)]
+    done = subprocess.run(command, cwd=root, env=plain, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert all(int(line.split()[1]) > 100 for line in done.stdout.splitlines()) and len(done.stdout.splitlines()) == 7, done.stdout

@@ -1,18 +1,51 @@
-"""The lanes index on a processor without AVX-512, as numba is told; ``test_lanes.py`` runs it in a process of its own."""
+"""Lanes indexes as a process with AVX-512 filled them, matched on a processor without it, as numba is told; ``test_lanes.py`` runs this in a process of its own.
 
+Only matching has vector instructions, so nothing else is compiled once more.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.boolean.lanes.index import LanesIndex
 from dskype.bolts.boolean.lanes.vector_kernels import WIDE
-from tests.bolts.boolean.lanes import test_lanes
+from dskype.spouts.batch import MessageBatch
+
+
+def dump(index: LanesIndex, batch: MessageBatch, file: Path) -> None:
+    """Write the arrays of an index, messages, and what they match."""
+    assert index._stores is not None
+    arrays: dict[str, Any] = {f"rows_{name}": rows.array for name, rows in index._rows.items()}
+    messages = {f"message_{name}": column for name, column in batch._asdict().items() if column is not None}
+    message, slot = index.match(batch)
+    np.savez(file, state=index._state, **arrays, **messages, message=message, slot=slot)
+
+
+def check(file: Path) -> None:
+    """Verify that the same messages match the same."""
+    found = dict(np.load(file))
+    index = LanesIndex()
+    for name, rows in index._rows.items():
+        array = found[f"rows_{name}"]
+        index._reserve(**{name: len(array)})
+        rows.array[: len(array)] = array
+    index._state[:] = found["state"]
+    batch = MessageBatch(**{name: found.get(f"message_{name}") for name in MessageBatch._fields})  # type: ignore[arg-type]
+    message, slot = index.match(batch)
+    assert np.array_equal(message, found["message"]) and np.array_equal(slot, found["slot"]), file.name
+    print(f"{file.name}: {len(slot)} matches of {batch.n} messages")
 
 
 def main() -> None:
-    """Run the tests that reach every operation."""
+    """Check all indexes in a folder, and what is not visible in them."""
+    from tests.bolts.boolean.lanes.test_lanes import test_many_slots_of_one_message_are_sorted
+
     assert not WIDE
-    test_lanes.test_long_lists_become_groups_and_trees(8)
-    test_lanes.test_long_lists_become_groups_and_trees(400)
-    test_lanes.test_lists_shrink_again((160.0, 80.0))
-    test_lanes.test_subscriptions_that_move_through_many_groups_keep_their_halves_and_triggers()
-    test_lanes.test_many_slots_of_one_message_are_sorted()
-    test_lanes.test_long_messages_are_looked_up_in_a_bitmap()
+    for file in sorted(Path(sys.argv[1]).glob("*.npz")):
+        check(file)
+    test_many_slots_of_one_message_are_sorted()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,105 @@
+"""``dskype ui``: who may be served, and how the server is reached."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+from types import SimpleNamespace
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from dskype.deploy.cli import main as cli
+from dskype.deploy.metrics import ui_server
+from dskype.deploy.metrics.ui_server import FollowedCluster, UiSettings, serve
+from dskype.topology.errors import TopologyError
+
+
+class NoBroker:
+    """Kafka settings of brokers that are away."""
+
+    bootstrap_servers = "127.0.0.1:1,[::1]:2"
+
+    def consumer(self, **_):
+        from kafka.errors import KafkaConnectionError
+
+        raise KafkaConnectionError("away")
+
+
+def get(url: str, **headers: str):
+    with urlopen(Request(url, headers=headers), timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_the_ui_is_served_without_topologies_while_the_brokers_are_away():
+    said: list[str] = []
+    with serve(NoBroker(), UiSettings(port=0), said.append) as server:
+        found = re.fullmatch(r"UI: (http://127\.0\.0\.1:\d+/)#token=(\S{32})", said[0])
+        assert found and found[1] == server.url and found[2] == server.token and f"Bearer {found[2]}" in said[1]
+        assert get(f"{server.url}api/v1/topology/summary")["topologies"] == []
+        assert [(n["host"], n["port"], n["status"]) for n in get(f"{server.url}api/v1/nimbus/summary")["nimbuses"]] == [
+            ("127.0.0.1", 1, "Leader"),
+            ("::1", 2, "Not a Leader"),
+        ]
+        with pytest.raises(HTTPError, match="400"):
+            get(f"{server.url}api/v1/topology/summary", Host="evil.example")
+        port = int(server.url.rpartition(":")[2].strip("/"))
+        with pytest.raises(TopologyError, match="--port 0 takes a free port"):
+            serve(NoBroker(), UiSettings(port=port), said.append)
+    with socket.create_server(("127.0.0.1", port)):  # it has let go of the port
+        pass
+
+
+def test_other_machines_are_served_only_on_demand():
+    for host in ("0.0.0.0", "::", "", "192.0.2.1"):
+        with pytest.raises(TopologyError, match="only to this machine.*hint: --allow-remote"):
+            serve(NoBroker(), UiSettings(host=host, port=0), lambda text: None)
+    said: list[str] = []
+    settings = UiSettings(host="0.0.0.0", port=0, allow_remote=True, names=("ui.example",))
+    with serve(NoBroker(), settings, said.append) as server:
+        assert "warning: everyone who can reach 0.0.0.0 can read the pages" in said[-1]
+        url = f"http://127.0.0.1:{server.url.rpartition(':')[2]}api/v1/history/summary"
+        assert get(url, Host="ui.example:80") == {"topo-history": []}
+        with pytest.raises(HTTPError, match="400"):
+            get(url, Host="other.example")
+
+
+def test_the_token_is_not_shown_where_settings_are():
+    assert "secret" not in repr(UiSettings(token="secret"))
+
+
+def test_without_the_extra_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(TopologyError, match=r"no module uvicorn.*pip install 'dskype\[ui\]'"):
+        serve(NoBroker(), UiSettings(port=0), lambda text: None)
+
+
+def test_the_command_passes_its_options_on(monkeypatch):
+    seen = []
+
+    class Served:
+        def __enter__(self):
+            raise KeyboardInterrupt
+
+        def __exit__(self, *_):
+            pass
+
+    def served(kafka, settings, say):
+        seen.append(settings)
+        return Served()
+
+    monkeypatch.setattr(ui_server, "serve", served)
+    monkeypatch.setenv("DSKYPE_UI_TOKEN", "from-outside")
+    options = ["--bootstrap-servers", "127.0.0.1:1", "--port", "0", "--allow-host", "a", "--allow-host", "b", "--allow-origin", "*"]
+    assert cli.main(["ui", *options]) == 130
+    assert seen == [UiSettings("127.0.0.1", 0, "from-outside", ("a", "b"), "*", False)]
+
+
+def test_commands_go_to_the_process_that_runs_the_topology(monkeypatch):
+    cluster, sent = FollowedCluster(NoBroker()), []
+    monkeypatch.setattr(cluster, "_client", SimpleNamespace(send=sent.append))
+    cluster.send({"name": "t", "event": "KILL"})
+    assert sent == [{"name": "t", "event": "KILL"}]
