@@ -146,8 +146,8 @@ def _linked(at, end, here, first, links, bounds):
 
 
 @njit(cache=True, inline="always")
-def _search(corners, shift, tiles, strips, tables, bounds, links, visited, stamp, found, begin):
-    """Write the partitions that have one of some cells to ``found`` from ``begin`` on; return the end.
+def _search(corners, shift, tiles, strips, tables, bounds, links, visited, stamp, found):
+    """Write the partitions that have one of some cells to ``found``; return how many.
 
     Neighbour-based search (Tornado, section 3.1, Algorithm 1): the first partition is that of the corner with the least coordinates (the paper begins
     at the top left). From the dominant cell of each partition, which is the least of its cells inside, pointers lead to the cell behind the partition in the same row, and
@@ -162,8 +162,8 @@ def _search(corners, shift, tiles, strips, tables, bounds, links, visited, stamp
     x0, y0, x1, y1 = corners
     first = _partition_of(x0, y0, shift, tiles, strips, tables)
     visited[first] = stamp
-    found[begin] = first
-    count, at = begin + 1, begin
+    found[0] = first
+    count, at = 1, 0
     while at < count:
         here = found[at]
         at += 1
@@ -226,7 +226,7 @@ def link(bounds, links):
 def search(x0, y0, x1, y1, grid):
     """Return the partitions with a cell in columns ``x0`` to ``x1`` and rows ``y0`` to ``y1``, both included; int64[], in the order of the search."""
     found, visited = np.empty(len(grid.bounds), np.int64), np.zeros(len(grid.bounds), np.int64)
-    return found[: _search((x0, y0, x1, y1), grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds, grid.links, visited, 1, found, 0)]
+    return found[: _search((x0, y0, x1, y1), grid.shift, grid.tiles, grid.strips, grid.tables, grid.bounds, grid.links, visited, 1, found)]
 
 
 @njit(cache=True)
@@ -259,7 +259,7 @@ def route_areas(offsets, areas, grid, task_of, tasks):
         for part in range(2 if crosses else 1):
             stamp += 1
             begin, end = 0 if part == 1 else x0, columns - 1 if crosses and part == 0 else x1
-            for p in range(_search((begin, y0, end, y1), shift, tiles, strips, tables, bounds, links, visited, stamp, found, 0)):
+            for p in range(_search((begin, y0, end, y1), shift, tiles, strips, tables, bounds, links, visited, stamp, found)):
                 task = task_of[found[p]]
                 if last[task] != i + 1:
                     last[task] = i + 1

@@ -7,7 +7,7 @@ import pytest
 
 from dskype.topology.simulated.engine import Faults
 
-from .harness import SPACE, Planner, Simulation, check, metric, options_of, play, unfinished
+from .harness import SPACE, Planner, Simulation, check, metric, options_of, play, random_subscription, unfinished
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) * 5 // 4
 CHUNKS = 8
@@ -23,6 +23,8 @@ def moved(seed, faults, distributor="agrid"):
     options = options_of(distributor, tasks["subscription-bolt"]) | {"summaries": rng.random() < 0.5}
     conf = {"dskype.distributor": distributor, "dskype.distributor.options": options, "dskype.window.messages": 10, "dskype.boolean.index": "plain"}
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
+    for number in range(8):  # those move from the first plan on
+        simulation.subscription(f"b{number}", random_subscription(rng, topk=0.0))
     messages, planner = 40 if seed % 8 == 0 else rng.choice([8, 16, 24]), Planner(simulation, rng, often=0.9)
     play(simulation, rng, messages=messages, subscriptions=messages, planner=planner, areas=rng.choice([0.0, 0.3]), topk=0.3, drain=False)
     simulation.rest()
