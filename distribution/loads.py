@@ -14,7 +14,7 @@ UPDATES_PER_MESSAGE = 0.2
 
 
 class LoadModel(NamedTuple):
-    """What a task does, in microseconds; the defaults are those of ``dskype partition calibrate`` on the machine of the benchmarks.
+    """What a task does, in microseconds; the defaults are rough, ``dskype partition calibrate`` measures those of a machine.
 
     :ivar pair_us: c1: the time of a message grows by this with each subscription of its task, on average.
     :ivar check_us: c1 of the subscriptions that an index really checks: those whose routing term the message has, and whose rectangle it is in.
