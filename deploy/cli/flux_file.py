@@ -79,7 +79,7 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
         say(f"Parsing {'resource' if args.resource else 'file'}: {file if args.resource else os.path.abspath(file)}")
     below, _ = split(file_conf(args))
     above, _ = split(dict(args.conf))
-    if is_topology_file(file):
+    if is_topology_file(file) and not args.resource:
         flux = load_topology(file, args.environment, above)
     else:
         flux = flux_files.load(
