@@ -30,7 +30,7 @@ from dskype.topology.core.values import pack_tuple, unpack_tuple
 from dskype.topology.core.window_policies import Event, WindowManager, eviction_policy, trigger_policy
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
-from dskype.topology.model import OutputFieldsDeclarer, stateful
+from dskype.topology.model import OutputFieldsDeclarer, StormTopology, stateful
 from dskype.topology.tuples import Tuple
 
 __all__ = ["LATE_TUPLE_FIELD", "Count", "Duration", "TupleWindow", "WindowedBolt", "WindowedBoltExecutor", "WindowedOutputCollector"]
@@ -325,6 +325,10 @@ class WindowedBoltExecutor(Bolt):
     def get_component_configuration(self) -> dict[str, Any]:
         """Return the window's configuration, overridden by the user's bolt."""
         return {**self.bolt.window_configuration, **(self.bolt.get_component_configuration() or {})}
+
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
+        """Let the user's bolt check the topology."""
+        self.bolt.check_topology(component_id, conf, topology)
 
     def _extractor(self, conf: Mapping[str, Any]) -> TimestampExtractor | None:
         field = conf.get(Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME)
