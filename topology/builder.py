@@ -174,7 +174,7 @@ class TopologyBuilder:
         return SpoutDeclarer(self._add(component_id, "spout", spout, parallelism_hint))
 
     def set_bolt(self, component_id: str, bolt: BaseBolt, parallelism_hint: int | None = None) -> BoltDeclarer:
-        """Add a bolt: a ``Bolt``, ``BasicBolt``, ``BatchBolt``, ``WindowedBolt`` or ``KafkaBolt``.
+        """Add a bolt: a ``Bolt``, ``BasicBolt``, ``BatchBolt``, ``WindowedBolt``, ``StatefulBolt``, ``StatefulWindowedBolt`` or ``KafkaBolt``.
 
         :param component_id: its id; ids of spouts and bolts are one namespace.
         :param bolt: the bolt; each task works on its own copy.
@@ -185,7 +185,7 @@ class TopologyBuilder:
             raise IllegalArgumentException(
                 explain("set_bolt needs a bolt.", given=bolt, component=component_id, hint="an object, not its class; spouts go to set_spout")
             )
-        if (as_executor := getattr(bolt, "as_executor", None)) is not None:  # another bolt runs a windowed bolt
+        if (as_executor := getattr(bolt, "as_executor", None)) is not None:  # another bolt runs windowed and stateful bolts
             bolt = as_executor()
         return BoltDeclarer(self._add(component_id, "bolt", bolt, parallelism_hint))
 

@@ -477,8 +477,15 @@ class WindowedBoltExecutor(Bolt):
             "streams": [[*stream, ts] for stream, ts in self._stream_ts.items()],
             "watermark": self._watermark,
             "late": self._late.get_count(),
-            "user": self.bolt.snapshot() if stateful(self.bolt) else None,
+            "user": self._user_state(),
         }
+
+    def _user_state(self) -> Any:
+        return self.bolt.snapshot() if stateful(self.bolt) else None
+
+    def _restore_user(self, state: Any) -> None:
+        if stateful(self.bolt) and state is not None:
+            self.bolt.restore(state)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`snapshot` returned."""
@@ -493,8 +500,7 @@ class WindowedBoltExecutor(Bolt):
         self._stream_ts = {(component, stream): ts for component, stream, ts in state["streams"]}
         self._watermark = state["watermark"]
         self._late.inc(state["late"] - self._late.get_count())
-        if stateful(self.bolt) and state["user"] is not None:
-            self.bolt.restore(state["user"])
+        self._restore_user(state["user"])
 
 
 def _check_bounds(conf: Mapping[str, Any], component: str, length: int, interval: int, length_ms: int, interval_ms: int) -> None:

@@ -13,7 +13,7 @@ from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Count, Duration
 
-from .storm_helpers import Keep, fed, running
+from .storm_helpers import Keep, Remember, fed, running
 
 USERS = [(1, "ann", {"city": {"zip": "a"}}), (2, "bob", {"city": {"zip": "b"}}), (3, "eve", {"city": None}), (None, "none", {})]
 ORDERS = [(10, 1, 5), (11, 1, 7), (12, 2, 1), (13, 4, 2), (14, None, 9), (15, 1.0, 3)]
@@ -153,14 +153,6 @@ class Rows(Spout):
 
     def declare_output_fields(self, declarer):
         declarer.declare(["key", "value"])
-
-
-class Remember(Keep):
-    def snapshot(self):
-        return self.seen
-
-    def restore(self, state):
-        self.seen = [tuple(v) for v in state]
 
 
 @pytest.mark.parametrize("seed", range(6))
