@@ -30,6 +30,7 @@ from dskype.topology.groupings import (
     PartialKeyGrouping,
     ShuffleGrouping,
 )
+from dskype.topology.hooks import WorkerHook
 from dskype.topology.model import Component, ComponentSpec, Grouping, OutputFieldsDeclarer, StormTopology
 
 __all__ = ["BoltDeclarer", "ComponentSpec", "SpoutDeclarer", "StormTopology", "TopologyBuilder"]
@@ -158,6 +159,7 @@ class TopologyBuilder:
 
     def __init__(self) -> None:
         self._specs: dict[str, ComponentSpec] = {}
+        self._worker_hooks: list[WorkerHook] = []
 
     def set_spout(self, component_id: str, spout: Spout, parallelism_hint: int | None = None) -> SpoutDeclarer:
         """Add a spout.
@@ -188,6 +190,15 @@ class TopologyBuilder:
         if (as_executor := getattr(bolt, "as_executor", None)) is not None:  # another bolt runs windowed and stateful bolts
             bolt = as_executor()
         return BoltDeclarer(self._add(component_id, "bolt", bolt, parallelism_hint))
+
+    def add_worker_hook(self, hook: WorkerHook) -> None:
+        """Add a hook that runs in the process of each executor.
+
+        :raises IllegalArgumentException: not a hook.
+        """
+        if not isinstance(hook, WorkerHook):
+            raise IllegalArgumentException(explain("WorkerHook must not be null.", given=hook, hint="extend dskype.topology.hooks.WorkerHook"))
+        self._worker_hooks.append(hook)
 
     def _add(self, component_id: str, kind: Literal["spout", "bolt"], obj: Component, hint: int | None) -> ComponentSpec:
         if not isinstance(component_id, str):
@@ -222,7 +233,7 @@ class TopologyBuilder:
             if check_serializable:
                 _check_serializable(spec)
             components[spec.id] = replace(spec, conf=dict(spec.conf), inputs=dict(spec.inputs), outputs=dict(declarer.streams))
-        return StormTopology(components)
+        return StormTopology(components, list(self._worker_hooks))
 
 
 def _check_serializable(spec: ComponentSpec) -> None:

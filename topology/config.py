@@ -150,7 +150,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_ACKER_RESOURCES_OFFHEAP_MEMORY_MB = _unused("topology.acker.resources.offheap.memory.mb", checks.from_zero)
     TOPOLOGY_ACKER_RESOURCES_ONHEAP_MEMORY_MB = _unused("topology.acker.resources.onheap.memory.mb", checks.from_zero)
     TOPOLOGY_AUTO_CREDENTIALS = _unused("topology.auto-credentials", checks.strings)
-    TOPOLOGY_AUTO_TASK_HOOKS = _unused("topology.auto.task.hooks", checks.strings)
+    TOPOLOGY_AUTO_TASK_HOOKS = _key("topology.auto.task.hooks", checks.strings)
     TOPOLOGY_BACKPRESSURE_CHECK_MILLIS = _unused("topology.backpressure.check.millis", checks.positive_integer, null=False)
     TOPOLOGY_BACKPRESSURE_ENABLE = _unused("topology.backpressure.enable", checks.boolean)
     TOPOLOGY_BACKPRESSURE_WAIT_PARK_MICROSEC = _unused("topology.backpressure.wait.park.microsec", checks.from_zero, null=False)
@@ -322,6 +322,7 @@ _FIXED = {
 CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
     Config.TOPOLOGY_SUBMITTER_USER,
     Config.UI_HOST,
+    Config.TOPOLOGY_AUTO_TASK_HOOKS,
     Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
     Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB,
     Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT,

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from dskype.topology.errors import IllegalArgumentException, explain, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
+from dskype.topology.hooks import TaskHook
 from dskype.topology.model import ComponentSpec, Grouping, StormTopology
 
 __all__ = ["Counter", "Gauge", "Histogram", "Meter", "Timer", "TopologyContext"]
@@ -197,6 +198,9 @@ class TopologyContext:
         self.executor_data: dict[str, Any] = {} if executor_data is None else executor_data
         """Free for the user; one dict per executor."""
         self._resources = dict(resources or {})
+        self._hooks: list[TaskHook] = []
+        self.on_hook: Callable[[], None] = lambda: None
+        """Called when a hook was added. Set by what runs the task."""
         self.metrics: dict[str, tuple[Any, int | None]] = {}
         """Registered metrics: name -> (metric, bucket in seconds or None)."""
 
@@ -246,6 +250,20 @@ class TopologyContext:
     def get_this_worker_port(self) -> int:
         """Return the port that stands for this task's worker."""
         return self.plan.worker_port(self.plan.worker_of(self._task))
+
+    # -- hooks ---------------------------------------------------------------------------------------------------------
+
+    def add_task_hook(self, hook: TaskHook) -> None:
+        """Prepare a hook, and call it from now on; see :mod:`dskype.topology.hooks`."""
+        if not isinstance(hook, TaskHook):
+            raise IllegalArgumentException(explain("Not a task hook.", given=hook, component=self._component, hint="extend dskype.topology.hooks.TaskHook"))
+        hook.prepare(self.get_conf(), self)
+        self._hooks.append(hook)
+        self.on_hook()
+
+    def get_hooks(self) -> list[TaskHook]:
+        """Return the hooks of this task."""
+        return self._hooks
 
     # -- the topology --------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,9 @@ from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import DeadLetter, IllegalArgumentException, code_of, message_of, shorten, text_of
 from dskype.topology.fields import GlobalStreamId
 from dskype.topology.groupings import DirectGrouping
+from dskype.topology.hooks import TaskHook
 from dskype.topology.model import stateful
+from dskype.topology.named_classes import load_class
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic
 from dskype.topology.routing.groupers import build_grouper, grouping_seed
@@ -452,6 +454,8 @@ class Task:
     def start(self) -> None:
         """Copy the component, and open or prepare the copy."""
         self.component = copy.deepcopy(self.spec.obj)
+        for name in self.conf.get(Config.TOPOLOGY_AUTO_TASK_HOOKS) or ():
+            self.context.add_task_hook(load_class(name, TaskHook, Config.TOPOLOGY_AUTO_TASK_HOOKS)())
         self._open()
 
     def _restart(self, error: BaseException) -> None:
@@ -478,6 +482,12 @@ class Task:
             self.component.close() if isinstance(self.component, Spout) else self.component.cleanup()
         except Exception as error:  # the user's code
             self.report_error(error)
+        hooks = self.context.get_hooks()
+        while hooks:
+            try:
+                hooks.pop(0).cleanup()
+            except Exception as error:  # the user's code
+                self.report_error(error)
 
     def _open(self) -> None:
         raise NotImplementedError

@@ -16,6 +16,7 @@ from dskype.topology.builder import TopologyBuilder
 from dskype.topology.components import BasicBolt, Bolt, KafkaSpout
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
+from dskype.topology.hooks import WorkerHook
 from dskype.topology.joins import JoinBolt, Selector
 from dskype.topology.model import StormTopology
 from dskype.topology.multilang import ShellSpout
@@ -71,14 +72,8 @@ def _setter(attribute: str, key: str, kind: type) -> Callable[[Any, Any], Any]:
 # --- hooks -----------------------------------------------------------------------------------------------------------
 
 
-class BaseWorkerHook:
+class BaseWorkerHook(WorkerHook):
     """A worker hook that does nothing."""
-
-    def start(self, conf: Mapping[str, Any], context: Any) -> None:
-        """Do nothing."""
-
-    def shutdown(self) -> None:
-        """Do nothing."""
 
 
 # --- flux.test --------------------------------------------------------------------------------------------------------

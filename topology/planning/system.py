@@ -85,7 +85,7 @@ def with_system(topology: StormTopology, conf: Mapping[str, Any] | None = None, 
     for spec in components.values():
         spec.outputs[METRICS_STREAM_ID] = StreamInfo(Fields("task_info", "data_points"))
         spec.outputs[SYSTEM_STREAM_ID] = StreamInfo(Fields("event"))
-    return StormTopology(components)
+    return StormTopology(components, topology.worker_hooks)
 
 
 def _add_acker(components: dict[str, ComponentSpec], executors: int, conf: Mapping[str, Any], obj: Component) -> ComponentSpec:

@@ -17,7 +17,9 @@ from dskype.topology.config import Config
 from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, explain
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import CustomGrouping, DirectGrouping, FieldsGrouping, PartialKeyGrouping
+from dskype.topology.hooks import TaskHook
 from dskype.topology.model import Component, ComponentSpec, StormTopology, is_system_id, stateful
+from dskype.topology.named_classes import load_class
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.system import system_bolts, with_system
 from dskype.topology.tuples import SYSTEM_COMPONENT_ID, SYSTEM_TICK_STREAM_ID
@@ -62,6 +64,7 @@ def validate_submission(
     _validate_basic(topology)
     _validate_runnable(topology)
     _validate_component_confs(topology)
+    _validate_named_classes(topology, conf)
     system = with_system(topology, conf)
     _validate_structure(system)
     full = config.merge(config.DEFAULTS, conf)
@@ -142,6 +145,16 @@ def _validate_component_confs(topology: StormTopology) -> None:
             raise InvalidTopologyException(
                 explain("Number of executors must be greater than 0 when number of tasks is greater than 0", given=hint, component=spec.id)
             )
+
+
+def _validate_named_classes(topology: StormTopology, conf: Mapping[str, Any]) -> None:
+    """Refuse hooks that cannot be loaded.
+
+    :raises InvalidTopologyException: the key and the class.
+    """
+    for spec_conf in (conf, *(spec.conf for spec in topology.components.values())):
+        for name in spec_conf.get(Config.TOPOLOGY_AUTO_TASK_HOOKS) or ():
+            load_class(name, TaskHook, Config.TOPOLOGY_AUTO_TASK_HOOKS)
 
 
 def _validate_structure(topology: StormTopology) -> None:
