@@ -168,14 +168,14 @@ class Config(dict[str, Any]):
     TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = _unused("topology.bolt.wait.progressive.level3.sleep.millis", checks.from_zero, null=False)
     TOPOLOGY_BOLT_WAIT_STRATEGY = _unused("topology.bolt.wait.strategy", checks.string)
     TOPOLOGY_BOLTS_MESSAGE_ID_FIELD_NAME = _unused("topology.bolts.message.id.field.name", checks.string)
-    TOPOLOGY_BUILTIN_METRICS_BUCKET_SIZE_SECS = _unused("topology.builtin.metrics.bucket.size.secs", checks.integer)
+    TOPOLOGY_BUILTIN_METRICS_BUCKET_SIZE_SECS = _key("topology.builtin.metrics.bucket.size.secs", checks.bucket, 60, null=False)
     TOPOLOGY_CLASSPATH = _unused("topology.classpath", checks.string_or_strings)
     TOPOLOGY_CLASSPATH_BEGINNING = _unused("topology.classpath.beginning", checks.string_or_strings)
     TOPOLOGY_COMPONENT_RESOURCES_MAP = _unused("topology.component.resources.map", checks.map_of_numbers)
     TOPOLOGY_ENABLE_SEND_ICONNECTION_METRICS = _unused("topology.enable.send.iconnection.metrics", checks.boolean)
     TOPOLOGY_ENABLE_V2_METRICS_TICK = _unused("topology.enable.v2.metrics.tick", checks.boolean)
     TOPOLOGY_ENVIRONMENT = _unused("topology.environment", checks.map_of_strings)
-    TOPOLOGY_EVENT_LOGGER_REGISTER = _unused("topology.event.logger.register", checks.registrations(arguments=True))
+    TOPOLOGY_EVENT_LOGGER_REGISTER = _key("topology.event.logger.register", checks.registrations(arguments=True))
     TOPOLOGY_EXECUTOR_OVERFLOW_LIMIT = _unused("topology.executor.overflow.limit", checks.integer_from_zero, null=False)
     TOPOLOGY_EXECUTOR_RECEIVE_BUFFER_SIZE = _unused("topology.executor.receive.buffer.size", checks.positive_integer)
     TOPOLOGY_FALL_BACK_ON_JAVA_SERIALIZATION = _unused("topology.fall.back.on.java.serialization", checks.boolean)
@@ -287,6 +287,19 @@ class Config(dict[str, Any]):
         """Set ``topology.eventlogger.executors``."""
         self[self.TOPOLOGY_EVENTLOGGER_EXECUTORS] = executors
 
+    def register_metrics_consumer(self, name: str, argument: Any = None, parallelism_hint: int = 1) -> None:
+        """Add a metrics consumer to ``topology.metrics.consumer.register``.
+
+        :param name: ``module.Class``, or Storm's name of a class.
+        :param argument: passed to its ``prepare``; plain values.
+        """
+        entry = {"class": name, "parallelism.hint": parallelism_hint, "argument": argument}
+        self.setdefault(self.TOPOLOGY_METRICS_CONSUMER_REGISTER, []).append(entry)
+
+    def register_event_logger(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Add an event logger to ``topology.event.logger.register``; see :meth:`register_metrics_consumer`."""
+        self.setdefault(self.TOPOLOGY_EVENT_LOGGER_REGISTER, []).append({"class": name, "arguments": dict(arguments or {})})
+
     def set_message_timeout_secs(self, secs: int) -> None:
         """Set ``topology.message.timeout.secs``."""
         self[self.TOPOLOGY_MESSAGE_TIMEOUT_SECS] = secs
@@ -323,6 +336,7 @@ CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
     Config.TOPOLOGY_SUBMITTER_USER,
     Config.UI_HOST,
     Config.TOPOLOGY_AUTO_TASK_HOOKS,
+    Config.TOPOLOGY_EVENT_LOGGER_REGISTER,
     Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
     Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB,
     Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT,

@@ -239,6 +239,13 @@ def rate(name: str, value: Any) -> None:
         _refuse(f"Field {name} must be a share between 0 and 1.", value, hint="1.0 counts every tuple, 0.05 one in twenty")
 
 
+def bucket(name: str, value: Any) -> None:
+    """Accept an integer from 1; Storm takes any."""
+    integer(name, value)
+    if value < 1:
+        _refuse(f"Field {name} must be at least 1.", value, hint="seconds")
+
+
 def tick(name: str, value: Any) -> None:
     """Accept a number of seconds from 1; Storm takes any integer."""
     integer(name, value)

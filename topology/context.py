@@ -201,6 +201,7 @@ class TopologyContext:
         self._hooks: list[TaskHook] = []
         self.on_hook: Callable[[], None] = lambda: None
         """Called when a hook was added. Set by what runs the task."""
+        self._last_values: dict[str, Any] = {}
         self.metrics: dict[str, tuple[Any, int | None]] = {}
         """Registered metrics: name -> (metric, bucket in seconds or None)."""
 
@@ -413,17 +414,22 @@ class TopologyContext:
             if type(metric) in (Counter, Meter):
                 metric._count = count
 
-    def read_metrics(self) -> dict[str, Any]:
+    def read_metrics(self, *, reset: bool = True) -> dict[str, Any]:
         """Return the values of all registered metrics: {name: value}.
 
+        :param reset: whether to read those that a reading sets back (``get_value_and_reset``); otherwise their last value is repeated.
         A metric that raises is reported as the text of its error; the task is not disturbed.
         """
         out: dict[str, Any] = {}
         for name, (metric, _) in list(self.metrics.items()):
+            if not reset and not hasattr(metric, "read") and hasattr(metric, "get_value_and_reset"):
+                out[name] = self._last_values.get(name)
+                continue
             try:
                 out[name] = _fit_for_json(_read(metric))
             except Exception as ex:  # user code: a broken metric must not take the task down
                 out[name] = text_of(ex)[:_METRIC_CHARS]
+        self._last_values = out
         return out
 
     def __repr__(self) -> str:

@@ -12,17 +12,28 @@ from typing import Any, TypeVar
 
 from dskype.topology.config import Config
 from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.events import EventLogger
+from dskype.topology.hooks import TaskHook
+from dskype.topology.metrics_consumers import MetricsConsumer
 
 __all__ = ["STORM_CLASSES", "load_class", "named_classes"]
 
-STORM_CLASSES = {"org.apache.storm.hooks.BaseTaskHook": "dskype.topology.hooks.TaskHook"}
+STORM_CLASSES = {
+    "org.apache.storm.hooks.BaseTaskHook": "dskype.topology.hooks.TaskHook",
+    "org.apache.storm.metric.FileBasedEventLogger": "dskype.topology.events.LogEventLogger",
+    "org.apache.storm.metric.LoggingMetricsConsumer": "dskype.topology.metrics_consumers.LoggingMetricsConsumer",
+}
 """Storm's name -> the class that replaces it."""
 
 
-def named_classes(conf: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (key, name) for each class that a configuration names."""
+def named_classes(conf: Mapping[str, Any]) -> Iterator[tuple[str, str, type]]:
+    """Yield (key, name, base class) for each class that a configuration names."""
     for name in conf.get(Config.TOPOLOGY_AUTO_TASK_HOOKS) or ():
-        yield Config.TOPOLOGY_AUTO_TASK_HOOKS, name
+        yield Config.TOPOLOGY_AUTO_TASK_HOOKS, name, TaskHook
+    registers: list[tuple[str, type]] = [(Config.TOPOLOGY_EVENT_LOGGER_REGISTER, EventLogger), (Config.TOPOLOGY_METRICS_CONSUMER_REGISTER, MetricsConsumer)]
+    for key, base in registers:
+        for entry in conf.get(key) or ():
+            yield key, entry["class"], base
 
 
 _Base = TypeVar("_Base")

@@ -16,7 +16,7 @@ from dskype.topology.config import Config
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
 from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
-from dskype.topology.core.hooked import BoltHooks, HookedOutputCollector
+from dskype.topology.core.observed import BoltHooks, ObservedOutputCollector
 from dskype.topology.core.stats import SAMPLE_EVERY
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError, pack_state, slice_column, unpack_state
@@ -61,7 +61,7 @@ class BoltTask(Task):
         self._hooks: BoltHooks | None = None
         self._opened = False
         self.context.on_hook = self._call_hooks
-        self.collector = OutputCollector(self)
+        self.collector = ObservedOutputCollector(self) if self.observed else OutputCollector(self)
         if self.context.get_hooks():
             self._call_hooks()
         component = self.component
@@ -91,7 +91,7 @@ class BoltTask(Task):
         """Call the task's hooks from now on."""
         if self._hooks is None:
             self._hooks = BoltHooks(self.id, self.context.get_hooks())
-            self.collector.__class__ = HookedOutputCollector
+            self.collector.__class__ = ObservedOutputCollector
             if self._opened:
                 self._execute = self._hooks.around(self._execute)
 
@@ -389,9 +389,11 @@ class BoltTask(Task):
         self.stats.executed["__system/__tick"] += 1
 
     def _run_control(self, frame: Pulse | Control) -> None:
-        """Handle a request for a snapshot; activation does not concern bolts."""
-        if type(frame) is Control and frame.command == "snapshot":
-            self.snapshot_wanted = True
+        """Handle a request for a snapshot, or for what the system wants; activation does not concern bolts."""
+        if type(frame) is Control:
+            if frame.command == "snapshot":
+                self.snapshot_wanted = True
+            self.system.control(frame.command)
 
     def _on_watermark(self, watermark: int) -> None:
         if self._watermark_hook is not None:

@@ -8,7 +8,8 @@ can drop repetitions. Layout, by position::
                                                           or       [None, watermark]
     [1, PULSE, number, now_ms, credit]                    for spouts: call next_tuple
     [1, TICK, rate_secs, now_ms]                          for every task with a tick interval
-    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate" | "wake"; for bolts: "snapshot"
+    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate" | "wake"; for bolts: "snapshot"; for all:
+                                                          "debug PERCENT", "metrics SECS"
     [1, NUDGE]                                            nothing: it lets a continuous query pass on the record before it
 
 ``columns`` is ``None`` for a hole: a tuple that was too large, whose number stays in use. ``anchors`` is ``None``
@@ -152,7 +153,7 @@ class Tick(NamedTuple):
 
 
 class Control(NamedTuple):
-    """A command to a spout (``activate``, ``deactivate``) or a bolt (``snapshot``)."""
+    """A command to a spout (``activate``, ``deactivate``), a bolt (``snapshot``) or any task (``debug 10``, ``metrics 60``)."""
 
     command: str
     now_ms: int

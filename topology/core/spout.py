@@ -22,8 +22,8 @@ from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.backlog import BACKLOG_BYTES, READ_RECORDS, Backlog
 from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import WAKE, Control, DataFrame, Pulse, Segment, Tick
-from dskype.topology.core.hooked import HookedSpoutOutputCollector
 from dskype.topology.core.loss import DataLossError, LostInputError
+from dskype.topology.core.observed import ObservedSpoutOutputCollector
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.errors import DeadLetter, TopologyError, text_of
@@ -68,7 +68,7 @@ class SpoutTask(Task):
         self.unpackable_ids = False
 
     def _open(self) -> None:
-        self.collector = SpoutOutputCollector(self)
+        self.collector = ObservedSpoutOutputCollector(self) if self.observed else SpoutOutputCollector(self)
         self.context.on_hook = self._call_hooks
         if self.context.get_hooks():
             self._call_hooks()
@@ -77,7 +77,7 @@ class SpoutTask(Task):
             self.component.activate()
 
     def _call_hooks(self) -> None:
-        self.collector.__class__ = HookedSpoutOutputCollector
+        self.collector.__class__ = ObservedSpoutOutputCollector
 
     @property
     def pending(self) -> int:
@@ -100,6 +100,8 @@ class SpoutTask(Task):
         elif frame.command == "deactivate" and self.active:
             self.active = False
             self._guard(self.component.deactivate)
+        else:
+            self.system.control(frame.command)
 
     def process(self, records: Iterable[InRecord]) -> None:
         settled = self.stats.acked, self.stats.failed

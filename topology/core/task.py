@@ -26,6 +26,7 @@ from dskype.topology.core.frames import NUDGE, WAKE, Control, DataFrame, OutReco
 from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TaskStats
+from dskype.topology.core.system_emits import SystemEmits
 from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import DeadLetter, IllegalArgumentException, code_of, message_of, shorten, text_of
@@ -109,7 +110,10 @@ class Task:
         }
         self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
         self._ackers = plan.component_tasks(ACKER_COMPONENT_ID) if self.tracking else []
+        self.system = SystemEmits(self)
+        self.observed = self.system.has_events or bool(self.conf[Config.TOPOLOGY_DEBUG])
         self.component: Any = None
+        self.collector: Any = None
 
     def _inbox_of(self, task: int) -> tuple[str, int]:
         return inbox_topic(self.plan.name, self.plan.task_component[task]), self.plan.task_index(task)
@@ -521,6 +525,7 @@ class Task:
             "stats": self.stats.to_dict(),
             "metric_counts": self.context.metric_counts(),
             "user": self.component.snapshot() if stateful(self.component) else None,
+            **self.system.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -538,6 +543,7 @@ class Task:
             for grouper, grouper_state in zip(out.groupers, groupers, strict=True):
                 grouper.restore(grouper_state)
         self.stats.restore(state["stats"])
+        self.system.restore(state)
         if stateful(self.component) and state["user"] is not None:
             self.component.restore(state["user"])
         self.context.restore_counts(state.get("metric_counts", {}))  # absent from snapshots of earlier versions
@@ -561,7 +567,7 @@ class Task:
             "received": self._receiver.expected,
             "watermark": self.watermark,
             **self.stats.to_dict(),
-            **({"metrics": self.context.read_metrics()} if self.context.metrics else {}),
+            **({"metrics": self.context.read_metrics(reset=not self.system.has_consumers)} if self.context.metrics else {}),
         }
 
 

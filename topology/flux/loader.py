@@ -263,7 +263,7 @@ class _Builder:
 
     def _check_named_classes(self, conf: Mapping[str, Any]) -> None:
         """Refuse classes in the configuration that the file may not name elsewhere."""
-        for key, name in named_classes(conf):
+        for key, name, _ in named_classes(conf):
             if name not in STORM_CLASSES:
                 self.objects.resolve(name, key)
 

@@ -1,38 +1,44 @@
-"""Collectors that call the hooks of their task; a task without hooks has the plain ones."""
+"""Collectors that tell hooks, event loggers and the log what their task emits; a task without any of these has the plain ones."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any
 
+from dskype.topology.config import Config
 from dskype.topology.core.channels import OutStream
 from dskype.topology.core.collectors import OutputCollector, SpoutOutputCollector
 from dskype.topology.hooks import BoltAckInfo, BoltExecuteInfo, BoltFailInfo, EmitInfo
 from dskype.topology.tuples import Tuple
 
-__all__ = ["BoltHooks", "HookedOutputCollector", "HookedSpoutOutputCollector"]
+__all__ = ["BoltHooks", "ObservedOutputCollector", "ObservedSpoutOutputCollector"]
 
 
-class HookedOutputCollector(OutputCollector):
-    """The collector of a bolt whose task has hooks."""
+log = logging.getLogger(__name__)
+
+
+class ObservedOutputCollector(OutputCollector):
+    """The collector of a bolt that is observed."""
 
     def emit(self, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
-        """Emit a tuple, and tell the hooks."""
+        """Emit a tuple, and tell the observers."""
+        anchors = _listed(anchors)
         tasks = super().emit(values, stream, anchors)
-        self._tell(values, stream, tasks)
+        self._tell(values, stream, tasks, anchors)
         return tasks
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
-        """Emit a tuple to one task, and tell the hooks."""
+        """Emit a tuple to one task, and tell the observers."""
+        anchors = _listed(anchors)
         tasks = super().emit_direct(task, values, stream, anchors)
-        self._tell(values, stream, tasks)
+        self._tell(values, stream, tasks, anchors)
         return tasks
 
-    def _tell(self, values: Sequence[Any], stream: str, tasks: Sequence[int]) -> None:
-        info = EmitInfo(values, stream, self._task.id, tasks)
-        for hook in self._task.context.get_hooks():
-            hook.emit(info)
+    def _tell(self, values: Sequence[Any], stream: str, tasks: Sequence[int], anchors: Sequence[Tuple]) -> None:
+        roots = [root for anchor in anchors for root in (anchor.message_id or ())[::2]] or None
+        _tell(self._task, self._outs[stream], values, tasks, roots)
 
     def ack(self, tup: Tuple) -> None:
         """Ack a tuple; the hooks learn of it in a topology without ackers, too."""
@@ -43,14 +49,26 @@ class HookedOutputCollector(OutputCollector):
         self._task.fail(tup)
 
 
-class HookedSpoutOutputCollector(SpoutOutputCollector):
-    """The collector of a spout whose task has hooks."""
+class ObservedSpoutOutputCollector(SpoutOutputCollector):
+    """The collector of a spout that is observed."""
 
     def _emit(self, out: OutStream, targets: Sequence[int], row: tuple, message_id: Any) -> None:
         super()._emit(out, targets, row, message_id)
-        info = EmitInfo(row, out.name, self._task.id, targets)
-        for hook in self._task.context.get_hooks():
-            hook.emit(info)
+        _tell(self._task, out, row, targets, None if message_id is None else str(message_id))
+
+
+def _listed(anchors: Tuple | Iterable[Tuple] | None) -> list[Tuple]:
+    return [] if anchors is None else [anchors] if isinstance(anchors, Tuple) else list(anchors)
+
+
+def _tell(task: Any, out: OutStream, values: Sequence[Any], targets: Sequence[int], message_id: Any) -> None:
+    """Tell the hooks of a task, its event loggers and the log what it has emitted."""
+    if task.conf[Config.TOPOLOGY_DEBUG]:
+        log.info("Emitting: %s %s %s", task.component_id, out.name, list(values))
+    info = EmitInfo(values, out.name, task.id, targets)
+    for hook in task.context.get_hooks():
+        hook.emit(info)
+    task.system.event(out, values, message_id)
 
 
 class BoltHooks:
