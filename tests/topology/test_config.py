@@ -12,6 +12,7 @@ def test_defaults_are_storms():
         "topology.workers": 1,
         "topology.tasks": None,
         "topology.acker.executors": None,
+        "topology.builtin.metrics.bucket.size.secs": 60,
         "topology.eventlogger.executors": 0,
         "topology.message.timeout.secs": 30,
         "topology.enable.message.timeouts": True,

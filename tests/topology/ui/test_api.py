@@ -372,10 +372,10 @@ def test_debugging_is_switched_for_a_topology_and_for_a_component():
     client = Client(source)
     assert client.post(f"topology/{ID}/debug/enable/10") == (200, {"topologyOperation": "debug/enable", "topologyId": ID, "status": "success"})
     assert client.post(f"topology/{ID}/component/count/debug/enable/2.5")[0] == 200
-    shown = [client.get(f"topology/{ID}{path}")[1] for path in ("", "/component/count", "/component/words")]
+    shown = [client.get(f"topology/{ID}{path}") for path in ("", "/component/count", "/component/words")]
     assert [(page["debug"], page["samplingPct"]) for page in shown] == [(True, 10), (True, 2.5), (True, 10)]
     assert client.post(f"topology/{ID}/component/count/debug/disable/0")[0] == 200
-    assert client.get(f"topology/{ID}/component/count")[1]["debug"] is False
+    assert client.get(f"topology/{ID}/component/count")["debug"] is False
     for path, words in (("debug/enable/ten", "must be a number"), ("debug/on/10", "switched on or off"), ("debug/enable/101", "between 0 and 100")):
         status, answer = client.post(f"topology/{ID}/{path}")
         assert status == 500 and words in answer["errorMessage"]
