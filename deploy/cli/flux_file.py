@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         nargs="*",
         metavar=("FILE", "ARGS"),
-        help="one Flux YAML file, or a Python file: of a streamparse topology, or with a function main(args); ARGS go to main",
+        help="one Flux YAML file, or a Python file: of a streamparse topology, or with a function main(args), followed by args",
     )
     parser.add_argument("--environment", metavar="NAME", help="of a streamparse topology: the environment whose parallelism to use")
     parser.add_argument("-d", "--dry-run", action="store_true", help="build and describe the topology without running it")
