@@ -10,6 +10,7 @@ import pytest
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.python_file import is_python_file, load
 from dskype.topology import TopologyError
+from dskype.topology.local import LocalCluster
 from dskype.topology.submitter import StormSubmitter
 
 SPOUT = """
@@ -149,3 +150,64 @@ def test_what_a_program_does_wrong_is_explained(program, capsys, file, options, 
 def test_outside_the_command_nothing_is_submitted():
     with pytest.raises(TopologyError, match="Must submit topologies using the 'dskype' command"):
         StormSubmitter.submit_topology("t", {}, None)
+
+
+BOLTS = """
+import logging
+from collections import Counter
+from dskype.topology.streamparse import Bolt
+
+class WordCountBolt(Bolt):
+    outputs = ["word", "count"]
+
+    def initialize(self, conf, ctx):
+        self.counter = Counter()
+        self.total = 0
+
+    def _increment(self, word, by):
+        self.counter[word] += by
+        self.total += by
+
+    def process(self, tup):
+        word = tup.values[0]
+        self._increment(word, 10 if word == "dog" else 1)
+        if self.total % 1000 == 0:
+            self.logger.info("counted %i words", self.total)
+        self.emit([word, self.counter[word]])
+"""
+SPOUTS = """
+from itertools import cycle
+from dskype.topology.streamparse import Spout
+
+class WordSpout(Spout):
+    outputs = ["word"]
+
+    def initialize(self, stormconf, context):
+        self.words = cycle(["dog", "cat", "zebra", "elephant"])
+
+    def next_tuple(self):
+        self.emit([next(self.words)])
+"""
+IN_MEMORY = """
+from dskype.topology.streamparse import Grouping, Topology
+from sp_bolts import WordCountBolt
+from sp_spouts_flat import WordSpout
+
+class WordCount(Topology):
+    word_spout = WordSpout.spec()
+    count_bolt = WordCountBolt.spec(inputs={word_spout: Grouping.fields("word")}, par=2)
+"""
+
+
+def test_a_project_in_the_structure_of_streamparses_examples_runs(project):
+    for name, text in (("src/sp_bolts.py", BOLTS), ("src/sp_spouts_flat.py", SPOUTS), ("topologies/sp_mem.py", IN_MEMORY)):
+        (project / name).write_text(text)
+    loaded = load(str(project / "topologies/sp_mem.py"), None, {"topology.emulator.pulse.max.tuples": 40})
+    with LocalCluster(simulated=True) as cluster:
+        handle = cluster.submit_topology(loaded.flux.name, loaded.flux.config, loaded.flux.topology)
+        cluster.advance_cluster_time(1)
+        emitted = handle.stats.total("word_spout", "emitted", "default")
+        assert emitted >= 40 and handle.stats.total("count_bolt", "emitted", "default") == emitted
+        counts = {word: n for bolt in handle.backend.components("count_bolt") for word, n in bolt._user.counter.items()}
+        assert counts["dog"] == 10 * counts["cat"] == 10 * -(-emitted // 4)
+        assert not handle.stats.errors
