@@ -12,7 +12,7 @@ topology.emulator.frame.max.tuples            8192       tuples in one frame (Ka
 topology.emulator.frame.max.bytes             524288     bytes of one frame, at most (one tuple may exceed it)
 topology.emulator.pulse.interval.ms           20         time between pulses of a spout that emits
 topology.emulator.pulse.idle.interval.ms      1000       time between pulses of a spout that had nothing to emit; on Spark it is asked in
-                                                         between, too: ``topology.spout.wait.progressive.level3.sleep.millis``
+                                                         between, too, as ``topology.spout.wait.strategy`` says
 topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until that many tuples are emitted
 topology.emulator.pulse.max.ms                20         or this time is over
 topology.emulator.backpressure.max.tuples     200000     pulses stop while more tuples than this are undelivered in a topology
@@ -124,7 +124,11 @@ class Config(dict[str, Any]):
     TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS = _key("topology.error.throttle.interval.secs", checks.positive_integer, 10)
     TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL = _key("topology.max.error.report.per.interval", checks.positive_integer, 5)
     TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS = _key("topology.sleep.spout.wait.strategy.time.ms", checks.integer_from_zero, 1)
-    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = _key("topology.spout.wait.progressive.level3.sleep.millis", checks.from_zero, 1, null=False)
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = _key("topology.spout.wait.progressive.level3.sleep.millis", checks.from_zero, 5, null=False)
+    TOPOLOGY_SPOUT_WAIT_PARK_MICROSEC = _key("topology.spout.wait.park.microsec", checks.from_zero, 100, null=False)
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL1_COUNT = _key("topology.spout.wait.progressive.level1.count", checks.integer_from_zero, 0, null=False)
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL2_COUNT = _key("topology.spout.wait.progressive.level2.count", checks.integer_from_zero, 0, null=False)
+    TOPOLOGY_SPOUT_WAIT_STRATEGY = _key("topology.spout.wait.strategy", checks.spout_wait_strategy, checks.PROGRESSIVE, null=False)
     TOPOLOGY_METRICS_CONSUMER_REGISTER = _key("topology.metrics.consumer.register", checks.registrations(hint=True))
     TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB = _key("topology.component.resources.onheap.memory.mb", checks.from_zero)
     TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB = _key("topology.component.resources.offheap.memory.mb", checks.from_zero)
@@ -215,10 +219,6 @@ class Config(dict[str, Any]):
     TOPOLOGY_SHELLBOLT_MAX_PENDING = _unused("topology.shellbolt.max.pending", checks.positive_integer, null=False)
     TOPOLOGY_SKIP_MISSING_KRYO_REGISTRATIONS = _unused("topology.skip.missing.kryo.registrations", checks.boolean)
     TOPOLOGY_SPOUT_RECVQ_SKIPS = _unused("topology.spout.recvq.skips", checks.integer_from_zero, null=False)
-    TOPOLOGY_SPOUT_WAIT_PARK_MICROSEC = _unused("topology.spout.wait.park.microsec", checks.from_zero, null=False)
-    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL1_COUNT = _unused("topology.spout.wait.progressive.level1.count", checks.integer_from_zero, null=False)
-    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL2_COUNT = _unused("topology.spout.wait.progressive.level2.count", checks.integer_from_zero, null=False)
-    TOPOLOGY_SPOUT_WAIT_STRATEGY = _unused("topology.spout.wait.strategy", checks.string)
     TOPOLOGY_SPREAD_COMPONENTS = _unused("topology.spread.components", checks.strings)
     TOPOLOGY_STATE_KRYO_REGISTER = _unused("topology.state.kryo.register", checks.strings)
     TOPOLOGY_STATE_PROVIDER = _unused("topology.state.provider", checks.string)
@@ -318,7 +318,8 @@ class Config(dict[str, Any]):
 
 
 DEFAULTS: dict[str, Any] = {key: default[0] for key, (_, *default) in _KEYS.items() if default}
-"""Storm's defaults (except that load-aware messaging is off: groupings split equally here) and those of the emulator's own keys."""
+"""Storm's defaults, and those of the emulator's own keys. Two of Storm's are different here: load-aware messaging is off (groupings split equally), and an idle
+spout is asked every 5 ms instead of every 1 ms."""
 
 _FIXED = {
     Config.TOPOLOGY_TASKS,

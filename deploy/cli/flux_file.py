@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         nargs="*",
-        metavar=("FILE", "ARGS"),
+        metavar="FILE",
         help="one Flux YAML file, or a Python file: of a streamparse topology, or with a function main(args), followed by args",
     )
     parser.add_argument("--environment", metavar="NAME", help="of a streamparse topology: the environment whose parallelism to use")

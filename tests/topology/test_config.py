@@ -26,7 +26,11 @@ def test_defaults_are_storms():
         "topology.error.throttle.interval.secs": 10,
         "topology.max.error.report.per.interval": 5,
         "topology.sleep.spout.wait.strategy.time.ms": 1,
-        "topology.spout.wait.progressive.level3.sleep.millis": 1,
+        "topology.spout.wait.progressive.level3.sleep.millis": 5,  # Storm's is 1
+        "topology.spout.wait.park.microsec": 100,
+        "topology.spout.wait.progressive.level1.count": 0,
+        "topology.spout.wait.progressive.level2.count": 0,
+        "topology.spout.wait.strategy": "org.apache.storm.policy.WaitStrategyProgressive",
         "ui.port": 8080,
         "ui.title": "Storm UI",
         "ui.pagination": 20,
