@@ -72,6 +72,7 @@ def test_observers_see_what_the_tasks_do(cluster, name, tmp_path):
     topology = word_count.topology(SentenceSpout(interval_ms=200))
     topology.worker_hooks.append(Process())
     with cluster.submit_topology(name, conf, topology) as handle:
+        handle.backend.wait_until(lambda stats: stats.total("spout", "acked") > 5, 120)
         wait_for(lambda: len(seen("ack")) > 5, 60, "acks that a hook sees")
         assert seen("event") == []
         ClusterClient(cluster.environment.kafka).send({"name": name, "event": "DEBUG", "percent": 100, "component": "split"})
