@@ -211,3 +211,22 @@ def test_a_project_in_the_structure_of_streamparses_examples_runs(project):
         counts = {word: n for bolt in handle.backend.components("count_bolt") for word, n in bolt._user.counter.items()}
         assert counts["dog"] == 10 * counts["cat"] == 10 * -(-emitted // 4)
         assert not handle.stats.errors
+
+
+def test_quickstart_begins_a_project_that_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["quickstart", "sp-new"]) == 0
+    assert cli.main(["local", "sp-new/topologies/wordcount.py", "--dry-run", "--no-splash"]) == 0
+    assert "word_spout --FieldsGrouping--> count_bolt" in capsys.readouterr().out
+    assert cli.main(["quickstart", "sp-new"]) == 2
+    assert "sp-new exists" in capsys.readouterr().err
+    assert cli.main(["quickstart", "2 words"]) == 2
+    for name in [name for name in sys.modules if name.startswith("sp_") or name == "wordcount"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("verb", ["update_virtualenv", "run", "slot_usage"])
+def test_commands_of_sparse_without_a_counterpart_are_refused_by_name(verb, capsys):
+    assert cli.main([verb]) != 0
+    assert verb in capsys.readouterr().err
