@@ -259,6 +259,7 @@ class _Resident:
         spouts read from.
         """
         if self._executor is None or not self._executor.askable or time.monotonic() - self._served_s > self._ask_for_s:
+            self._spout_wait.note(idle=False)
             return None
         return self._spout_wait.seconds
 
