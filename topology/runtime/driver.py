@@ -144,8 +144,8 @@ class TopologyDriver:
         self._transports = Transports(self.plan, self._spark, self.kafka)
         self.warnings += self._transports.warnings
         self._start_queries()
-        for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
-            thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
+        for begin, name in ((lambda _: self._clock_step, "clock"), (self._watch, "watch")):
+            thread = threading.Thread(target=self._run, args=(begin, name), name=f"{self.plan.name}-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
         self._opened = True
@@ -244,7 +244,7 @@ class TopologyDriver:
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
             self._producer.close(timeout=5)
-        if remove and not self._replaced():
+        if remove and not self._tenure.is_over():
             self._topics.delete()
             self.store.remove()
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -253,10 +253,6 @@ class TopologyDriver:
         self.store.rest()
 
     # -- one driver at a time ---------------------------------------------------------------------
-
-    def _replaced(self) -> bool:
-        """Tell whether another driver has taken the topology over, or has removed it."""
-        return self._tenure.is_over()
 
     def abandon(self, reason: str) -> None:
         """End because the topology no longer belongs to this driver; change nothing."""
@@ -309,23 +305,25 @@ class TopologyDriver:
 
     # -- threads ----------------------------------------------------------------------------------
 
-    def _run(self, step: Callable[[], float], name: str) -> None:
-        """Repeat a step, which returns how long to wait, until the driver stops. Errors of a step do not end the thread."""
-        while not self._stop.is_set():
-            try:
-                wait_s = step()
-            except FatalError as error:
-                self._fail(error)
-                wait_s = 1.0
-            except KafkaError as error:
-                self._brokers_away = True
-                log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, self.plan.name, error)
-                wait_s = 1.0
-            except Exception as error:  # neither a bad record nor any other error may end the watch or the clock
-                log.exception("the %s of topology %s had an error", name, self.plan.name)
-                self._reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
-                wait_s = 1.0
-            self._stop.wait(wait_s)
+    def _run(self, begin: Callable[[contextlib.ExitStack], Callable[[], float]], name: str) -> None:
+        """Repeat the step that ``begin`` returns, and that returns how long to wait, until the driver stops. Errors of a step do not end the thread."""
+        with contextlib.ExitStack() as resources:
+            step = begin(resources)
+            while not self._stop.is_set():
+                try:
+                    wait_s = step()
+                except FatalError as error:
+                    self._fail(error)
+                    wait_s = 1.0
+                except KafkaError as error:
+                    self._brokers_away = True
+                    log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, self.plan.name, error)
+                    wait_s = 1.0
+                except Exception as error:  # neither a bad record nor any other error may end the watch or the clock
+                    log.exception("the %s of topology %s had an error", name, self.plan.name)
+                    self._reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
+                    wait_s = 1.0
+                self._stop.wait(wait_s)
 
     def check(self) -> None:
         """Raise the error that has ended the topology, if any.
@@ -368,7 +366,7 @@ class TopologyDriver:
     # -- clock ------------------------------------------------------------------------------------
 
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
-        if records and self._replaced():
+        if records and self._tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
         for record in self._transports.with_nudges(records):
             self._producer.send(record.topic, value=record.value, partition=record.partition)
@@ -402,8 +400,8 @@ class TopologyDriver:
 
     # -- watch ------------------------------------------------------------------------------------
 
-    def _watch(self) -> Callable[[], float]:
-        """Return the step of the watch."""
+    def _watch(self, resources: contextlib.ExitStack) -> Callable[[], float]:
+        """Return the step of the watch; ``resources`` closes what it opens."""
         where = TopicPartition(metrics_topic(self.plan.name), 0)
         reports = NewestReports(METRICS_RETENTION_MS / 2000)
         consumer: Any = None
@@ -420,7 +418,7 @@ class TopologyDriver:
             if self.failure is not None:
                 return _WATCH_STEP_S
             if consumer is None:
-                consumer = self.kafka.consumer(fetch_max_wait_ms=500)
+                consumer = resources.enter_context(contextlib.closing(self.kafka.consumer(fetch_max_wait_ms=500)))
                 consumer.assign([where])
                 consumer.seek_to_beginning(where)
             for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():
@@ -445,7 +443,7 @@ class TopologyDriver:
         """Check term, JVM and queries once; restart failed queries, and report the health."""
         if self.failure is not None:
             return
-        if self._replaced():
+        if self._tenure.is_over():
             self.abandon("another driver has taken it over")
             return
         if (code := jvm_exit_code(self._spark)) is not None:
