@@ -54,8 +54,8 @@ class MemoryRun:
     workers: int = _WORKERS
 
 
-def _row(name: str, group: str, x: object = None, **changes: float) -> Row:
-    return Row(name, group if x is None else x, Run(METHODS[name], group, **changes))  # type: ignore[arg-type]
+def _row(name: str, group: str, x: object = None, *, workers: int = _WORKERS, share: float = 1.0) -> Row:
+    return Row(name, group if x is None else x, Run(METHODS[name], group, workers, share))
 
 
 def _best(found: Rows, names: Sequence[str], x: object, measure: str = "throughput") -> tuple[float, str]:
