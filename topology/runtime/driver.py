@@ -105,6 +105,7 @@ class TopologyDriver:
         self._opened = False
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._resources = contextlib.ExitStack()  # what the threads have opened
         self._lock = threading.RLock()
         self._producer: KafkaProducer | None = None
         self._control_lock = threading.Lock()
@@ -144,8 +145,8 @@ class TopologyDriver:
         self._transports = Transports(self.plan, self._spark, self.kafka)
         self.warnings += self._transports.warnings
         self._start_queries()
-        for begin, name in ((lambda _: self._clock_step, "clock"), (self._watch, "watch")):
-            thread = threading.Thread(target=self._run, args=(begin, name), name=f"{self.plan.name}-{name}", daemon=True)
+        for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
+            thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
         self._opened = True
@@ -237,6 +238,8 @@ class TopologyDriver:
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=10)
+        if not any(thread.is_alive() for thread in self._threads):
+            self._resources.close()
         with self._lock:
             self._stop_queries()
         self._transports.release()
@@ -305,25 +308,23 @@ class TopologyDriver:
 
     # -- threads ----------------------------------------------------------------------------------
 
-    def _run(self, begin: Callable[[contextlib.ExitStack], Callable[[], float]], name: str) -> None:
-        """Repeat the step that ``begin`` returns, and that returns how long to wait, until the driver stops. Errors of a step do not end the thread."""
-        with contextlib.ExitStack() as resources:
-            step = begin(resources)
-            while not self._stop.is_set():
-                try:
-                    wait_s = step()
-                except FatalError as error:
-                    self._fail(error)
-                    wait_s = 1.0
-                except KafkaError as error:
-                    self._brokers_away = True
-                    log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, self.plan.name, error)
-                    wait_s = 1.0
-                except Exception as error:  # neither a bad record nor any other error may end the watch or the clock
-                    log.exception("the %s of topology %s had an error", name, self.plan.name)
-                    self._reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
-                    wait_s = 1.0
-                self._stop.wait(wait_s)
+    def _run(self, step: Callable[[], float], name: str) -> None:
+        """Repeat a step, which returns how long to wait, until the driver stops. Errors of a step do not end the thread."""
+        while not self._stop.is_set():
+            try:
+                wait_s = step()
+            except FatalError as error:
+                self._fail(error)
+                wait_s = 1.0
+            except KafkaError as error:
+                self._brokers_away = True
+                log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, self.plan.name, error)
+                wait_s = 1.0
+            except Exception as error:  # neither a bad record nor any other error may end the watch or the clock
+                log.exception("the %s of topology %s had an error", name, self.plan.name)
+                self._reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
+                wait_s = 1.0
+            self._stop.wait(wait_s)
 
     def check(self) -> None:
         """Raise the error that has ended the topology, if any.
@@ -400,8 +401,8 @@ class TopologyDriver:
 
     # -- watch ------------------------------------------------------------------------------------
 
-    def _watch(self, resources: contextlib.ExitStack) -> Callable[[], float]:
-        """Return the step of the watch; ``resources`` closes what it opens."""
+    def _watch(self) -> Callable[[], float]:
+        """Return the step of the watch."""
         where = TopicPartition(metrics_topic(self.plan.name), 0)
         reports = NewestReports(METRICS_RETENTION_MS / 2000)
         consumer: Any = None
@@ -418,7 +419,7 @@ class TopologyDriver:
             if self.failure is not None:
                 return _WATCH_STEP_S
             if consumer is None:
-                consumer = resources.enter_context(contextlib.closing(self.kafka.consumer(fetch_max_wait_ms=500)))
+                consumer = self._resources.enter_context(contextlib.closing(self.kafka.consumer(fetch_max_wait_ms=500)))
                 consumer.assign([where])
                 consumer.seek_to_beginning(where)
             for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():

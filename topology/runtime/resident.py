@@ -294,13 +294,11 @@ class _Resident:
             log.exception("a batch of component %s failed", self._component)
             mark = mark_of(error)
             text = f"{mark} {error}\n" if mark else ""
-            try:
-                send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
-                for pause_s in _WAKE_AFTER_S if self._writer is not None else ():
-                    time.sleep(pause_s)
-                    self._wake_queries()
-            finally:  # also if the shim has ended: the state in memory may be inconsistent, and the next process starts from the snapshots
-                os._exit(1)
+            send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
+            for pause_s in _WAKE_AFTER_S if self._writer is not None else ():
+                time.sleep(pause_s)
+                self._wake_queries()
+            os._exit(1)  # the state in memory may be inconsistent; the next process starts from the snapshots
         send(connection, b"\x00", reply)
         self._served_s = time.monotonic()
 
@@ -339,9 +337,9 @@ class _Resident:
             reason = said.decode(errors="replace")
             if not status:
                 self._store.take_over(said)
-            elif status == _REFUSED << 8:
-                raise FatalError(reason)
-            else:
+            if status:
+                if status == _REFUSED << 8:
+                    raise FatalError(reason)
                 log.error("snapshots %s failed (status %s): %s", [(s.task, s.version) for s in self._snapshot], status, reason)
                 self._executor.snapshots_failed(self._snapshot, reason or f"its process ended with status {status}")
         if not self._executor.snapshot_due(batch_id):

@@ -93,7 +93,6 @@ def test_connection_settings_reach_the_writer_of_frames():
         "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a;b";',
         "kafka.ssl.endpoint.identification.algorithm": "",
         "kafka.retry.backoff.ms": "70",
-        "kafka.request.timeout.ms": "5000",
     }
     with producer_settings(KafkaSettings("host:1", options, client_arguments(options))) as settings:
         found = {
@@ -108,18 +107,11 @@ def test_connection_settings_reach_the_writer_of_frames():
             "retry.backoff.ms": 70,
         }
         assert settings["ssl.endpoint.identification.algorithm"] == "none"
-        assert settings["socket.timeout.ms"] == 5000
         assert settings["enable.idempotence"] is True
 
 
 def test_kerberos_is_refused():
     with pytest.raises(UnsupportedOptionError, match="Kerberos"), producer_settings(KafkaSettings("host:1", {}, {"sasl_mechanism": "GSSAPI"})):
-        pass
-
-
-def test_a_connection_setting_that_the_writer_of_frames_cannot_follow_is_refused():
-    kafka = KafkaSettings("host:1", {}, {"client_id": "a", "sasl_kerberos_service_name": "kafka", "socks5_proxy": "socks5://proxy"})
-    with pytest.raises(UnsupportedOptionError, match=r"given: \['socks5_proxy'\]; legal: client_id"), producer_settings(kafka):
         pass
 
 
