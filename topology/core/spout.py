@@ -54,7 +54,6 @@ class SpoutTask(Task):
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
         super().__init__(plan, task, now_ms)
         self.active = False
-        self.opened_active = False
         self.credit = 1
         self.idle = False  # whether the component had nothing to emit when it was asked last
         self.pulse = 0
