@@ -25,7 +25,7 @@ from dskype.spouts.settings import BalanceSettings
 __all__ = ["Balancer"]
 
 _REFUSED_ROUNDS = 10
-"""How many rounds of reports pass before a shift that its source has refused is asked for again."""
+"""For so many rounds of reports a shift that its source has refused is not asked for again."""
 
 
 class Balancer:
