@@ -46,7 +46,10 @@ class Run:
 
 @dataclass(frozen=True)
 class MemoryRun:
-    """The memory of a dispatcher with so many million subscriptions; no messages are sent."""
+    """The memory of a dispatcher with many subscriptions; no messages are sent.
+
+    :ivar millions: number of subscriptions, in millions.
+    """
 
     method: Method
     group: str
@@ -54,8 +57,8 @@ class MemoryRun:
     workers: int = _WORKERS
 
 
-def _row(name: str, group: str, x: object = None, **changes: float) -> Row:
-    return Row(name, group if x is None else x, Run(METHODS[name], group, **changes))  # type: ignore[arg-type]
+def _row(name: str, group: str, x: object = None, *, workers: int = _WORKERS, share: float = 1.0) -> Row:
+    return Row(name, group if x is None else x, Run(METHODS[name], group, workers, share))
 
 
 def _best(found: Rows, names: Sequence[str], x: object, measure: str = "throughput") -> tuple[float, str]:
@@ -63,7 +66,7 @@ def _best(found: Rows, names: Sequence[str], x: object, measure: str = "throughp
 
 
 def _group_claim(text: str, winners: Sequence[str], losers: Sequence[str], group: str, factor: float = 1.0) -> Claim:
-    """Claim that the best of some methods has so many times the throughput of the best of others."""
+    """Claim that the best of some methods has ``factor`` times the throughput of the best of others."""
 
     def check(found: Rows) -> tuple[bool, str]:
         (a, one), (b, other) = _best(found, winners, group), _best(found, losers, group)
