@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
@@ -44,6 +45,7 @@ def calibrate(index: str = "lanes", sizes: tuple[int, ...] = SIZES, seed: int = 
     """Measure a boolean index with some numbers of subscriptions, and return the constants that fit best.
 
     Everything is done several times, each time with a new index, and the least time counts. So it does not matter that the first time kernels are compiled and memory is touched.
+    The garbage collector stands still, because what the compiler leaves behind makes it slow.
 
     Messages have words by a power law and lie evenly in a square; subscriptions are smaller squares with one word each.
 
@@ -53,7 +55,13 @@ def calibrate(index: str = "lanes", sizes: tuple[int, ...] = SIZES, seed: int = 
     messages = _messages(rng)
     columns = [messages.seq, messages.position, messages.lat, messages.lon, *(csr_to_lists(messages.offsets, x) for x in (messages.terms, messages.weights))]
     frame = encode_data(0, 0, [encode_segment(streams.MATCHING, messages.n, columns, None)])
-    return fitted([_point(index, messages, frame, n, rng) for n in sizes])
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return fitted([_point(index, messages, frame, n, rng) for n in sizes])
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def fitted(points: list[Point]) -> LoadModel:
