@@ -13,7 +13,7 @@ from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument
 from dskype.deploy.benchmarks.papers import ps2stream_report
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, add_only_argument, run_experiment
 from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, MemoryRun, Run
-from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, interest_of, learn
+from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
 from dskype.deploy.benchmarks.papers.simulated import add_scale_arguments, run_and_report
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
 from dskype.deploy.cli.arguments import output
@@ -21,6 +21,7 @@ from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS
 from dskype.distribution.base import Distributor
 from dskype.distribution.gridt_distributor import GridtDistributor
+from dskype.distribution.trials import interest_of
 
 __all__ = ["Bench", "add_arguments", "run", "run_experiments"]
 
@@ -95,7 +96,7 @@ class Bench:
         few = replace(self.scale, subscriptions=n, messages=1)
         workload = draw_group(self.corpus, setting.group, few, matches=False)
         distributor, found = self._learned(setting.method, setting.workers, workload)
-        interest = interest_of(distributor, workload, *distributor.place_all(workload.places)[:2])
+        interest = interest_of(distributor.regions(), workload.offsets, workload.terms, *distributor.place_all(workload.places)[:2])
         return {"dispatcher_mib": (distributor.memory_bytes + interest.memory_bytes) / 2**20, "summary_pairs": len(interest), "subscriptions": n, **found}
 
 

@@ -21,14 +21,13 @@ from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.tornado_simulation import BooleanSimulation, Scale
 from dskype.distribution import distributor_class
 from dskype.distribution.base import Distributor, Sample
-from dskype.distribution.interest import Interest
 from dskype.distribution.loads import UPDATES_PER_MESSAGE
 from dskype.distribution.subscriptions import BooleanSubscription
+from dskype.distribution.trials import interest_of
 from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.groupings import RowTasks
 
-__all__ = ["Method", "RegionalWorkload", "UpdatedSimulation", "draw_group", "interest_of", "learn"]
+__all__ = ["Method", "RegionalWorkload", "UpdatedSimulation", "draw_group", "learn"]
 
 _PLACED = 20_000
 """Subscriptions that are placed one by one, to measure how long that takes."""
@@ -119,24 +118,6 @@ def learn(method: Method, tasks: int, workload: RegionalWorkload, granularity: i
     return kind(tasks, options, kind.learn(tasks, workload.sample, options))
 
 
-def interest_of(distributor: Distributor, workload: RegionalWorkload, offsets: np.ndarray, tasks: np.ndarray) -> Interest:
-    """Return the interest of subscriptions.
-
-    :param offsets: of their ``tasks``, as :meth:`Distributor.place_all` returns them.
-    """
-    found, n = Interest(distributor.regions()), workload.subscriptions.n
-    lengths = np.diff(workload.offsets)
-    for start in range(0, n, 100_000):
-        end = min(n, start + 100_000)
-        owners = np.repeat(np.arange(start, end), np.diff(offsets[start : end + 1]))
-        own = tasks[offsets[start] : offsets[end]]
-        each = lengths[owners]
-        first = np.cumsum(each) - each
-        terms = workload.terms[np.arange(int(each.sum())) + np.repeat(workload.offsets[owners] - first, each)]
-        found.add(np.repeat(own, each).astype(np.int32), terms)
-    return found
-
-
 class UpdatedSimulation(BooleanSimulation):
     """One run.
 
@@ -163,15 +144,10 @@ class UpdatedSimulation(BooleanSimulation):
         offsets, tasks, _ = self.distributor.place_all(places, places.thresholds)
         assert placed == [tasks[offsets[i] : offsets[i + 1]].tolist() for i in rows.tolist()]
         if self.summaries:
-            self.interest = interest_of(self.distributor, self.regional, offsets, tasks)
+            self.interest = interest_of(self.distributor.regions(), self.regional.offsets, self.regional.terms, offsets, tasks)
         owners = np.repeat(np.arange(self.n), np.diff(offsets))
         order = np.argsort(tasks, kind="stable")
         return best / len(rows) * 1e6, np.split(owners[order], np.searchsorted(tasks[order], np.arange(1, self.tasks)))
-
-    def _routes(self, messages: MessageBatch) -> RowTasks | None:
-        """Return which worker gets which message, as the distribution bolt decides it."""
-        found = None if self.interest is None else self.distributor.wanted_tasks(messages, self.interest)
-        return super()._routes(messages) if found is None else found[0]
 
     def _match(self, task: int, index: BooleanIndex, rows: np.ndarray) -> list[np.ndarray]:
         """Do a worker's work: match in all steps, and afterwards apply the updates."""
