@@ -24,7 +24,7 @@ __all__ = ["SIZES", "Point", "calibrate", "fitted"]
 SIZES = (5_000, 20_000, 80_000)
 """Numbers of subscriptions that are measured."""
 
-_MESSAGES, _WORDS, _WORDS_PER_MESSAGE, _SIDE_DEG, _SPACE_DEG, _REPEAT = 4_096, 20_000, 8, 0.25, 4.0, 3
+_MESSAGES, _WORDS, _WORDS_PER_MESSAGE, _SIDE_DEG, _SPACE_DEG, _REPEAT = 4_096, 20_000, 8, 0.25, 4.0, 5
 
 
 class Point(NamedTuple):
