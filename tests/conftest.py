@@ -27,14 +27,32 @@ os.environ.setdefault(SPARK_OPTIONS, "-XX:TieredStopAtLevel=1")  # the JVM of a 
 paths.export_numba_cache()  # before any test imports numba: kernels are then compiled once and not once per run
 
 
-_MACHINE = (
+_SHARED_SPARK = (
+    "endtoend/test_moves_on_spark.py",
+    "endtoend/test_on_spark.py",
+    "topology/ui/test_ui_on_spark.py",
+    *(
+        f"topology/runtime/test_{name}.py"
+        for name in (
+            "bad_records",
+            "broker_faults",
+            "continuous",
+            "driver_ends",
+            "driver_faults",
+            "external_topics",
+            "idle_spouts",
+            "process_faults",
+            "storm_on_spark",
+        )
+    ),
+)
+"""Files whose tests share the local cluster with Spark in their own process."""
+
+_OWN_PROCESSES = (
     "topology/runtime/",
     "topology/ui/test_pages.py",
-    "topology/ui/test_ui_on_spark.py",
     "security/",
-    "endtoend/test_on_spark.py",
     "endtoend/test_on_cluster.py",
-    "endtoend/test_moves_on_spark.py",
     "bolts/results/test_stores.py",
     *(
         f"deploy/{name}.py"
@@ -49,7 +67,10 @@ _MACHINE = (
         )
     ),
 )
-"""Files whose tests need Spark, a broker or a browser."""
+"""Files whose tests start drivers, clusters, brokers or browsers of their own."""
+
+_MACHINE = ("spark", "processes")
+"""Groups of tests that need Spark, a broker or a browser."""
 
 _THOROUGH = (
     "bolts/boolean/",
@@ -82,10 +103,12 @@ _GIVE_WAY = 5
 
 
 def _group(nodeid: str) -> str:
-    """Return what tests have in common that stay together when several processes share them: the machine, a folder of kernels, or a file."""
+    """Return what tests have in common that stay together when several processes share them: Spark, other processes, a folder of kernels, or a file."""
     file = nodeid.partition("::")[0].removeprefix("tests/")
-    if file.startswith(_MACHINE):
-        return "machine"
+    if file.startswith(_SHARED_SPARK):
+        return "spark"
+    if file.startswith(_OWN_PROCESSES):
+        return "processes"
     return nodeid if file in _SPREAD else next((folder for folder in _SAME_KERNELS if file.startswith(folder)), file)
 
 
@@ -94,7 +117,7 @@ _GIVES_WAY = pytest.StashKey[bool]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave the cores to the process that has the tests with Spark; which one that is shows at its first test."""
+    """Leave the cores to the processes that have the tests with Spark; which ones these are shows at their first test."""
     if "PYTEST_XDIST_WORKER" in os.environ and _GIVES_WAY not in item.config.stash and item.get_closest_marker("machine") is None:
         item.config.stash[_GIVES_WAY] = True
         os.nice(_GIVE_WAY)
@@ -102,13 +125,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests, and begin with those that need Spark or a broker: the first process runs them one after the other, beside all the rest."""
+    """Mark tests, and begin with those that need Spark or a broker: the first two processes run them one after the other, beside all the rest."""
     for item in items:
-        if _group(item.nodeid) == "machine" or not {"broker", "bootstrap_servers", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
+        if _group(item.nodeid) in _MACHINE or not {"broker", "bootstrap_servers", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("machine")
         elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
             item.add_marker("thorough")
-    items.sort(key=lambda item: _group(item.nodeid) != "machine")
+    items.sort(key=lambda item: _group(item.nodeid) not in _MACHINE)
 
 
 def pytest_collection_finish() -> None:
@@ -120,7 +143,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Keep groups together (``-n 3``); marks of pytest-xdist cannot say so with pytest 9."""
+    """Keep groups together (``-n 4``); marks of pytest-xdist cannot say so with pytest 9."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Groups(LoadScopeScheduling):
