@@ -86,6 +86,7 @@ def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number
         assert alive_on_this_machine(describe_driver()) is True
         assert alive_on_this_machine(driver) is True
         assert alive_on_this_machine({**driver, "started": 1}) is False  # the number was given to another process since
+        assert alive_on_this_machine({**driver, "pid": 1 << 80}) is False
         other.kill()
         other.wait()
         assert alive_on_this_machine(driver) is False
