@@ -89,7 +89,7 @@ class TopologyDriver:
     ) -> None:
         self._spark, self.kafka, self.folder = spark, kafka, Path(folder)
         self.plan, self.store = choose_store(plan, spark, kafka, self.folder / SNAPSHOTS)
-        self._tenure = Tenure(self.store)
+        self.tenure = Tenure(self.store)
         self.resume = resume
         self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
         self.stats = TopologyStats()
@@ -162,7 +162,7 @@ class TopologyDriver:
         store = self.store
         store.create()
         # Before anything else, so that an earlier driver's processes cannot write any more.
-        self._tenure.take()
+        self.tenure.take()
         if not self.resume:
             store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
@@ -247,7 +247,7 @@ class TopologyDriver:
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
             self._producer.close(timeout=5)
-        if remove and not self._tenure.is_over():
+        if remove and not self.tenure.is_over():
             self._topics.delete()
             self.store.remove()
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -272,8 +272,8 @@ class TopologyDriver:
             store=self.store,
             scratch=self._scratch,
             logs=None if self.store.remote else self.folder / "logs",
-            term=self._tenure.term,
-            epoch=self._tenure.term * _STARTS_PER_TERM + self._starts,
+            term=self.tenure.term,
+            epoch=self.tenure.term * _STARTS_PER_TERM + self._starts,
             nudged=self._transports.nudged,
             sessions=self._transports.sessions,
         )
@@ -367,7 +367,7 @@ class TopologyDriver:
     # -- clock ------------------------------------------------------------------------------------
 
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
-        if records and self._tenure.is_over():
+        if records and self.tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
         for record in self._transports.with_nudges(records):
             self._producer.send(record.topic, value=record.value, partition=record.partition)
@@ -444,7 +444,7 @@ class TopologyDriver:
         """Check term, JVM and queries once; restart failed queries, and report the health."""
         if self.failure is not None:
             return
-        if self._tenure.is_over():
+        if self.tenure.is_over():
             self.abandon("another driver has taken it over")
             return
         if (code := jvm_exit_code(self._spark)) is not None:
