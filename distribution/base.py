@@ -17,7 +17,19 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["PLAN_FORMAT", "TAKEOVER", "Distributor", "HasPartitions", "Placed", "Sample", "check_flag", "check_plan", "default_hashes", "read_takeover", "refuse_options"]
+__all__ = [
+    "PLAN_FORMAT",
+    "TAKEOVER",
+    "Distributor",
+    "HasPartitions",
+    "Placed",
+    "Sample",
+    "check_flag",
+    "check_plan",
+    "default_hashes",
+    "read_takeover",
+    "refuse_options",
+]
 
 PLAN_FORMAT = 1
 """The value of ``v`` in a plan."""
@@ -118,7 +130,7 @@ class Distributor(ABC):
     """
 
     balances: ClassVar[bool] = False
-    """Whether load balancing can run by itself (``dskype.balance: auto``): each task has one rectangle of an A-Grid."""
+    """Whether load balancing can run by itself (``dskype.balance: auto``), see :mod:`dskype.bolts.replication.balancing`."""
 
     # -- the optional part: summaries -------------------------------------------------------------
 
@@ -301,7 +313,9 @@ def read_takeover(plan: Mapping[str, Any]) -> tuple[dict[str, Any], float | None
     found = dict(plan)
     rest = found.pop(TAKEOVER, None)
     if rest is not None and (type(rest) not in (int, float) or not 0 <= rest <= 1):
-        raise IllegalArgumentException(explain("The takeover of the plan is not usable.", given=rest, legal="the share of subscriptions that moves in the end, 0 to 1"))
+        raise IllegalArgumentException(
+            explain("The takeover of the plan is not usable.", given=rest, legal="the share of subscriptions that moves in the end, 0 to 1")
+        )
     return found, rest
 
 

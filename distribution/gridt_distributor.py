@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dskype.distribution import leaf_loads
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, Cut, cell_costs, equal_partitions
 from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
@@ -122,9 +123,15 @@ class GridtDistributor(HasPartitions):
         """Return the load of each task for a sample by the load model, in us for a message."""
         if not sample.n or not sample.messages.n:
             return np.zeros(self.tasks)
-        grid = self.gridt.grid
-        root = sample_loads(AGrid(grid.columns, grid.rows, grid.box), sample, self.options).root()
-        return loads_of_zones(root, self.gridt.zones, self.tasks) / sample.messages.n
+        return loads_of_zones(self.root_of(sample), self.gridt.zones, self.tasks) / sample.messages.n
+
+    def root_of(self, sample: Sample, subscriptions: int | None = None) -> leaf_loads.Leaf:
+        """Return the whole grid with the loads of a sample.
+
+        :param subscriptions: how many there are; default: as the options say.
+        """
+        grid, options = self.gridt.grid, self.options if subscriptions is None else {**self.options, "subscriptions": subscriptions}
+        return sample_loads(AGrid(grid.columns, grid.rows, grid.box), sample, options).root()
 
     # -- routing ----------------------------------------------------------------------------------
 

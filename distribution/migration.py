@@ -15,7 +15,7 @@ from dskype.distribution.gridt import Part, Zone
 from dskype.distribution.kdt_tree import Node, divide_text
 from dskype.distribution.leaf_loads import Leaf
 
-__all__ = ["SELECTIONS", "Adjusted", "adjust", "loads_of_zones", "select_by_programme", "select_by_size", "select_greedily", "select_randomly"]
+__all__ = ["SELECTIONS", "Adjusted", "adjust", "loads_of_zones", "matched_tasks", "select_by_programme", "select_by_size", "select_greedily", "select_randomly"]
 
 _MOST_STATES = 50_000_000
 """The dynamic programme counts sizes in coarser units if it had more states than this."""
@@ -108,11 +108,14 @@ class Adjusted(NamedTuple):
     :ivar zones: with their loads by the sample.
     :ivar moved: how many subscriptions of the sample were moved, each as often as it was.
     :ivar rounds: pairs of tasks between which something was moved.
+    :ivar before: the greatest load of a task, in us for a message; ``after``: likewise.
     """
 
     zones: list[Zone]
     moved: int
     rounds: int
+    before: float
+    after: float
 
 
 class _Held(NamedTuple):
@@ -136,7 +139,8 @@ def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selectio
     :param selection: a name in :data:`SELECTIONS`.
     """
     held = [part for number, zone in enumerate(zones) for part in _held(root, number, zone)]
-    moved = rounds = 0
+    moved, rounds, messages, every = 0, 0, root.loads.sample.messages.n, range(tasks)
+    before = _greatest(held, every, tasks)
     while rounds < _ROUNDS:
         loads = np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
         giver, taker = int(loads.argmax()), int(loads.argmin())
@@ -148,7 +152,7 @@ def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selectio
             break
         held, rounds = useful[0][0], rounds + 1
         moved += useful[0][1]
-    return Adjusted(_zones(held, zones, root.loads.sample.messages.n), moved, rounds)
+    return Adjusted(_zones(held, zones, messages), moved, rounds, before / messages, _greatest(held, every, tasks) / messages)
 
 
 def loads_of_zones(root: Leaf, zones: Sequence[Zone], tasks: int) -> np.ndarray:
@@ -157,7 +161,21 @@ def loads_of_zones(root: Leaf, zones: Sequence[Zone], tasks: int) -> np.ndarray:
     return np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
 
 
-def _greatest(held: list[_Held], some: tuple[int, int], tasks: int) -> float:
+def matched_tasks(common: np.ndarray) -> np.ndarray:
+    """Return for each task of another plan a different present task, int64[tasks]: greedily those that have most subscriptions in common. O(tasks^2 log tasks).
+
+    :param common: int64[tasks, tasks]: how many subscriptions a task of the other plan (row) has in common with a present one (column).
+    """
+    tasks = len(common)
+    found, free = np.full(tasks, -1, np.int64), np.ones(tasks, np.bool_)
+    for pair in np.argsort(-common, axis=None, kind="stable").tolist():
+        task, present = divmod(pair, tasks)
+        if found[task] < 0 and free[present]:
+            found[task], free[present] = present, False
+    return found
+
+
+def _greatest(held: list[_Held], some: Sequence[int], tasks: int) -> float:
     return float(np.bincount([part.task for part in held], [part.node.load for part in held], tasks)[list(some)].max())
 
 

@@ -148,7 +148,7 @@ def test_off_is_the_default_and_sends_nothing():
 def test_it_needs_a_distributor_that_balances_and_its_streams():
     bolt, whole = DistributionBolt(), topology({})
     bolt.check_topology("distribution-bolt", conf_of(), whole)
-    with pytest.raises(IllegalArgumentException, match="does not work with this distributor.*given: 'location'.*legal: agrid$"):
+    with pytest.raises(IllegalArgumentException, match="does not work with this distributor.*given: 'location'.*legal: agrid, hybrid$"):
         bolt.check_topology("distribution-bolt", {**AUTO, "dskype.distributor": "location"}, whole)
     inputs = whole.components["distribution-bolt"].inputs
     del inputs["subscription-bolt", "balance"]

@@ -48,11 +48,11 @@ def test_moves_of_regions_and_of_terms_are_exact():
     assert len(found) < 5 or all(sum(counts) > len(found) for counts in zip(*found)), found
 
 
-@pytest.mark.parametrize("distributor", ["agrid", "hybrid", "prefix"])
+@pytest.mark.parametrize("distributor", ["agrid", "hybrid", "location"])
 def test_takeovers_at_any_moment_are_exact(distributor):
     """Two strategies live at once; some takeovers are never over, and the next plan ends most of them."""
-    found = [moved(20_000 + seed, Faults.heavy(), distributor, takeovers=0.7) for seed in range(SEEDS // 10)]
-    assert len(found) < 5 or all(sum(counts) > len(found) for counts in zip(*found)) or distributor == "prefix", found
+    found = [moved(20_000 + seed, Faults.heavy(), distributor, takeovers=0.7) for seed in range(SEEDS // 32)]
+    assert len(found) < 5 or sum(changes for _, changes in found) > len(found), found
 
 
 def frames_with(simulation, component, text):
@@ -82,7 +82,14 @@ def test_distribution_tasks_do_not_see_the_subscriptions_that_move():
 
 def zone(task):
     """Return a plan in which one task has everything."""
-    return {"v": 1, "distributor": "hybrid", "tasks": 2, "loads": [0, 0], "grid": {"columns": 4, "rows": 4, "box": SPACE}, "zones": [{"cells": [0, 0, 4, 4], "task": task, "load": 1}]}
+    return {
+        "v": 1,
+        "distributor": "hybrid",
+        "tasks": 2,
+        "loads": [0, 0],
+        "grid": {"columns": 4, "rows": 4, "box": SPACE},
+        "zones": [{"cells": [0, 0, 4, 4], "task": task, "load": 1}],
+    }
 
 
 def lake(simulation, name):
