@@ -55,28 +55,27 @@ class HybridDistributor(GridtDistributor):
         found = best_partitions(root, tasks, sigma, theta) if delta is None else hybrid_partitions(root, tasks, Limits(delta, sigma, theta))
         return zones_of(found, sample.messages.n)
 
-    def adjusted(self, sample: Sample, selection: str = "greedy", subscriptions: int | None = None) -> tuple[dict[str, Any], Adjusted]:
+    def adjusted(self, sample: Sample, selection: str = "greedy", measured: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Adjusted]:
         """Return the plan after a local load adjustment for a recent sample, and what was moved (section V-A).
 
         :param selection: a name in :data:`~dskype.distribution.migration.SELECTIONS`.
-        :param subscriptions: how many there are; default: as the options say.
+        :param measured: what is known better than the options ``costs`` and ``subscriptions`` say.
         """
-        grid = self.gridt.grid
-        found = adjust(self.root_of(sample, subscriptions), self.gridt.zones, self.tasks, self.options["sigma"], selection)
-        return self.planned(self.tasks, grid.columns, grid.box, found.zones), found
+        found = adjust(self.root_of(sample, measured), self.gridt.zones, self.tasks, self.options["sigma"], selection)
+        return self._joined(list(found.zones)), found
 
-    def repartitioned(self, sample: Sample, gain: float, subscriptions: int | None = None) -> dict[str, Any] | None:
+    def repartitioned(self, sample: Sample, gain: float, measured: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Return a plan from scratch for a recent sample, if it is much better than this one after a local load adjustment (section V-B); None: it is not.
 
         Its tasks are numbered so that many subscriptions stay where they are.
 
         :param gain: by which share its greatest load has to be less.
-        :param subscriptions: as of :meth:`adjusted`.
+        :param measured: as of :meth:`adjusted`.
         """
-        grid, root = self.gridt.grid, self.root_of(sample, subscriptions)
-        options = {**self.options, "granularity": grid.columns, "box": list(grid.box), "subscriptions": subscriptions or self.options["subscriptions"]}
+        grid, root = self.gridt.grid, self.root_of(sample, measured)
+        options = {**self.options, **(measured or {})}
         zones = type(self).learned(self.tasks, AGrid(grid.columns, grid.rows, grid.box), sample, options)
-        present = self.adjusted(sample, subscriptions=subscriptions)[1].zones
+        present = self.adjusted(sample, measured=measured)[1].zones
         least = [float(loads_of_zones(root, some, self.tasks).max()) for some in (zones, present)]
         if least[0] > (1 - gain) * least[1]:
             return None

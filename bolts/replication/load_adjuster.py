@@ -17,7 +17,7 @@ from dskype.bolts.replication.messages import BalanceMessage, LoadReport
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.distribution import HybridDistributor
 from dskype.distribution.base import TAKEOVER, Sample
-from dskype.distribution.loads import LoadModel
+from dskype.distribution.loads import UPDATES_PER_MESSAGE, LoadModel
 from dskype.distribution.recent_sample import RecentSample
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
@@ -51,6 +51,7 @@ class LoadAdjuster(Balancer):
         self._sources = sources
         self._recent = RecentSample(settings.sample)
         self._model = LoadModel(**self._distributor().options["costs"])
+        self._messages = self._registered = 0.0  # of this task; the past counts less with every round
         self._reports: dict[int, LoadReport] = {}  # of the present round
         self._strained = 0  # rounds in a row
         self._adjust_from, self._wait = 0, 1  # round; rounds
@@ -67,10 +68,12 @@ class LoadAdjuster(Balancer):
 
     def record(self, messages: MessageBatch) -> None:
         """Take messages into the sample."""
+        self._messages += messages.n
         self._recent.record(messages)
 
     def register(self, name: str, subscription: Subscription) -> None:
         """Take a subscription into the sample."""
+        self._registered += 1
         self._recent.register(name, subscription)
 
     # -- plans --------------------------------------------------------------------------------------------------------
@@ -101,6 +104,7 @@ class LoadAdjuster(Balancer):
         costs = [self._cost(report) for report in self._reports.values()]
         self._reports = {}
         self._recent.choose_stride(_SAMPLED_ROUNDS)
+        self._messages, self._registered = self._settings.aging * self._messages, self._settings.aging * self._registered
         if not self._begin_round(costs):
             return
         limit = self._distributor().options["sigma"] * (1 + self._settings.tolerance)
@@ -117,10 +121,11 @@ class LoadAdjuster(Balancer):
         found = self._recent.sample(self._placement.has)
         return found if min(found.n, found.messages.n) >= _FEWEST else None
 
-    @property
-    def _subscriptions(self) -> int:
-        """About how many subscriptions there are."""
-        return max(1, self._placement.registered * self._sources)
+    def _measured(self, sample: Sample) -> dict[str, Any]:
+        """Return about how many subscriptions there are, and the costs with as many updates as there have been."""
+        updates = (self._registered / max(1.0, self._messages)) / (UPDATES_PER_MESSAGE / 2)
+        costs = self._model._replace(insert_us=updates * self._model.insert_us, remove_us=updates * self._model.remove_us)
+        return {"subscriptions": max(sample.n, self._placement.registered * self._sources), "costs": costs._asdict()}
 
     def _adjust(self, cost: float) -> None:
         """Adjust the plan locally, if that is worth the migration.
@@ -129,8 +134,9 @@ class LoadAdjuster(Balancer):
         """
         sample = self._sample()
         if sample is not None:
-            plan, found = self._distributor().adjusted(sample, self._settings.selection, max(sample.n, self._subscriptions))
-            moved = round(found.moved * max(1.0, self._subscriptions / sample.n))
+            measured = self._measured(sample)
+            plan, found = self._distributor().adjusted(sample, self._settings.selection, measured)
+            moved = round(found.moved * measured["subscriptions"] / sample.n)
             if found.rounds and (1 - found.after / found.before) * cost > self._settings.beta * moved:
                 self._wait = 1
                 self._counters["balance_moved"].inc(moved)
@@ -147,7 +153,7 @@ class LoadAdjuster(Balancer):
         sample = self._sample()
         if sample is None:
             return False
-        plan = self._distributor().repartitioned(sample, self._settings.repartition_gain, max(sample.n, self._subscriptions))
+        plan = self._distributor().repartitioned(sample, self._settings.repartition_gain, self._measured(sample))
         if plan is None:
             return False
         self._counters["balance_takeovers"].inc()
@@ -160,6 +166,7 @@ class LoadAdjuster(Balancer):
         """Return the state as arrays and plain values."""
         return super().snapshot() | {
             "recent": self._recent.snapshot(),
+            "counts": [self._messages, self._registered],
             "reports": [report.encode() for report in self._reports.values()],
             "strained": self._strained,
             "adjust": [self._adjust_from, self._wait],
@@ -170,6 +177,7 @@ class LoadAdjuster(Balancer):
         """Continue from a snapshot; the placement has been restored."""
         super().restore(state)
         self._recent.restore(state["recent"])
+        self._messages, self._registered = state["counts"]
         self._reports = {report.task: report for report in map(LoadReport.decode, state["reports"])}
         self._strained, self._repartition_at = state["strained"], state["repartition_at"]
         self._adjust_from, self._wait = state["adjust"]
