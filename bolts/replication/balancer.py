@@ -19,6 +19,7 @@ from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.settings import BalanceSettings
+from dskype.spouts.topics import PLAN_BYTES_MAX
 
 __all__ = ["Balancer"]
 
@@ -81,11 +82,16 @@ class Balancer(ABC):
         self._balance_percent = round(100 * max(costs) / mean) if mean else 100
         return self._round > self._rest_until and mean >= self._settings.cost_min
 
-    def _propose(self, plan: Mapping[str, Any]) -> None:
-        """Write a plan."""
+    def _propose(self, plan: Mapping[str, Any]) -> bool:
+        """Write a plan; return whether it was small enough for a record."""
+        value = json.dumps({"v": 1, "version": self._placement.newest + 1, "plan": plan}, separators=(",", ":")).encode()
+        if len(value) > PLAN_BYTES_MAX:
+            self._placement.report_error(f"a plan of {len(value):,} bytes is too large for a record, and is not used")
+            return False
         self._proposed = self._placement.newest + 1
         self._decisions.inc()
-        self._write(json.dumps({"v": 1, "version": self._proposed, "plan": plan}, separators=(",", ":")).encode())
+        self._write(value)
+        return True
 
     # -- reports and decisions ----------------------------------------------------------------------------------------
 

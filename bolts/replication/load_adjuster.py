@@ -137,10 +137,9 @@ class LoadAdjuster(Balancer):
             measured = self._measured(sample)
             plan, found = self._distributor().adjusted(sample, self._settings.selection, measured)
             moved = round(found.moved * measured["subscriptions"] / sample.n)
-            if found.rounds and (1 - found.after / found.before) * cost > self._settings.beta * moved:
+            if found.rounds and (1 - found.after / found.before) * cost > self._settings.beta * moved and self._propose(plan):
                 self._wait = 1
                 self._counters["balance_moved"].inc(moved)
-                self._propose(plan)
                 return
             self._counters["balance_refusals"].inc()
         self._adjust_from, self._wait = self._round + self._wait, min(2 * self._wait, _LONGEST_WAIT)
@@ -148,16 +147,14 @@ class LoadAdjuster(Balancer):
     def _repartition(self) -> bool:
         """Try a plan from scratch, or end a takeover; return whether a plan was written."""
         if self._placement.taking_over:
-            self._propose(self._distributor().plan())
-            return True
+            return self._propose(self._distributor().plan())
         sample = self._sample()
         if sample is None:
             return False
         plan = self._distributor().repartitioned(sample, self._settings.repartition_gain, self._measured(sample))
-        if plan is None:
+        if plan is None or not self._propose({**plan, TAKEOVER: self._settings.takeover_rest}):
             return False
         self._counters["balance_takeovers"].inc()
-        self._propose({**plan, TAKEOVER: self._settings.takeover_rest})
         return True
 
     # -- state --------------------------------------------------------------------------------------------------------

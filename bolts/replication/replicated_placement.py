@@ -505,6 +505,10 @@ class ReplicatedPlacement(PlacementStrategy):
         """Send a message that is not about a subscription to a subscription task."""
         self._send(index, "", "", message)
 
+    def report_error(self, problem: str) -> None:
+        """Report an error of load balancing."""
+        self._collector.report_error(problem)
+
     # -- state --------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
