@@ -34,7 +34,7 @@ _SAMPLED_ROUNDS = 5
 _LONGEST_WAIT = 64
 """The most rounds until the sample is asked again."""
 
-_FEWEST = 8
+_FEWEST = 4
 """Nothing is decided from fewer messages or subscriptions."""
 
 

@@ -42,6 +42,7 @@ def hotspots(seed, faults, distributor="agrid"):
     conf = conf_of(distributor, summaries=rng.random() < 0.5, **{"dskype.balance.beta": beta, "dskype.balance.operations": operations})
     if distributor == "hybrid":
         conf |= adjusting(rng)
+        conf["dskype.distributor.options"]["sigma"] = rng.choice([1, 1.3])
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
     takeovers = 0.5 if distributor == "hybrid" else 0.0
     planner = Planner(simulation, rng, often=0.1, takeovers=takeovers) if rng.random() < 0.3 else None  # its versions meet those of the balancer
@@ -56,7 +57,7 @@ def hotspots(seed, faults, distributor="agrid"):
                 simulation.subscription(rng.choice(ids), None if rng.random() < 0.2 else random_subscription(rng, topk=0.3))
             if planner is not None:
                 planner.step()
-            simulation.step(rng.choice([10, 30, 1000]), ms=rng.choice([100, 400]))
+            simulation.step(rng.choice([10, 30, 1000]), ms=rng.choice([100, 400] if distributor == "agrid" else [400, 1000]))
     simulation.rest()
     return simulation
 
@@ -64,6 +65,7 @@ def hotspots(seed, faults, distributor="agrid"):
 def adjusting(rng):
     """Return settings with which hybrid partitioning decides often, from little."""
     return {
+        "dskype.balance.tolerance": rng.choice([0, 0.1]),
         "dskype.balance.selection": rng.choice(["greedy", "programme", "size", "random"]),
         "dskype.balance.sample": rng.choice([16, 64]),
         "dskype.balance.repartition.ms": rng.choice([0, 2_000, 5_000]),

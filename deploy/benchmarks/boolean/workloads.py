@@ -204,19 +204,22 @@ def _near(corpus: Corpus, n: int, rng: np.random.Generator) -> tuple[np.ndarray,
 # -- PS2Stream (section VI-A) -------------------------------------------------------------------------------------------
 
 
-def draw_regional(corpus: Corpus, n: int, rng: np.random.Generator, group: str, regions_seed: int = 0) -> BooleanSubscriptions:
+def draw_regional(corpus: Corpus, n: int, rng: np.random.Generator, group: str, regions_seed: int = 0, switched: int = 0) -> BooleanSubscriptions:
     """Draw subscriptions of PS2Stream: squares around the places of random messages, with 1 to 3 words connected by AND or by OR, which are drawn by their frequency.
 
     :param group: ``q1``: sides of 1 to 50 km; ``q2``: sides of 1 to 100 km, and one of the words is not among the most frequent 1 % of the vocabulary; ``q3``: the space of the
         messages has 10 x 10 regions of equal size, and a subscription is of one or the other group by the region of its centre.
     :param regions_seed: decides the groups of the regions of ``q3``.
+    :param switched: so many of the 100 regions of ``q3`` have the other group.
     """
     rows = _rows(corpus, n, rng)
     lat, lon = corpus.lat[rows], corpus.lon[rows]
     second = np.full(n, group == "q2")
     if group == "q3":
         column, row = (np.clip(((at - at.min()) / (np.ptp(at) or 1.0) * _REGIONS).astype(np.int64), 0, _REGIONS - 1) for at in (lon, lat))
-        second = np.random.default_rng([regions_seed, 17]).permutation(_REGIONS**2)[row * _REGIONS + column] % 2 == 1
+        groups = np.random.default_rng([regions_seed, 17]).permutation(_REGIONS**2) % 2 == 1
+        groups[np.random.default_rng([regions_seed, 18]).permutation(_REGIONS**2)[:switched]] ^= True
+        second = groups[row * _REGIONS + column]
     wanted = rng.integers(1, 4, n)
     owner = np.repeat(np.arange(n), wanted)
     terms = corpus.terms[rng.integers(0, len(corpus.terms), len(owner))]

@@ -83,13 +83,14 @@ def _routing_terms(s: BooleanSubscriptions) -> tuple[np.ndarray, np.ndarray]:
     return offsets, s.terms[np.arange(offsets[-1]) + np.repeat(s.offsets[:-1] - offsets[:-1], lengths)].astype(np.int64)
 
 
-def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True) -> RegionalWorkload:
+def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True, switched: int = 0) -> RegionalWorkload:
     """Draw a workload: ``q1``, ``q2`` or ``q3``; the same arguments give the same one.
 
     :param matches: False: do not look for the matches that are expected.
+    :param switched: so many of the 100 regions of ``q3`` have the other group.
     """
     rng = np.random.default_rng([scale.seed, 37])
-    own, other = (draw_regional(corpus, n, rng, group, scale.seed) for n in (scale.subscriptions, scale.sample))
+    own, other = (draw_regional(corpus, n, rng, group, scale.seed, switched) for n in (scale.subscriptions, scale.sample))
     messages = draw_messages(corpus, scale.sample + scale.messages, rng)
     counted = messages.select(np.arange(scale.sample, messages.n))._replace(seq=np.arange(scale.messages), position=np.arange(scale.messages))
     updated = np.zeros(own.n, np.bool_)
