@@ -120,7 +120,7 @@ class ReplicatedPlacement(PlacementStrategy):
         context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
         context.register_gauge("plan_version", lambda: self._version)
         context.register_gauge("plan_changing", lambda: int(self.changing))
-        context.register_gauge("taken_over_later", lambda: 0 if self._takeover is None else len(self._takeover))
+        context.register_gauge("placed_by_old_plan", lambda: 0 if self._takeover is None else len(self._takeover))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

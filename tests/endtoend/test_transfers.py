@@ -119,7 +119,7 @@ def test_a_plan_takes_over_step_by_step(summaries):
         lake(simulation, f"new{number}")
         simulation.drain(2)
     simulation.drain()
-    assert replicas(simulation) == [12, 12] and metric(simulation, "taken_over_later") == 12 and metric(simulation, "plan_changing") == 2
+    assert replicas(simulation) == [12, 12] and metric(simulation, "placed_by_old_plan") == 12 and metric(simulation, "plan_changing") == 2
     assert not metric(simulation, "transferred"), "nobody has moved"
     for number in range(10):
         simulation.subscription(f"old{number}", None)
