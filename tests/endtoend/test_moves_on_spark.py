@@ -308,7 +308,7 @@ def test_processes_are_killed_while_hybrid_partitioning_is_adjusted_and_a_plan_t
     }
     kafka = cluster.environment.kafka
     feed = feed_of(kafka, name, TASKS[EVALUATORS])
-    boolean = boolean_records(messages, 1_500, seed=10, km=(100, 2_000), keywords=(1, 1), prefix="b")
+    boolean = list(boolean_records(messages, 1_500, seed=10, km=(100, 2_000), keywords=(1, 1), prefix="b"))
     feed.subscribe(boolean[:1_200])
     crowd = Crowd(feed, messages.slice(10, len(messages)))
 
