@@ -27,8 +27,8 @@ _LOOKED_AT = 4
 
 _ROUNDS = 64
 
-_PIECES = 8
-"""The most pieces of a part, and the most parts that are cut."""
+_CUT, _PIECES = 8, 8
+"""The most parts that are cut, and the most pieces of one. Smaller pieces are more work in all: rectangles overlap several, and messages come for the words of several."""
 
 _SHARE = 0.25
 """A part with more than this share of the load that has to move is cut."""
@@ -246,7 +246,7 @@ def _migrated(held: list[_Held], between: tuple[int, int], needed: float, select
 
 def _cut(parts: list[_Held], needed: float, numbers: Iterator[int]) -> list[tuple[_Held, list[_Held]]]:
     """Return each part with its pieces: the heaviest ones are cut."""
-    largest = {id(part) for part in sorted(parts, key=lambda part: -part.node.load)[:_PIECES]}
+    largest = {id(part) for part in sorted(parts, key=lambda part: -part.node.load)[:_CUT]}
     return [(part, _pieces(part, _SHARE * needed, numbers) if id(part) in largest else [part]) for part in parts]
 
 

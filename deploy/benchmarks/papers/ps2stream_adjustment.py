@@ -1,7 +1,10 @@
 """Load adjustment in the simulation of PS2Stream (ICDE 2017, section VI-D): what is selected, what is moved, what that costs, and what it gains.
 
-The workload is Q3. In a *drift* some of its 100 regions change from one group of subscriptions to the other. Plans are learned before it, and adjusted by as many recent messages and subscriptions as
-``dskype.balance: auto`` samples. What is moved is counted over all subscriptions, and the time of moving them is measured on an index.
+The workload is Q3. In a *drift* ten of its 100 regions after another change from one group of subscriptions to the other, and the last ten have several times as many messages and subscriptions as before.
+Plans are learned before it, and adjusted by as many recent messages and subscriptions as ``dskype.balance: auto`` samples. What is moved is counted over all subscriptions, and the time of moving them is
+measured on an index.
+
+The throughput is measured, and also computed by the load model from all messages and subscriptions. The latter is the same on every machine, however busy, so claims are checked with it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import make_index
+from dskype.deploy.benchmarks.boolean.workloads import crowded
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
@@ -22,7 +26,7 @@ from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Sample
 from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.kdt_tree import divide_space
-from dskype.distribution.migration import SELECTIONS, Adjusted
+from dskype.distribution.migration import SELECTIONS, Adjusted, loads_of_zones
 from dskype.distribution.recent_sample import sample_of
 from dskype.distribution.subscriptions import BooleanSubscription, decode_subscription
 from dskype.spouts.settings import DEFAULTS
@@ -31,6 +35,9 @@ from dskype.topology.core.values import pack_state, unpack_state
 __all__ = ["AdjustmentBench", "DriftRun", "MigrationRun", "SelectionRun", "delays", "sampled"]
 
 _HYBRID = Method("hybrid")
+_CROWDED, _TIMES = 10, 4
+"""So many regions have so many times their messages."""
+
 _PORTION = 512
 """Subscriptions that move at a time."""
 
@@ -141,7 +148,8 @@ class AdjustmentBench:
         if key not in self._workloads:
             self._workloads.clear()  # one at a time in memory
             scale = replace(self._scale, subscriptions=max(1, round(share * self._scale.subscriptions)))
-            self._workloads[key] = draw_group(self._corpus, "q3", scale, switched=switched)
+            hot = slice(max(0, switched - _CROWDED), switched)
+            self._workloads[key] = draw_group(crowded(self._corpus, hot, _TIMES, scale.seed), "q3", scale, switched=switched)
         return self._workloads[key]
 
     @cached_property
@@ -162,7 +170,17 @@ class AdjustmentBench:
         simulation = UpdatedSimulation(workload, distributor, self._index, self._scale.step, self._scale.repeat)
         found = simulation.run()
         kept = ("throughput", "communication", "replication", "ratio_load", "ratio_busy", "balance_busy", "dispatcher_mib", "different", "matches")
-        return {name: found[name] for name in kept} | {"measured": self._scale.messages}, simulation
+        loads = self._loads(distributor, workload)
+        modelled = {"modelled": 1e6 / float(loads.max()), "ratio_modelled": float(loads.max() / max(1e-9, loads.min()))}
+        return {name: found[name] for name in kept} | modelled | {"measured": self._scale.messages}, simulation
+
+    def _loads(self, distributor: HybridDistributor, workload: RegionalWorkload) -> np.ndarray:
+        """Return the load of each worker by the load model, for all messages and subscriptions, in us for a message."""
+        return loads_of_zones(
+            distributor.root_of(sample_of(workload.messages, workload.subscriptions.boxes, workload.offsets, workload.terms)),
+            distributor.gridt.zones,
+            distributor.tasks,
+        ) / max(1, workload.messages.n)
 
     # -- Figures 12a and 13 -------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ def _restored(text: str, reference: str, at: int | None, least: float) -> Claim:
     """
 
     def check(found: Rows) -> tuple[bool, str]:
-        points = [(x, ratio(y, found[reference, x if at is None else at]["throughput"])) for x, y in series(found, "adjusted", "throughput")]
+        points = [(x, ratio(y, found[reference, x if at is None else at]["modelled"])) for x, y in series(found, "adjusted", "modelled")]
         return min(y for _, y in points) >= least, listed(points, 2)
 
     return Claim(text, check)
@@ -81,7 +81,7 @@ def _restored(text: str, reference: str, at: int | None, least: float) -> Claim:
 
 def _gain(found: Rows) -> tuple[bool, str]:
     last = _INTERVALS[-1]
-    a, b = found["adjusted", last]["throughput"], found["not adjusted", last]["throughput"]
+    a, b = found["adjusted", last]["modelled"], found["not adjusted", last]["modelled"]
     return a >= 1.26 * b, f"{a:,.0f} : {b:,.0f} = {ratio(a, b):.2f}"
 
 
@@ -106,7 +106,7 @@ _DRIFT = Experiment(
             ),
         ),
     ],
-    "ratio_busy",
+    "ratio_modelled",
 )
 
 ADJUSTMENTS: list[Experiment] = [_SELECTING, _MIGRATION, _DRIFT]

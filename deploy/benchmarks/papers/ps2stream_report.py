@@ -13,11 +13,13 @@ __all__ = ["REPORT", "machine"]
 
 _MEASURES = {
     "throughput": ("tuples/s", 0),
+    "modelled": ("by model", 0),
     "distribution_per_s": ("dispatcher/s", 0),
     "latency_ms": ("latency ms", 2),
     "communication": ("messages", 3),
     "replication": ("repl.", 2),
     "ratio_load": ("load max/min", 2),
+    "ratio_modelled": ("model max/min", 2),
     "ratio_busy": ("busy max/min", 2),
     "balance_busy": ("bal. work", 2),
     "route_us": ("route us", 3),
@@ -55,7 +57,7 @@ _LEGEND = (
     "messages: copies that are sent, per message; repl.: workers of a subscription.",
     "load max/min: of workers, as the plan estimates it; busy: as measured. route: the distributor's part of distr.; place: per subscription; work: of all workers, per tuple; slowest: of the busiest; "
     "update: of all workers, per update; us. zones: leaves of the tree, of which some are divided by text.",
-    "select: choosing the cells that move; adjust: all of a local adjustment; moved: subscriptions, to each worker; moving: work of the busiest worker for it; p50, p99, < 100 ms, > 1 s: latency of "
+    "by model: tuples/s, and load max/min, by the load model from all messages and subscriptions; select: choosing the cells that move; adjust: all of a local adjustment; moved: subscriptions, to each worker; moving: work of the busiest worker for it; p50, p99, < 100 ms, > 1 s: latency of "
     "messages, and shares of them, in the 10 s from the beginning of the adjustment on, at 0.7 of the throughput.",
 )
 
@@ -68,7 +70,8 @@ _LONG = {
     "select_ms": "ms to select what moves",
     "moved": "subscriptions that move",
     "adjust_s": "seconds to adjust the plan",
-    "ratio_busy": "greatest / least time of a worker",
+    "modelled": "tuples/s of the busiest worker by the load model",
+    "ratio_modelled": "greatest / least load of a worker",
 }
 
 
@@ -86,7 +89,7 @@ def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
     """Draw the main measure on the left and the second one on the right."""
     rows = experiment["rows"]
     words = any(isinstance(row["x"], str) for row in rows)
-    first = next(measure for measure in ("select_ms", "moved", "throughput", "dispatcher_mib") if measure in rows[0])
+    first = next(measure for measure in ("select_ms", "moved", "modelled", "throughput", "dispatcher_mib") if measure in rows[0])
     for axes, measure in ((left, first), (right, experiment["second"])):
         if words:
             draw_bars(axes, rows, measure)
