@@ -43,7 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.balance.operations": 64,
     "dskype.balance.cost.min": 100,
     "dskype.balance.selection": "greedy",
-    "dskype.balance.sample": 4096,
+    "dskype.balance.sample": 16_384,
     "dskype.balance.repartition.ms": 86_400_000,
     "dskype.balance.repartition.gain": 0.2,
     "dskype.balance.takeover.rest": 0.1,

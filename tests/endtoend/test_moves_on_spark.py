@@ -301,7 +301,7 @@ def test_processes_are_killed_while_hybrid_partitioning_is_adjusted_and_a_plan_t
         "dskype.distributor.options": {"granularity": 200, "sigma": 1.1},
         "dskype.balance": "auto",
         "dskype.balance.period.ms": 1_000,
-        "dskype.balance.cost.min": 100,
+        "dskype.balance.cost.min": 5,  # most messages are wanted nowhere
         "dskype.balance.tolerance": 0,
         "dskype.balance.beta": 0,
         "dskype.balance.repartition.ms": 0,

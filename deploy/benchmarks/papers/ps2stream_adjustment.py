@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from dskype.deploy.benchmarks.boolean.workloads import crowded
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
-from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Sample
 from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.kdt_tree import divide_space
@@ -49,12 +48,15 @@ _SECONDS = 10.0
 
 _MOVED_TO_MEASURE = 2_000
 
+_SELECTED_FROM = 8
+"""The most loaded workers, from which a quarter of the load is to be moved."""
+
 
 @dataclass(frozen=True)
 class SelectionRun:
-    """The time to select what is moved from one worker.
+    """Selections of a quarter of the load of one worker: how long they take, and what they move. The mean of the most loaded workers.
 
-    :ivar cells: how many small rectangles its share of the grid is cut into.
+    :ivar cells: how many small rectangles the zones of a worker are cut into.
     :ivar share: of the subscriptions.
     """
 
@@ -188,24 +190,25 @@ class AdjustmentBench:
         plan = self._learned(setting.workers, 0, setting.share)
         workload = self._workload(0, setting.share)
         distributor = self._distributor(plan, workload)
-        grid, busiest = distributor.gridt.grid, int(distributor.loads().argmax())
         root = distributor.root_of(sampled(workload.sample, self._most))
-        own = [root.inside(zone.cells) for zone in distributor.gridt.zones if busiest in {part.task for part in zone.parts}]
-        leaves = []
-        for leaf in own:
-            *_, pieces = divide_space(leaf, max(2, setting.cells // len(own)))
-            leaves += pieces
-        assert isinstance(grid, AGrid)
-        loads = np.array([leaf.load for leaf in leaves])
-        sizes = np.array([len(leaf.subscriptions) for leaf in leaves]) * round(workload.subscriptions.n / max(1, root.loads.sample.n))
-        some = loads > 0
-        loads, sizes, needed = loads[some], sizes[some], float(loads.sum()) / 4
-        select, spent = SELECTIONS[setting.selection], []
-        for _ in range(max(3, self._scale.repeat)):
-            began = time.perf_counter()
-            chosen = select(loads, sizes, needed)
-            spent.append(time.perf_counter() - began)
-        return {"select_ms": 1e3 * min(spent), "cells": len(loads), "moved": int(sizes[chosen].sum()), "subscriptions": workload.subscriptions.n}
+        select, found = SELECTIONS[setting.selection], []
+        for worker in np.argsort(-distributor.loads(), kind="stable")[:_SELECTED_FROM].tolist():
+            own = [root.inside(zone.cells) for zone in distributor.gridt.zones if worker in {part.task for part in zone.parts}]
+            leaves = []
+            for leaf in own:
+                *_, pieces = divide_space(leaf, max(1, setting.cells // len(own)))
+                leaves += [piece for piece in pieces if piece.load > 0]
+            loads, sizes = np.array([leaf.load for leaf in leaves]), np.array([len(leaf.subscriptions) for leaf in leaves])
+            chosen, us = _timed(partial(select, loads, sizes, float(loads.sum()) / 4), 1)
+            found.append((us / 1e3, len(loads), int(sizes[chosen].sum())))
+        ms, cells, moved = zip(*found)
+        scale = workload.subscriptions.n / max(1, root.loads.sample.n)
+        return {
+            "select_ms": float(np.mean(ms)),
+            "cells": float(np.mean(cells)),
+            "moved": round(scale * float(np.mean(moved))),
+            "subscriptions": workload.subscriptions.n,
+        }
 
     # -- Figures 12b, 12c, 14 and 15 ----------------------------------------------------------------------------------
 
