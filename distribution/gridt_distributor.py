@@ -133,6 +133,11 @@ class GridtDistributor(HasPartitions):
         grid = self.gridt.grid
         return sample_loads(AGrid(grid.columns, grid.rows, grid.box), sample, {**self.options, **(measured or {})}).root()
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the gridt index."""
+        return self.gridt.memory_bytes
+
     # -- routing ----------------------------------------------------------------------------------
 
     def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:

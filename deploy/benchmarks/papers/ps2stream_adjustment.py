@@ -169,7 +169,7 @@ class AdjustmentBench:
         return self._plans[key]
 
     def _throughput(self, distributor: HybridDistributor, workload: RegionalWorkload) -> tuple[dict[str, Any], UpdatedSimulation]:
-        simulation = UpdatedSimulation(workload, distributor, self._index, self._scale.step, self._scale.repeat)
+        simulation = UpdatedSimulation(workload, distributor, True, self._index, self._scale.step, self._scale.repeat)
         found = simulation.run()
         kept = ("throughput", "communication", "replication", "ratio_load", "ratio_busy", "balance_busy", "dispatcher_mib", "different", "matches")
         loads = self._loads(distributor, workload)
