@@ -123,9 +123,9 @@ class SpoutTask(Task):
         self.stats.busy_ns += perf_counter_ns() - started
 
     @property
-    def askable(self) -> bool:
-        """Whether :meth:`ask` may find tuples."""
-        return self.idle and self.active and self.credit > 0
+    def may_emit(self) -> bool:
+        """Whether the component may be asked for tuples."""
+        return self.active and self.credit > 0
 
     def ask(self) -> bool:
         """Ask the component for tuples between two batches; return whether the next batch has something to release."""

@@ -218,8 +218,8 @@ class TopologyDriver:
     def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
         futures: dict[tuple[str, int], Any] = {}
-        for topic, partition, value in self._transports.with_nudges(self._clock.snapshot_requests(now_ms())):
-            futures.setdefault((topic, partition), self._producer.send(topic, value=value, partition=partition))
+        for topic, partition, value in self._clock.snapshot_requests(now_ms()):
+            futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
         self._producer.flush(timeout=30)
         return {
             task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
@@ -275,8 +275,6 @@ class TopologyDriver:
             logs=None if self.store.remote else self.folder / "logs",
             term=self._tenure.term,
             epoch=self._tenure.term * _STARTS_PER_TERM + self._starts,
-            nudged=self._transports.nudged,
-            sessions=self._transports.sessions,
         )
         return self._last_context
 
@@ -370,7 +368,7 @@ class TopologyDriver:
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
         if records and self._replaced():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
-        for record in self._transports.with_nudges(records):
+        for record in records:
             self._producer.send(record.topic, value=record.value, partition=record.partition)
         if records:
             self._producer.flush(timeout=timeout_s)
@@ -459,7 +457,6 @@ class TopologyDriver:
         self._restart_queries()
         if self.failure is None:
             self._pace()
-            self._write(self._transports.wake(self._versions(), self._waiting(), time.monotonic()))
             self._report_health()
 
     def _versions(self) -> dict[int, int]:
