@@ -299,6 +299,11 @@ class KafkaSpoutTask(SpoutTask):
         self._batched = kind.emit_records is not KafkaSpout.emit_records
         self._pulsed = kind.next_tuple is not KafkaSpout.next_tuple
 
+    @property
+    def may_emit(self) -> bool:
+        """False: what it emits follows from records, and from pulses."""
+        return False
+
     def process_external(self, records: Iterable[InRecord]) -> None:
         for key, part in groupby(records, key=_PARTITION):
             self._queue_records(key, part)

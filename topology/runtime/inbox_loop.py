@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
-from dskype.topology.core.executor import Executor
+from dskype.topology.core.executor import Executor, route
 from dskype.topology.core.frames import OutRecord, OutRecords
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.record_reader import RecordReader
+from dskype.topology.runtime.record_reader import READER_OPTIONS, RecordReader
 from dskype.topology.runtime.record_writer import RecordWriter
 
 __all__ = ["InboxLoop", "KeptPositions"]
@@ -24,6 +27,8 @@ _PATIENCE_S = 0.2
 """Longest wait for a record: signals and connections are looked after in between."""
 _REPORT_EVERY_S = 0.05
 """Least time between the reports of an executor, because its batches are small and many."""
+_NEW_PARTITIONS_S = 10.0
+"""Time after which new partitions of an external topic are seen at the latest."""
 _ASK_SHARE, _LONGEST_ASK_S = 0.01, 0.01
 """An idle spout is asked again after this share of the time for which it has had nothing, but at least so often."""
 
@@ -62,10 +67,13 @@ class InboxLoop:
     :param executor: it has processed nothing yet.
     :param kafka: the brokers.
     :param kept: positions of the executor's tasks.
+    :param external: (topic, partition) -> first offset, for all partitions of the external topics of a Kafka spout; the loop reads those of its tasks.
     :param save: called before each batch with its number, to take the snapshots that are due.
     """
 
-    def __init__(self, executor: Executor, kafka: KafkaSettings, kept: KeptPositions, save: Callable[[int], None]) -> None:
+    def __init__(
+        self, executor: Executor, kafka: KafkaSettings, kept: KeptPositions, external: Mapping[tuple[str, int], int], save: Callable[[int], None]
+    ) -> None:
         self._executor, self._kept, self._save = executor, kept, save
         conf = executor.plan.component_conf(executor.component)
         self._most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
@@ -74,7 +82,13 @@ class InboxLoop:
             if (version := kept.get(task)) > 0:
                 executor.bring_to(task, version)
         self._writer = RecordWriter(kafka)
-        self._reader = RecordReader(kafka, {(task.inbox, task.index): task.version for task in executor.tasks})
+        spout: Any = executor.plan.spec(executor.component).obj
+        self._spout: KafkaSpout | None = spout if isinstance(spout, KafkaSpout) else None
+        options = {} if self._spout is None else {key: value for key, value in spout.kafka_options.items() if key in READER_OPTIONS}
+        positions = {(task.inbox, task.index): task.version for task in executor.tasks}
+        self._known = set(external)
+        self._reader = RecordReader(kafka, positions | self._own(external), options)
+        self._look_at = time.monotonic() + _NEW_PARTITIONS_S
         self._number = 0  # of the last batch
         self._next_s = 0.0  # when the next batch may begin
         self._worked_s = time.monotonic()  # when there was something last
@@ -93,10 +107,26 @@ class InboxLoop:
                 self._release(reply)
             else:
                 self._next_s = 0.0
+        if self._spout is not None and time.monotonic() >= self._look_at:
+            self._look_for_partitions(self._spout)
         if self._report_at is not None and time.monotonic() >= self._report_at:
             self._report_at = None
             self._writer.write(self._executor.report())
             self._writer.wait(0)
+
+    def _own(self, external: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        """Return the partitions of external topics that belong to this executor's tasks."""
+        executor = self._executor
+        tasks = {task.id for task in executor.tasks}
+        return {where: offset for where, offset in external.items() if route(executor.plan, executor.component, *where) in tasks}
+
+    def _look_for_partitions(self, spout: KafkaSpout) -> None:
+        """Read partitions that were added to the spout's topics, and new topics that match its pattern, from their beginning."""
+        self._look_at = time.monotonic() + _NEW_PARTITIONS_S
+        found = {(t, p) for t, n in self._reader.topics().items() if t in spout.topics or re.fullmatch(spout.pattern or "", t) for p in range(n)}
+        if new := found - self._known:
+            self._known |= new
+            self._reader.add(self._own(dict.fromkeys(new, 0)))
 
     def _wait_s(self) -> float:
         """Return how long to wait for a record, at most until a report is due or spouts are asked."""

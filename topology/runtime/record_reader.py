@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import LostInputError
@@ -14,8 +15,13 @@ from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import connection_settings
 from dskype.topology.tuples import InRecord
 
-__all__ = ["ReadError", "RecordReader"]
+__all__ = ["READER_OPTIONS", "ReadError", "RecordReader"]
 
+log = logging.getLogger(__name__)
+
+READER_OPTIONS = frozenset({"check.crcs", "isolation.level"})
+"""Options of a Kafka spout that a reader can take over."""
+_LIST_S = 2.0
 _SETTINGS = {
     # Partitions are assigned and positions are kept by the caller; librdkafka asks for the name of a group all the same.
     "group.id": "dskype",
@@ -46,11 +52,12 @@ class RecordReader:
 
     :param kafka: the brokers.
     :param positions: (topic, partition) -> first offset.
+    :param options: further settings of librdkafka.
     """
 
-    def __init__(self, kafka: KafkaSettings, positions: Mapping[tuple[str, int], int]) -> None:
+    def __init__(self, kafka: KafkaSettings, positions: Mapping[tuple[str, int], int], options: Mapping[str, Any] | None = None) -> None:
         with connection_settings(kafka) as settings:
-            self._consumer = Consumer(_SETTINGS | settings)
+            self._consumer = Consumer({**_SETTINGS, **settings, **(options or {})})
         self._consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
 
     def read(self, wait_s: float, most: int) -> list[InRecord]:
@@ -66,9 +73,18 @@ class RecordReader:
         messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
         return [_in_record(message) for message in messages if message.error() is None or _checked(message)]
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._consumer.close()
+    def add(self, positions: Mapping[tuple[str, int], int]) -> None:
+        """Read further partitions as well."""
+        self._consumer.incremental_assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
+
+    def topics(self) -> dict[str, int]:
+        """Return the topics that the brokers have, and how many partitions each has; {} if they do not answer soon."""
+        try:
+            found = self._consumer.list_topics(timeout=_LIST_S).topics
+        except KafkaException as error:
+            log.warning("the topics cannot be listed: %s", error)
+            return {}
+        return {topic: len(metadata.partitions) for topic, metadata in found.items() if metadata.error is None}
 
 
 def _in_record(message: Any) -> InRecord:

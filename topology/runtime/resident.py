@@ -20,8 +20,9 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
+import msgpack
 import numpy as np
 import pyarrow as pa
 from kafka import KafkaProducer
@@ -63,7 +64,8 @@ _WAKE_BLOCK_MS = 1000
 BATCH = struct.Struct("<Q??")
 """Batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
 
-In the last case the number is the query's epoch, there are no rows, and the answer comes when the executor ends.
+In the last case the number is the query's epoch, rows [topic, partition, first offset] of external topics follow (msgpack), and the answer comes when the
+executor ends.
 """
 
 
@@ -258,7 +260,7 @@ class _Resident:
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 self._executor = self._make_executor()
             if continuous:
-                self._loop = self._loop or self._make_loop(self._executor, batch_id)
+                self._loop = self._loop or self._make_loop(self._executor, batch_id, msgpack.unpackb(memoryview(body)[BATCH.size :]))
                 self._wanted_by = connection
                 return
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
@@ -272,11 +274,21 @@ class _Resident:
         send(connection, b"\x00", reply)
         self._served_s = time.monotonic()
 
-    def _make_loop(self, executor: Executor, epoch: int) -> InboxLoop:
+    def _make_loop(self, executor: Executor, epoch: int, external: list[tuple[str, int, int]]) -> InboxLoop:
+        """Return the loop of this executor.
+
+        :param epoch: of the query; only an earlier executor of the same query can have kept positions.
+        :param external: rows [topic, partition, first offset] of external topics, as they were when the query started.
+        """
         name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
+        positions = {(topic, partition): offset for topic, partition, offset in external}
+        if path.exists():
+            tasks: list[Any] = executor.tasks if executor.is_spout else []
+            for task in tasks:
+                positions |= {where: offset for where, offset in task.positions().items() if where in positions}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
-        return InboxLoop(executor, self._payload.kafka, kept, self._maybe_snapshot)
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)
 
     def _step(self, connection: socket.socket) -> None:
         try:

@@ -13,6 +13,7 @@ from dskype.topology.runtime.continuous import ContinuousQuery
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
+from dskype.topology.runtime.record_reader import READER_OPTIONS
 
 __all__ = ["TaskSlots", "Transports"]
 
@@ -48,8 +49,8 @@ _SLOTS = TaskSlots()
 class Transports:
     """The transport of each component of a topology.
 
-    A component has a continuous query if its configuration asks for it, unless it is a Kafka spout. Where continuous queries cannot run, all components
-    have micro-batches, and :attr:`warnings` says why.
+    A component has a continuous query if its configuration asks for it. Where continuous queries cannot run, components have micro-batches, and
+    :attr:`warnings` says why.
 
     :param plan: the topology plan; None: nothing is chosen yet.
     """
@@ -64,7 +65,7 @@ class Transports:
 
     def _choose(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings) -> None:
         asked = [c for c in plan.component_ids if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous"]
-        chosen = [c for c in asked if not isinstance(plan.spec(c).obj, KafkaSpout)]
+        chosen = [c for c in asked if not self._has_foreign_options(plan, c)]
         if not chosen:
             return
         needed, total = sum(plan.num_executors(c) for c in chosen), spark.sparkContext.defaultParallelism
@@ -79,6 +80,15 @@ class Transports:
             self.warnings.append(f"topology {plan.name!r} runs in micro-batches, although its transport is continuous. {reason}")
             return
         self.continuous = frozenset(chosen)
+
+    def _has_foreign_options(self, plan: TopologyPlan, component: str) -> bool:
+        """Tell whether a Kafka spout has options that only Spark's source knows, and say so."""
+        spout: Any = plan.spec(component).obj
+        if not isinstance(spout, KafkaSpout) or not (foreign := sorted(set(spout.kafka_options) - READER_OPTIONS - {"group.id", "bootstrap.servers"})):
+            return False
+        reason = explain("Executors that read Kafka themselves do not know these options of a KafkaSpout.", given=foreign, legal=", ".join(sorted(READER_OPTIONS)))
+        self.warnings.append(f"component {component!r} of topology {plan.name!r} runs in micro-batches, although its transport is continuous. {reason}")
+        return True
 
     def start_query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:
         """Start the query of a component."""

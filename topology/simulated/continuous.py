@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import route
 from dskype.topology.core.frames import OutRecord, expand_records
@@ -23,12 +22,8 @@ _EMITS = 0.3
 
 
 def continuous_components(plan: TopologyPlan) -> frozenset[str]:
-    """Return the components that ask for continuous queries and can have them."""
-    return frozenset(
-        c
-        for c in plan.topology.components
-        if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous" and not isinstance(plan.spec(c).obj, KafkaSpout)
-    )
+    """Return the components that ask for continuous queries."""
+    return frozenset(c for c in plan.topology.components if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous")
 
 
 def run_executor(sim: Any, query: Any) -> None:

@@ -95,7 +95,6 @@ def test_connection_settings_reach_the_writer_of_frames():
             "retry.backoff.ms": 70,
         }
         assert settings["ssl.endpoint.identification.algorithm"] == "none"
-        assert settings["enable.idempotence"] is True
 
 
 def test_kerberos_is_refused():
