@@ -86,7 +86,9 @@ class Transports:
         spout: Any = plan.spec(component).obj
         if not isinstance(spout, KafkaSpout) or not (foreign := sorted(set(spout.kafka_options) - READER_OPTIONS - {"group.id", "bootstrap.servers"})):
             return False
-        reason = explain("Executors that read Kafka themselves do not know these options of a KafkaSpout.", given=foreign, legal=", ".join(sorted(READER_OPTIONS)))
+        reason = explain(
+            "Executors that read Kafka themselves do not know these options of a KafkaSpout.", given=foreign, legal=", ".join(sorted(READER_OPTIONS))
+        )
         self.warnings.append(f"component {component!r} of topology {plan.name!r} runs in micro-batches, although its transport is continuous. {reason}")
         return True
 
