@@ -320,12 +320,12 @@ class Executor:
     @property
     def askable(self) -> bool:
         """Whether :meth:`ask` may find tuples."""
-        return self.is_spout and any(hosted.task.idle and self._may_be_asked(hosted) for hosted in self._hosted.values())
+        return self.is_spout and any(map(self._may_be_asked, self._hosted.values()))
 
     @staticmethod
     def _may_be_asked(hosted: _Hosted) -> bool:
         # Before its first batch here, the state may be that of an earlier process.
-        return hosted.number >= 0 and hosted.batch_id >= 0 and hosted.task.may_emit
+        return hosted.number >= 0 and hosted.batch_id >= 0 and hosted.task.askable
 
     def ask(self) -> list[Task]:
         """Ask the idle spouts for tuples; return the tasks that have something for the next batch.
@@ -333,20 +333,15 @@ class Executor:
         What they emit is part of that batch: it is journaled and released with it. If the process dies before, the spout continues from the
         journal, as if it had not been asked.
         """
-        return [hosted.task for hosted in self._hosted.values() if hosted.task.idle and self._may_be_asked(hosted) and hosted.task.ask()]
-
-    @property
-    def may_emit(self) -> bool:
-        """Whether :meth:`emit` may find tuples: there are active spouts with credit."""
-        return self.is_spout and any(map(self._may_be_asked, self._hosted.values()))
+        return [hosted.task for hosted in self._hosted.values() if self._may_be_asked(hosted) and hosted.task.ask()]
 
     def emit(self, batch_id: int) -> list[OutRecord | OutRecords] | None:
-        """Ask the spouts for tuples, and return them as a batch that no record has started; None if there are none.
+        """Ask the idle spouts for tuples, and return them as a batch that no record has started; None if there are none.
 
-        For a process that reads its inboxes itself: its batches need no record.
+        For a process that reads its inboxes itself.
         """
         started = perf_counter()
-        found = [hosted.task.id for hosted in self._hosted.values() if self._may_be_asked(hosted) and hosted.task.ask()]
+        found = [hosted.task.id for hosted in self._hosted.values() if self._may_be_asked(hosted) and hosted.task.emit()]
         reply: list[OutRecord | OutRecords] = []
         for task in found:
             reply += self._handle_spout(task, batch_id, [])

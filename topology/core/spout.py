@@ -123,18 +123,22 @@ class SpoutTask(Task):
         self.stats.busy_ns += perf_counter_ns() - started
 
     @property
-    def may_emit(self) -> bool:
-        """Whether the component may be asked for tuples."""
-        return self.active and self.credit > 0
+    def askable(self) -> bool:
+        """Whether :meth:`ask` may find tuples."""
+        return self.idle and self.active and self.credit > 0
 
     def ask(self) -> bool:
         """Ask the component for tuples between two batches; return whether the next batch has something to release."""
-        before = self.collector.emits, len(self.errors)
-        self._emit()
-        if (self.collector.emits, len(self.errors)) == before:
+        if not self.emit():
             return False
         self.idle = False  # until it has been asked in that batch
         return True
+
+    def emit(self) -> bool:
+        """Ask the component for tuples; return whether there is something to release."""
+        before = self.collector.emits, len(self.errors)
+        self._emit()
+        return (self.collector.emits, len(self.errors)) != before
 
     def _emit_loop(self) -> None:
         collector = self.collector
@@ -298,11 +302,6 @@ class KafkaSpoutTask(SpoutTask):
         kind = type(component)
         self._batched = kind.emit_records is not KafkaSpout.emit_records
         self._pulsed = kind.next_tuple is not KafkaSpout.next_tuple
-
-    @property
-    def may_emit(self) -> bool:
-        """False: what it emits follows from records, and from pulses."""
-        return False
 
     def process_external(self, records: Iterable[InRecord]) -> None:
         for key, part in groupby(records, key=_PARTITION):

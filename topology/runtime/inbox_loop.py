@@ -101,7 +101,7 @@ class InboxLoop:
         if records := self._reader.read(self._wait_s(), self._most):
             self._begin()
             self._release(self._executor.handle(self._number, records, report=False))
-        elif self._executor.may_emit:
+        elif self._executor.askable:
             self._begin()
             if (reply := self._executor.emit(self._number)) is not None:
                 self._release(reply)
@@ -134,7 +134,7 @@ class InboxLoop:
         waits = [_PATIENCE_S]
         if self._report_at is not None:
             waits.append(max(0.0, self._report_at - now))
-        if self._executor.may_emit:
+        if self._executor.askable:
             waits.append(max(self._least_ask_s, min(_LONGEST_ASK_S, (now - self._worked_s) * _ASK_SHARE)))
         return min(waits)
 
