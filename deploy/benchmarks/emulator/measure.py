@@ -91,7 +91,7 @@ class Measures:
         self._consumer.position(where)
 
     def collect(self, seconds: float) -> dict[str, dict[str, Any]]:
-        """Collect reports for some seconds; return component -> {"hop": {ms: n}, "whole": {ms: n}, "rate": tuples/s}."""
+        """Collect reports for some seconds; return component -> {"hop": {bucket: n}, "whole": {bucket: n}, "rate": tuples/s}."""
         result: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
