@@ -24,7 +24,7 @@ topology.emulator.snapshots.kept              3          snapshots kept of each 
 topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
                                                          the limit is ``pulse.max.tuples`` if that is higher
 topology.emulator.transport                   micro-batch  how a component gets its records: in micro-batches, or ``continuous`` (hops in
-                                                         milliseconds, at the price of a task slot of Spark for every task)
+                                                         milliseconds, at the price of a task slot of Spark for every executor)
 topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
                                                          longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters

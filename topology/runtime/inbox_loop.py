@@ -77,6 +77,8 @@ class InboxLoop:
         self._executor, self._kept, self._save = executor, kept, save
         conf = executor.plan.component_conf(executor.component)
         self._most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
+        if external:  # external records are single, not frames of many tuples
+            self._most = max(self._most, conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
         self._least_ask_s: float = conf[Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS] / 1000
         for task in () if executor.is_spout else [task.id for task in executor.tasks]:
             if (version := kept.get(task)) > 0:
