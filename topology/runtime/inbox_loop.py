@@ -25,7 +25,7 @@ _LEAST_INTERVAL_S = 0.004
 next one. The first batch after a pause begins at once."""
 _PATIENCE_S = 0.2
 """Longest wait for a record: signals and connections are looked after in between."""
-_REPORT_EVERY_S = 0.05
+_REPORT_EVERY_S = 0.1
 """Least time between the reports of an executor, because its batches are small and many."""
 _NEW_PARTITIONS_S = 10.0
 """Time after which new partitions of an external topic are seen at the latest."""
