@@ -335,13 +335,23 @@ class Executor:
         """
         return [hosted.task for hosted in self._hosted.values() if self._may_be_asked(hosted) and hosted.task.ask()]
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether :meth:`emit` will most likely find tuples: a spout's last turn ended by time, and it has credit left."""
+        return self.is_spout and any(hosted.task.unfinished and self._may_emit(hosted) for hosted in self._hosted.values())
+
+    @staticmethod
+    def _may_emit(hosted: _Hosted) -> bool:
+        task: Any = hosted.task
+        return hosted.number >= 0 and hosted.batch_id >= 0 and task.active and task.credit > 0 and (task.idle or task.unfinished)
+
     def emit(self, batch_id: int) -> list[OutRecord | OutRecords] | None:
-        """Ask the idle spouts for tuples, and return them as a batch that no record has started; None if there are none.
+        """Ask idle and unfinished spouts for tuples, and return them as a batch that no record has started; None if there are none.
 
         For a process that reads its inboxes itself.
         """
         started = perf_counter()
-        found = [hosted.task.id for hosted in self._hosted.values() if self._may_be_asked(hosted) and hosted.task.emit()]
+        found = [hosted.task.id for hosted in self._hosted.values() if self._may_emit(hosted) and hosted.task.emit()]
         reply: list[OutRecord | OutRecords] = []
         for task in found:
             reply += self._handle_spout(task, batch_id, [])

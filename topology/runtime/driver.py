@@ -131,7 +131,6 @@ class TopologyDriver:
         :raises TopologyError: Kafka or Spark cannot run the topology.
         """
         check_kafka_options(self.plan, self.kafka)
-        self._clock = TopologyClock(self.plan, self.stats, now_ms())  # the clock starts now, not when the driver was made
         self._prepare_folder()
         self.warnings = self._topics.create(self.resume, self.store)
         ship_files(self.plan, self.store)
@@ -144,6 +143,7 @@ class TopologyDriver:
         self._producer = self.kafka.producer()
         self._transports = Transports(self.plan, self._spark, self.kafka)
         self.warnings += self._transports.warnings
+        self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
         for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
             thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)

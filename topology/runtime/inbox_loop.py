@@ -20,7 +20,7 @@ from dskype.topology.runtime.record_writer import RecordWriter
 
 __all__ = ["InboxLoop", "KeptPositions"]
 
-_LEAST_INTERVAL_S = 0.004
+_LEAST_INTERVAL_S = 0.005
 """Least time between the beginnings of two batches. A batch costs executors and brokers the same however few tuples it has; what arrives meanwhile is in the
 next one. The first batch after a pause begins at once."""
 _PATIENCE_S = 0.2
@@ -103,7 +103,7 @@ class InboxLoop:
         if records := self._reader.read(self._wait_s(), self._most):
             self._begin()
             self._release(self._executor.handle(self._number, records, report=False))
-        elif self._executor.askable:
+        elif self._executor.askable or self._executor.unfinished:
             self._begin()
             if (reply := self._executor.emit(self._number)) is not None:
                 self._release(reply)
@@ -132,6 +132,8 @@ class InboxLoop:
 
     def _wait_s(self) -> float:
         """Return how long to wait for a record, at most until a report is due or spouts are asked."""
+        if self._executor.unfinished:
+            return 0.0
         now = time.monotonic()
         waits = [_PATIENCE_S]
         if self._report_at is not None:

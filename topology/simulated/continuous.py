@@ -86,7 +86,7 @@ def run_executor(sim: Any, query: Any) -> None:
 def _emitted(sim: Any, query: Any, index: int) -> list[OutRecord] | None:
     """Return what an executor's spouts emit without a record; None if that is nothing."""
     executor = sim._executor(query, index)
-    reply = executor.emit(query.batch_id) if executor.askable else None
+    reply = executor.emit(query.batch_id) if executor.askable or executor.unfinished else None
     if reply is None:
         return None
     sim._count("emitted_between")

@@ -146,7 +146,7 @@ class SimulatedTopology:
         """Activate the spouts; the first call starts the queries."""
         if not self.opened:
             self.opened = True
-            self.clock = TopologyClock(self.plan, self.stats, self.now_ms())  # ticks and windows count from now
+            self.clock = TopologyClock(self.plan, self.stats, self.now_ms(), self.continuous)  # ticks and windows count from now
             self._take_term()
             for component in self.plan.topology.components:
                 query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store), term=self._term)
