@@ -29,7 +29,7 @@ _REPORT_EVERY_S = 0.1
 """Least time between the reports of an executor, because its batches are small and many."""
 _NEW_PARTITIONS_S = 10.0
 """Time after which new partitions of an external topic are seen at the latest."""
-_ASK_SHARE, _LONGEST_ASK_S = 0.01, 0.01
+_ASK_SHARE, _LONGEST_ASK_S = 0.01, 0.02
 """An idle spout is asked again after this share of the time for which it has had nothing, but at least so often."""
 
 

@@ -28,8 +28,8 @@ _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
-    # A broker answers as soon as there is a record; without any, it is asked twice a second.
-    "fetch.wait.max.ms": 500,
+    # A broker answers as soon as there is a record; without any, it is asked every two seconds.
+    "fetch.wait.max.ms": 2000,
     "fetch.min.bytes": 1,
     "fetch.max.bytes": 8 * RECORD_BYTES,
     "max.partition.fetch.bytes": 2 * RECORD_BYTES,
