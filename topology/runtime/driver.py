@@ -131,7 +131,6 @@ class TopologyDriver:
         :raises TopologyError: Kafka or Spark cannot run the topology.
         """
         check_kafka_options(self.plan, self.kafka)
-        self._clock = TopologyClock(self.plan, self.stats, now_ms())  # the clock starts now, not when the driver was made
         self._prepare_folder()
         self.warnings = self._topics.create(self.resume, self.store)
         ship_files(self.plan, self.store)
@@ -144,6 +143,7 @@ class TopologyDriver:
         self._producer = self.kafka.producer()
         self._transports = Transports(self.plan, self._spark, self.kafka)
         self.warnings += self._transports.warnings
+        self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
         for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
             thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
@@ -219,8 +219,8 @@ class TopologyDriver:
     def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
         futures: dict[tuple[str, int], Any] = {}
-        for topic, partition, value in self._transports.with_nudges(self._clock.snapshot_requests(now_ms())):
-            futures.setdefault((topic, partition), self._producer.send(topic, value=value, partition=partition))
+        for topic, partition, value in self._clock.snapshot_requests(now_ms()):
+            futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
         self._producer.flush(timeout=30)
         return {
             task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
@@ -274,8 +274,6 @@ class TopologyDriver:
             logs=None if self.store.remote else self.folder / "logs",
             term=self.tenure.term,
             epoch=self.tenure.term * _STARTS_PER_TERM + self._starts,
-            nudged=self._transports.nudged,
-            sessions=self._transports.sessions,
         )
         return self._last_context
 
@@ -369,7 +367,7 @@ class TopologyDriver:
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
         if records and self.tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
-        for record in self._transports.with_nudges(records):
+        for record in records:
             self._producer.send(record.topic, value=record.value, partition=record.partition)
         if records:
             self._producer.flush(timeout=timeout_s)
@@ -458,7 +456,6 @@ class TopologyDriver:
         self._restart_queries()
         if self.failure is None:
             self._pace()
-            self._write(self._transports.wake(self._versions(), self._waiting(), time.monotonic()))
             self._report_health()
 
     def _versions(self) -> dict[int, int]:
