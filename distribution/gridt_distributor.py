@@ -69,7 +69,12 @@ class GridtDistributor(HasPartitions):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        found: dict[str, Any] = {**GRID_OPTIONS, "granularity": _GRANULARITY, "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
+        found: dict[str, Any] = {
+            **GRID_OPTIONS,
+            "granularity": _GRANULARITY,
+            "summaries": cls.summaries,
+            **refuse_options(cls.name, options, cls.legal_options),
+        }
         check_grid(cls.name, tasks, found)
         check_flag(cls.name, found, "summaries")
         return _check_costs(cls.name, found)

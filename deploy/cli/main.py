@@ -65,6 +65,7 @@ COMMANDS = {
     "topologies": (
         Command("local", "run a topology on this machine for a while"),
         Command("submit", "run a topology on a cluster until it is killed", aliases=("jar",)),
+        Command("quickstart", "begin a project in streamparse's layout"),
         Command("list", "list the topologies"),
         Command("activate", "switch a topology's spouts on", module=_ACTIVATE),
         Command("deactivate", "switch a topology's spouts off", module=_ACTIVATE),
@@ -88,6 +89,7 @@ COMMANDS = {
 """Group -> its commands, in the order in which they are listed."""
 
 _ELSEWHERE = "topologies run in the process of 'dskype local' or 'dskype submit'; there are no daemons"
+_SERVERS = "no servers are set up; Spark's executors get the code from the process that submits"
 _NOT_HERE = {
     "admin": "",
     "blobstore": "",
@@ -105,10 +107,16 @@ _NOT_HERE = {
     "set_log_level": "",
     "shell": "",
     "sql": "",
+    "remove_logs": _SERVERS,
+    "run": "the command is 'dskype local topologies/NAME.py --local-ttl SECS'",
+    "slot_usage": _SERVERS,
+    "update_virtualenv": _SERVERS,
+    "visualize": "'dskype ui' draws a running topology",
+    "worker_uptime": _SERVERS,
     "supervisor": _ELSEWHERE,
     "upload-credentials": "",
 }
-"""Commands of ``storm`` that are recognised but not implemented, with the reason."""
+"""Commands of ``storm`` and ``sparse`` that are recognised but not implemented, with the reason."""
 
 
 def _parser() -> LazyParser:

@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -145,10 +145,10 @@ class TopologyDriver:
         self.warnings += self._transports.warnings
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
-        for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
-            thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
+        runs = ((self._clock_step, "clock"), (self._watch(), "watch"))
+        self._threads = [threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True) for run, name in runs]
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
         self._opened = True
 
     def _prepare_folder(self) -> None:
@@ -159,12 +159,11 @@ class TopologyDriver:
         self._manifest = Manifest.describe(self.plan, installed_version())
         if started is not None and check_changes(self.plan, started, self._manifest):
             self._manifest.write(self.folder)
-        store = self.store
-        store.create()
+        self.store.create()
         # Before anything else, so that an earlier driver's processes cannot write any more.
         self.tenure.take()
         if not self.resume:
-            store.clear()
+            self.store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
             self._inputs.forget()
 
@@ -180,6 +179,11 @@ class TopologyDriver:
         self._active = False
         if self._opened:
             self._control("deactivate")
+
+    def debug(self, percents: Mapping[str, float]) -> None:
+        """Set which percentages of the tuples go to the event loggers."""
+        if self._opened:
+            self._write(self._clock.debug(percents, now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
         """Continue with the same tasks on other executors and workers: every query restarts from its snapshots.
@@ -575,8 +579,6 @@ class TopologyDriver:
             ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
-
-    # -- looking inside ---------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = "the condition") -> None:
         """Wait until ``condition(stats)`` holds.

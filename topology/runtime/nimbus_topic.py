@@ -34,7 +34,7 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
-from dskype.topology.nimbus.states import Rebalance, TopologyState
+from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.planning.system import system_bolts
@@ -275,10 +275,7 @@ class NimbusService:
                 return  # another driver runs it
             failure = None
             try:
-                rebalance = Rebalance(command.get("workers"), command.get("executors") or {})
-                self._manager.command(
-                    command["name"], command["event"], wait_secs=command.get("wait_secs"), rebalance=rebalance if command["event"] == "REBALANCE" else None
-                )
+                self._manager.execute(command)
             except TopologyError as error:
                 failure = {"type": type(error).__name__, "text": str(error)}
             except Exception as error:  # the sender needs an answer in any case
