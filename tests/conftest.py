@@ -46,6 +46,7 @@ _MACHINE = (
             "machine/test_broker",
             "machine/test_doctor",
             "metrics/test_stats",
+            "web/test_web_pages",
         )
     ),
 )

@@ -74,7 +74,7 @@ COMMANDS = {
         Command("monitor", "print a component's throughput at intervals"),
         Command("stats", "measure what a topology moves, costs and waits for"),
         Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
-        Command("ui", "serve Storm's UI and its REST API, until Ctrl-C"),
+        Command("ui", "serve web pages and Storm's REST API, until Ctrl-C"),
     ),
     "this machine": (
         Command("localconfvalue", "print a configuration value of this machine", module=_CONFVALUE),

@@ -81,25 +81,26 @@ class UiServer:
 
     :param source: the topologies; started and closed with the server if it has ``start`` and ``close``.
     :param settings: how it is served.
+    :param extensions: what is mounted in it, each an :class:`~dskype.topology.ui.extension.Extension`; closed with the server.
     :ivar url: the address of the first page.
     :raises TopologyError: the libraries of the web server are not installed.
     :raises OSError: the port is taken, or the address is not one of this machine.
     """
 
-    def __init__(self, source: Any, settings: UiSettings) -> None:
+    def __init__(self, source: Any, settings: UiSettings, extensions: Sequence[Any] = ()) -> None:
         try:
             import uvicorn  # imported late: an extra
 
             from dskype.topology.ui.server import UiOptions, make_app
         except ModuleNotFoundError as error:
             raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
-        self._source, self.token = source, settings.token
+        self._source, self._extensions, self.token = source, tuple(extensions), settings.token
         self._socket = socket.create_server((settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
         host = url_host(settings.host)
         self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
         hosts = frozenset({"127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in settings.names)})
         everyone = settings.host in ("0.0.0.0", "::", "")
-        options = UiOptions(source, settings.token, own_version(), None if everyone and not settings.names else hosts, settings.origin)
+        options = UiOptions(source, settings.token, own_version(), None if everyone and not settings.names else hosts, settings.origin, self._extensions)
         config = uvicorn.Config(make_app(options), log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="ui", daemon=True)
@@ -114,6 +115,8 @@ class UiServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for running in [running for extension in self._extensions for running in extension.running]:
+            running.close()  # first: open streams end, so the server need not cut them
         self._server.should_exit = True
         self._thread.join(timeout=_START_S)
         self._socket.close()
@@ -121,9 +124,10 @@ class UiServer:
             self._source.close()
 
 
-def serve(kafka: Any, settings: UiSettings, say: Callable[[str], None]) -> UiServer:
+def serve(kafka: Any, settings: UiSettings, say: Callable[[str], None], extend: Callable[[FollowedCluster], Any] | None = None) -> UiServer:
     """Make the server of a cluster's UI, and print how to use it; the caller enters it.
 
+    :param extend: makes of the topologies an extension that is mounted in the server.
     :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it.
     """
     if not is_loopback(settings.host) and not settings.allow_remote:
@@ -135,8 +139,9 @@ def serve(kafka: Any, settings: UiSettings, say: Callable[[str], None]) -> UiSer
                 hint="--allow-remote serves everyone who can reach that address; changes need the token in any case",
             )
         )
+    source = FollowedCluster(kafka)
     try:
-        server = UiServer(FollowedCluster(kafka), settings)
+        server = UiServer(source, settings, [] if extend is None else [extend(source)])
     except OSError as ex:
         raise TopologyError(
             explain(f"The UI cannot be served ({ex.strerror or ex}).", given=f"{settings.host}:{settings.port}", hint="--port 0 takes a free port")

@@ -1,0 +1,155 @@
+"""The answers below ``/api/dskype/``: results and messages as events, subscriptions, and what the charts and the map show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from kafka.errors import KafkaError
+from starlette.requests import Request
+
+from dskype.deploy.client.pubsub import UnreachableError
+from dskype.deploy.web.feeds import Feeds, TopologyFeed
+from dskype.deploy.web.message_feed import MessageFollower
+from dskype.deploy.web.result_feed import ResultFollower
+from dskype.spouts.records import RecordError
+from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.ui.events import last_event_id
+
+__all__ = ["Answers"]
+
+_SUBSCRIPTIONS = 1000
+"""Subscriptions that one client may name."""
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "").lower() in ("true", "1")
+
+
+def _reaching(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn errors of Kafka's client into a refusal that says that the brokers are away."""
+
+    def answered(*arguments: Any) -> Any:
+        try:
+            return answer(*arguments)
+        except KafkaError as error:
+            raise UnreachableError(explain("The brokers do not answer.", hint=f"{error or type(error).__name__}; try again")) from error
+
+    return answered
+
+
+def _body(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a POST.
+
+    :raises IllegalArgumentException: it is something else.
+    """
+    try:
+        found = json.loads(request.state.body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise IllegalArgumentException(explain("The body must be a JSON object.", given=request.state.body[:100]))
+    return found
+
+
+class Answers:
+    """The answers, by path.
+
+    :param feeds: the topologies.
+    """
+
+    def __init__(self, feeds: Feeds) -> None:
+        self._feeds = feeds
+
+    def _feed(self, request: Request) -> TopologyFeed:
+        return self._feeds.of(request.query_params.get("topology"))
+
+    def readers(self) -> dict[str, Callable[[Request], Any]]:
+        """Return path -> what answers a GET."""
+        answers = {"topologies": self._topologies, "subscription": self._subscription}
+        return {path: _reaching(answer) for path, answer in answers.items()}
+
+    def changers(self) -> dict[str, Callable[[Request], Any]]:
+        """Return path -> what answers a POST."""
+        answers = {"subscriptions": self._register, "subscriptions/remove": self._remove, "messages": self._publish}
+        return {path: _reaching(answer) for path, answer in answers.items()}
+
+    def streams(self) -> dict[str, Callable[[Request], Any]]:
+        """Return path -> what answers a GET with events."""
+        return {path: _reaching(answer) for path, answer in {"results": self._results, "messages": self._messages}.items()}
+
+    # -- events ----------------------------------------------------------------------------------------------------------
+
+    def _results(self, request: Request) -> ResultFollower:
+        query = request.query_params
+        ids = query.getlist("sub")
+        if len(ids) > _SUBSCRIPTIONS:
+            raise IllegalArgumentException(explain("Too many subscriptions.", given=len(ids), legal=f"up to {_SUBSCRIPTIONS}, or none for the results of all"))
+        self._feeds.admit()
+        wanted = frozenset(ids) or None
+        return self._feed(request).results(wanted, query.get("start", "now"), last_event_id(request.headers, query), _flag(request, "messages"))
+
+    def _messages(self, request: Request) -> MessageFollower:
+        self._feeds.admit()
+        return self._feed(request).messages()
+
+    # -- subscriptions -----------------------------------------------------------------------------------------------------
+
+    def _topologies(self, request: Request) -> dict[str, Any]:
+        return {"topologies": self._feeds.names()}
+
+    def _subscription(self, request: Request) -> dict[str, Any]:
+        """Answer what is known of a subscription, and its newest published list. O(topics)."""
+        id, feed = request.query_params.get("id"), self._feed(request)
+        if id is None:
+            raise IllegalArgumentException(explain("Expected the parameter id.", legal="the id of a subscription"))
+        with feed.reading:
+            registered = feed.client.subscription(id)
+            if registered is None:
+                return {"subscription": id, "registered": None}
+            refused = feed.client.refusal(registered.registration) if registered.status == "pending" else None
+            found = {"subscription": id, "time_ms": now_ms(), "registered": registered.as_json(), "refused": refused, "topk": None, "note": None}
+            if registered.type == "topk":
+                try:
+                    state = feed.client.topk(id)
+                except TopologyError as error:
+                    return {**found, "note": str(error)}
+                if state is not None and state.registration in (None, registered.registration):
+                    entries = [feed.describe(entry) for entry in state.as_json()["topk"]]
+                    found["topk"] = {**state.as_json(), "topk": entries}
+            return found
+
+    def _register(self, request: Request) -> dict[str, Any]:
+        """Register the subscription of the body; its ``id`` is optional."""
+        fields = _body(request)
+        id = fields.pop("id", None)
+        if id is not None and not isinstance(id, str):
+            raise IllegalArgumentException(explain("The id of a subscription is a text.", given=id))
+        return {"subscription": self._sent(request, lambda feed: feed.client.subscribe(id or None, **fields))}
+
+    def _remove(self, request: Request) -> dict[str, Any]:
+        id = _body(request).get("id")
+        if not isinstance(id, str):
+            raise IllegalArgumentException(explain("Expected the id of a subscription.", given=id, legal='{"id": "..."}'))
+        self._sent(request, lambda feed: feed.client.unsubscribe(id))
+        return {"subscription": id}
+
+    def _publish(self, request: Request) -> dict[str, Any]:
+        """Publish the message of the body."""
+        fields = _body(request)
+        unknown = sorted(fields.keys() - {"id", "text", "lat", "lon", "bbox", "ts"})
+        if unknown or not isinstance(fields.get("text"), str):
+            raise IllegalArgumentException(explain("This is not a message.", given=sorted(fields), legal="text, and lat and lon, or bbox; id, ts"))
+        return {"message": self._sent(request, lambda feed: feed.client.publish(**fields, wait=True))}
+
+    def _sent(self, request: Request, send: Callable[[TopologyFeed], Any]) -> Any:
+        """Return what ``send`` returns, when Kafka has it."""
+        feed = self._feed(request)
+        try:
+            found = send(feed)
+            feed.client.flush()
+        except (RecordError, TypeError) as error:
+            raise IllegalArgumentException(str(error)) from None
+        return found
