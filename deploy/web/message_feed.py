@@ -126,7 +126,7 @@ class MessageFollower:
                 await asyncio.get_running_loop().run_in_executor(self._pool, self._join)
             except (KafkaError, OSError, TopologyError):
                 return None
-            return [Event("open", {})]
+            return [Event("following", {})]
         for _ in range(int(_QUIET_S / _EVERY_S)):
             await asyncio.sleep(_EVERY_S)
             with self._tail.lock:

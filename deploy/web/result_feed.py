@@ -204,7 +204,7 @@ class ResultFollower:
                     await self._loop.run_in_executor(self._pool, self._join)
                     if not self._opened:
                         self._opened = True
-                        return [Event("open", {"subscriptions": None if self.wanted is None else sorted(self.wanted)}, self._text())]
+                        return [Event("following", {"subscriptions": None if self.wanted is None else sorted(self.wanted)}, self._text())]
                 events = await self._loop.run_in_executor(self._pool, self._read) if self._reading is not None else self._from_queue()
                 if not events and time.monotonic() - self._told_at >= _QUIET_S:
                     events = [Event(id=self._caught_up())]  # the place moves on although nothing was for this client

@@ -12,6 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 __all__ = ["Event", "EventSource", "EventStream", "last_event_id"]
 
+_BEGIN = b"retry: 1000\n\n"
+"""A client that is cut off comes back after a second."""
 _NO_EVENT = b":\n\n"
 """A comment: shows that the connection lives."""
 
@@ -63,7 +65,7 @@ class EventStream(StreamingResponse):
         super().__init__(self._chunks(), headers={"X-Accel-Buffering": "no"})
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        yield _NO_EVENT  # headers reach the client at once
+        yield _BEGIN  # headers reach the client at once
         while (events := await self._source.next()) is not None:
             yield b"".join(event.encode() for event in events) or _NO_EVENT
 

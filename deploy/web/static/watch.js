@@ -69,7 +69,7 @@ export class Watch {
     on("refusal", ({ error }) => Object.assign(this, { status: "refused", refused: error }));
     on("lost", ({ partitions }) => (this.lost += partitions.reduce((sum, { records }) => sum + records, 0)));
     return new Promise((resolve, reject) => {
-      on("open", () => {
+      on("following", () => {
         this.connection = "live";
         resolve();
       });

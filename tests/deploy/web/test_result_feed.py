@@ -103,7 +103,7 @@ def test_what_comes_after_the_first_event_is_followed_for_the_wanted_subscriptio
     async def scene():
         follower = feeds.of("dskype").results(frozenset({"a", "b"}), "now", "", False)
         (opened,) = await follower.next()
-        assert (opened.name, opened.data) == ("open", {"subscriptions": ["a", "b"]})
+        assert (opened.name, opened.data) == ("following", {"subscriptions": ["a", "b"]})
         for i in range(1, 9):
             write_result(kafka, topics, "abc"[i % 3], i, partition=i % 2)
         kafka.broker.write(topics.registrations, "b", b'{"v": 1, "subscription": "b", "registration": "0-0", "event": "active", "watermark": 3}')
@@ -343,7 +343,7 @@ def test_the_map_gets_a_bounded_sample_and_the_number_of_all(kafka, feeds):
 
     async def scene():
         follower = feeds.of("dskype").messages()
-        assert [e.name for e in await follower.next()] == ["open"]
+        assert [e.name for e in await follower.next()] == ["following"]
         for i in range(3000):
             kafka.broker.write(topics.messages, None, json.dumps({"text": f"t{i}", "lat": i / 100, "lon": 0}).encode())
         kafka.broker.write(topics.messages, None, json.dumps({"text": "area", "bbox": [0, 0, 2, 2]}).encode())

@@ -20,7 +20,7 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
     topics = kafka.topology()
     events = Events(served, "results?sub=park&sub=other")
     assert events.status == 200 and events.headers["content-type"].startswith("text/event-stream") and "no-store" in events.headers["cache-control"]
-    assert events.next()[::2] == ("open", {"subscriptions": ["other", "park"]})
+    assert events.next()[::2] == ("following", {"subscriptions": ["other", "park"]})
     assert post(served, "subscriptions", PARK) == (200, {"subscription": "park"})
     stored = kafka.broker.logs[topics.subscriptions, 0][-1]
     assert stored.key == b"park" and json.loads(stored.value) == {k: v for k, v in PARK.items() if k != "id"}
@@ -113,7 +113,7 @@ def test_a_connection_that_is_cut_continues_where_it_was(kafka, served):
 def test_a_receiver_that_does_not_read_holds_nobody_up(kafka, served):
     topics = kafka.topology()
     stuck, reading = Events(served, "results?sub=a"), Events(served, "results?sub=a")
-    assert stuck.next()[0] == reading.next()[0] == "open"
+    assert stuck.next()[0] == reading.next()[0] == "following"
     for i in range(3000):
         kafka.broker.write(topics.results, "a", delta("a", i, meta="x" * 4000), headers=[("result-id", str(i))])
     got = [reading.next()[2]["watermark"] for _ in range(3000)]  # 12 MB; the other connection takes none of it

@@ -5,11 +5,16 @@ import { el, show } from "./dom.js";
 const EVERY_MS = 5000;
 
 // The address that `dskype ui` prints ends with #token=...; it stays in this tab, and leaves the address.
-const given = new URLSearchParams(location.hash.slice(1)).get("token");
-if (given) {
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!given) return false;
   sessionStorage.setItem("token", given);
   history.replaceState(null, "", location.pathname + location.search);
+  return true;
 }
+takeToken();
+// The address was opened in a tab that shows this page already.
+addEventListener("hashchange", () => takeToken() && location.reload());
 
 export const token = () => sessionStorage.getItem("token");
 export const parameters = new URLSearchParams(location.search);
