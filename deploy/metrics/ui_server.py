@@ -27,11 +27,14 @@ class FollowedCluster:
     """The topologies of a cluster, as the UI asks for them; a :class:`~dskype.topology.ui.view.ClusterSource`.
 
     :param kafka: how to reach the brokers.
+    :param make_reports: makes what receives the metrics of a topology, from its record in the nimbus topic.
+    :ivar lock: held while reports are fed; hold it to read them as of one moment.
     """
 
-    def __init__(self, kafka: Any) -> None:
+    def __init__(self, kafka: Any, make_reports: Callable[[Mapping[str, Any]], Reports] = lambda record: Reports()) -> None:
         self._kafka = kafka
-        self._following: Following[Reports] = Following(kafka, Reports)
+        self._following: Following[Reports] = Following(kafka, make_reports)
+        self.lock = self._following.lock
         self._client = ClusterClient(kafka)
 
     def topologies(self) -> Sequence[TopologyView]:
@@ -124,10 +127,11 @@ class UiServer:
             self._source.close()
 
 
-def serve(kafka: Any, settings: UiSettings, say: Callable[[str], None], extend: Callable[[FollowedCluster], Any] | None = None) -> UiServer:
+def serve(source: Any, settings: UiSettings, say: Callable[[str], None], extensions: Sequence[Any] = ()) -> UiServer:
     """Make the server of a cluster's UI, and print how to use it; the caller enters it.
 
-    :param extend: makes of the topologies an extension that is mounted in the server.
+    :param source: the topologies, for example a :class:`FollowedCluster`.
+    :param extensions: what is mounted in the server.
     :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it.
     """
     if not is_loopback(settings.host) and not settings.allow_remote:
@@ -139,9 +143,8 @@ def serve(kafka: Any, settings: UiSettings, say: Callable[[str], None], extend: 
                 hint="--allow-remote serves everyone who can reach that address; changes need the token in any case",
             )
         )
-    source = FollowedCluster(kafka)
     try:
-        server = UiServer(source, settings, [] if extend is None else [extend(source)])
+        server = UiServer(source, settings, extensions)
     except OSError as ex:
         raise TopologyError(
             explain(f"The UI cannot be served ({ex.strerror or ex}).", given=f"{settings.host}:{settings.port}", hint="--port 0 takes a free port")

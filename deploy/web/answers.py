@@ -9,14 +9,21 @@ from typing import Any
 from kafka.errors import KafkaError
 from starlette.requests import Request
 
+from dskype.deploy.client import plan_picture
 from dskype.deploy.client.pubsub import UnreachableError
+from dskype.deploy.metrics.meter import measure
+from dskype.deploy.metrics.reader import describe
 from dskype.deploy.web.feeds import Feeds, TopologyFeed
 from dskype.deploy.web.message_feed import MessageFollower
+from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.result_feed import ResultFollower
+from dskype.deploy.web.trend import WatchedReports
 from dskype.spouts.records import RecordError
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
 from dskype.topology.ui.events import last_event_id
+from dskype.topology.ui.extension import Picture
+from dskype.topology.ui.view import TopologyView
 
 __all__ = ["Answers"]
 
@@ -68,7 +75,14 @@ class Answers:
 
     def readers(self) -> dict[str, Callable[[Request], Any]]:
         """Return path -> what answers a GET."""
-        answers = {"topologies": self._topologies, "subscription": self._subscription}
+        answers = {
+            "topologies": self._topologies,
+            "subscription": self._subscription,
+            "measures": self._measures,
+            "trend": lambda request: self._watched(request)[1].trend.columns(),
+            "partitions": lambda request: partitions_of(self._feed(request).plan()),
+            "plan.svg": lambda request: Picture(plan_picture.draw(self._feed(request).plan()[1])),
+        }
         return {path: _reaching(answer) for path, answer in answers.items()}
 
     def changers(self) -> dict[str, Callable[[Request], Any]]:
@@ -94,6 +108,22 @@ class Answers:
     def _messages(self, request: Request) -> MessageFollower:
         self._feeds.admit()
         return self._feed(request).messages()
+
+    # -- measurements ------------------------------------------------------------------------------------------------------
+
+    def _watched(self, request: Request) -> tuple[TopologyView, WatchedReports]:
+        """Return a running topology and what is measured of it."""
+        name = self._feeds.name_of(request.query_params.get("topology"))
+        view = next((view for view in self._feeds.source.topologies() if view.name == name), None)
+        if view is None or not isinstance(view.reports, WatchedReports):
+            raise NotAliveException.for_topology(name)
+        return view, view.reports
+
+    def _measures(self, request: Request) -> dict[str, Any]:
+        """Answer what ``dskype stats -o json`` prints."""
+        view, reports = self._watched(request)
+        with self._feeds.source.lock:
+            return measure(reports.meter, describe(view.record, view.alive), ends=view.ends)
 
     # -- subscriptions -----------------------------------------------------------------------------------------------------
 

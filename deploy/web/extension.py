@@ -8,14 +8,17 @@ from typing import Any
 from dskype.deploy.web.answers import Answers
 from dskype.deploy.web.feeds import Feeds
 from dskype.topology.ui.extension import Extension, Page
-from dskype.topology.ui.view import ClusterSource
 
 __all__ = ["make_extension"]
 
-_PAGES = (Page("/dskype/subscribe.html", "subscribe.html", "Subscribe"),)
+_PAGES = (
+    Page("/dskype/map.html", "map.html", "Map"),
+    Page("/dskype/subscribe.html", "subscribe.html", "Subscribe"),
+    Page("/dskype/load.html", "load.html", "Load"),
+)
 
 
-def make_extension(kafka: Any, source: ClusterSource) -> Extension:
+def make_extension(kafka: Any, source: Any) -> Extension:
     """Return DSkype's pages and answers.
 
     :param kafka: how to reach the brokers.

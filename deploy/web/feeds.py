@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dskype.deploy.client.follower import Follower
-from dskype.deploy.client.plans import SUBSCRIPTION_BOLT
+from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
 from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
 from dskype.deploy.web.message_feed import MessageFollower, MessageTail
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
-from dskype.topology.ui.view import ClusterSource
 
 __all__ = ["BusyError", "Feeds", "TopologyFeed"]
 
@@ -22,6 +22,7 @@ FOLLOWERS = 500
 """Clients that may follow at the same time, over all topologies."""
 _THREADS = 4
 _MESSAGES_BACK = 5000
+_PLAN_S = 5.0
 
 
 class BusyError(TopologyError):
@@ -43,6 +44,7 @@ class TopologyFeed:
         self._messages = MessageTail(lambda: Follower(client.kafka, [client.topics.messages], _MESSAGES_BACK), client.name)
         self.reading = threading.Lock()
         """Held while a topic is read from its beginning, so that many such requests wait for each other."""
+        self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
 
     def _topics(self) -> list[str]:
         """Return the topics of :data:`~dskype.deploy.web.places.LETTERS` that are there."""
@@ -97,6 +99,16 @@ class TopologyFeed:
             raise NotAliveException(str(error)) from None
         return MessageFollower(self._messages, self._pool)
 
+    def plan(self) -> tuple[int, dict[str, Any]]:
+        """Return version and content of the distribution plan that the topology follows, not older than some seconds.
+
+        :raises TopologyError: the topology does not run.
+        """
+        with self.reading:
+            if self._plan is None or time.monotonic() - self._plan[0] > _PLAN_S:
+                self._plan = time.monotonic(), read_current(self.client)
+            return self._plan[1]
+
     def describe(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result with text and place of its message, if somebody follows the messages and it is known."""
         return self._messages.describe(result)
@@ -116,10 +128,10 @@ class Feeds:
     """The feeds of a cluster's topologies, opened when they are asked for.
 
     :param kafka: how to reach the brokers.
-    :param source: the topologies.
+    :param source: the topologies: a :class:`~dskype.deploy.metrics.ui_server.FollowedCluster`, or what has its methods.
     """
 
-    def __init__(self, kafka: Any, source: ClusterSource) -> None:
+    def __init__(self, kafka: Any, source: Any) -> None:
         self._kafka, self.source = kafka, source
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="feed")
         self._lock = threading.Lock()
@@ -129,6 +141,22 @@ class Feeds:
         """Return the names of the DSkype topologies that run."""
         return [view.name for view in self.source.topologies() if SUBSCRIPTION_BOLT in view.plan.components]
 
+    def name_of(self, name: str | None) -> str:
+        """Return the name of a topology.
+
+        :param name: None: the only one that runs.
+        :raises NotAliveException: none is named, and none runs.
+        :raises IllegalArgumentException: none is named, and several run.
+        """
+        if name is not None:
+            return name
+        names = self.names()
+        if len(names) == 1:
+            return names[0]
+        raise (IllegalArgumentException if names else NotAliveException)(
+            explain("Expected the name of a DSkype topology: not exactly one runs.", given=len(names), legal=", ".join(names) or "none runs")
+        )
+
     def of(self, name: str | None) -> TopologyFeed:
         """Return the feed of a topology.
 
@@ -136,13 +164,7 @@ class Feeds:
         :raises NotAliveException: there is none of that name.
         :raises IllegalArgumentException: no name is given, and several run.
         """
-        if name is None:
-            names = self.names()
-            if len(names) != 1:
-                raise (IllegalArgumentException if names else NotAliveException)(
-                    explain("Expected the name of a DSkype topology: not exactly one runs.", given=len(names), legal=", ".join(names) or "none runs")
-                )
-            (name,) = names
+        name = self.name_of(name)
         with self._lock:
             if name in self._feeds:
                 return self._feeds[name]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.cli import partition_map, plan_picture
+from dskype.deploy.cli import partition_map
 from dskype.deploy.cli.arguments import (
     Actions,
     UsageError,
@@ -29,6 +29,7 @@ from dskype.deploy.cli.arguments import (
     positive_seconds,
     target,
 )
+from dskype.deploy.client import plan_picture
 from dskype.deploy.client.balancing import Band, balance, watch
 from dskype.deploy.client.calibration import calibrate
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions

@@ -26,12 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from dskype.deploy.metrics.ui_server import UiSettings, serve
+    from dskype.deploy.metrics.ui_server import FollowedCluster, UiSettings, serve
     from dskype.deploy.web.extension import make_extension
+    from dskype.deploy.web.trend import WatchedReports
 
     token = {"token": os.environ[_TOKEN]} if os.environ.get(_TOKEN) else {}
     settings = UiSettings(args.host, args.port, names=tuple(args.allow_host), origin=args.allow_origin, allow_remote=args.allow_remote, **token)
     kafka = cluster.kafka_settings(target(args))
-    with serve(kafka, settings, say, lambda source: make_extension(kafka, source)):
+    source = FollowedCluster(kafka, WatchedReports)
+    with serve(source, settings, say, [make_extension(kafka, source)]):
         threading.Event().wait()
     return 0

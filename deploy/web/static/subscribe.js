@@ -1,12 +1,12 @@
 // The page on which a subscription is registered and followed.
 
-import { getFrom, parameters, postTo, token } from "/static/api.js";
+import { parameters, postTo, token } from "/static/api.js";
 import { el, facts, show, table } from "/static/dom.js";
+import { offerTopologies, topology } from "/static/dskype/topologies.js";
 import { Watch, path } from "/static/dskype/watch.js";
 
 const form = document.getElementById("form");
 const field = (name) => form.elements.namedItem(name);
-const topology = () => field("topology").value || null;
 let watch = null;
 
 const problem = (error) => show("answer", el("p", { class: "problem", role: "alert" }, error.message));
@@ -96,7 +96,8 @@ function render() {
       ...(watch.note ? [["Note", watch.note]] : []),
     ]),
   );
-  show("actions", token() ? el("button", { type: "button", onclick: () => remove().catch(problem) }, "remove the subscription") : "");
+  const onMap = el("a", { href: `/dskype/map.html?${new URLSearchParams({ ...(topology() ? { topology: topology() } : {}), sub: watch.id })}` }, "on the map");
+  show("actions", onMap, " ", token() ? el("button", { type: "button", onclick: () => remove().catch(problem) }, "remove the subscription") : "");
   show(
     "list",
     ...(watch.isTopk
@@ -133,12 +134,7 @@ function render() {
 }
 
 async function start() {
-  const { topologies } = await getFrom(path("topologies", {}));
-  const given = parameters.get("topology");
-  const names = given && !topologies.includes(given) ? [given, ...topologies] : topologies;
-  field("topology").replaceChildren(...names.map((name) => el("option", { value: name, selected: name === given }, name)));
-  document.getElementById("choice").hidden = names.length < 2;
-  if (!names.length) problem(new Error("No DSkype topology runs."));
+  if (!(await offerTopologies())) problem(new Error("No DSkype topology runs."));
   field("id").value = parameters.get("sub") ?? "";
   if (parameters.get("sub")) await followGiven();
 }

@@ -17,9 +17,13 @@ def kafka():
 
 
 @pytest.fixture
-def served(kafka):
+def source():
+    return OneTopology()
+
+
+@pytest.fixture
+def served(kafka, source):
     """A server whose one topology is named ``dskype``."""
     kafka.topology()
-    source = OneTopology()
     with UiServer(source, UiSettings(port=0, token=TOKEN), [make_extension(kafka, source)]) as server:
         yield server

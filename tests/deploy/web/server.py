@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -30,6 +31,7 @@ class OneTopology:
     """A ClusterSource."""
 
     def __init__(self, *names: str) -> None:
+        self.lock = threading.Lock()
         self.views = [view(name) for name in names or ("dskype",)]
 
     def topologies(self) -> list[TopologyView]:

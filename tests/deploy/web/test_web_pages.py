@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from dskype.topology.core.steady_clock import now_ms
 from tests.topology.ui.browser import Browser
 
-from .server import TOKEN
+from .scene import messages, run_for, run_plan, watched
+from .server import TOKEN, get, view
 from .test_result_feed import until, write_result
 
 
@@ -24,7 +26,7 @@ def fill(browser, values):
     browser.run(script, json.dumps(values))
 
 
-def message(kafka, topics, id, text, lat=43.05, lon=-87.9):
+def publish(kafka, topics, id, text, lat=43.05, lon=-87.9):
     kafka.broker.write(topics.messages, None, json.dumps({"id": id, "text": text, "lat": lat, "lon": lon}).encode())
 
 
@@ -44,7 +46,7 @@ def test_a_subscription_made_in_the_form_shows_its_results(browser, kafka, serve
     browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
     (stored,) = kafka.broker.logs[topics.subscriptions, 0]
     assert stored.key == b"park" and json.loads(stored.value) == {"type": "topk", "text": "lake park", "lat": 43.04, "lon": -87.9, "k": 2, "alpha": 0.5}
-    message(kafka, topics, "m1", "<img src=x onerror=alert(1)> in the park")
+    publish(kafka, topics, "m1", "<img src=x onerror=alert(1)> in the park")
     active = {"v": 1, "subscription": "park", "registration": "0-0", "event": "active", "watermark": 0}
     kafka.broker.write(topics.registrations, "park", json.dumps(active).encode())
     write_result(kafka, topics, "park", 1, score=0.5, rank=1)
@@ -120,10 +122,56 @@ def test_a_page_goes_on_after_the_brokers_were_away(browser, kafka, served):
     browser.problems()
 
 
-def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served, kafka, tmp_path):
+def test_the_map_shows_messages_partitions_and_the_results_of_a_subscription(browser, kafka, served):
+    topics = kafka.topology()
+    plan = run_plan(kafka, {"dskype.distributor": "agrid"}, 3)
+    texts = messages(300)
+    for one in texts:
+        kafka.broker.write(topics.messages, None, json.dumps(one).encode())
+    kafka.broker.write(topics.messages, None, json.dumps({"id": "area", "text": "<i>storm</i>", "bbox": [170, -10, -170, 10]}).encode())
+    kafka.broker.write(topics.subscriptions, "park", json.dumps({"type": "topk", "text": "park", "lat": 43.04, "lon": -87.9, "k": 5, "alpha": 0.5}).encode())
+    browser.open(f"{served.url}dskype/map.html?sub=park&partitions=true")
+    browser.wait("document.querySelector('#counts').innerText.startsWith('301 messages')")
+    number = len(get(served, "partitions")["partitions"])
+    assert number > 1 and browser.run("return document.querySelectorAll('#map path.partition').length") == number
+    assert f"agrid, version 1: {number} partitions, {number} with a place" in browser.text("#legend")
+    assert browser.run("return document.querySelectorAll('#legend .swatch').length") == 3 == plan["tasks"]
+    for number, one in enumerate(texts[:3]):
+        write_result(kafka, topics, "park", number, score=0.5 - number / 10, rank=number + 1)
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 3")
+    assert [row["Text"] for row in browser.rows("#list")] == [one["text"] for one in texts[:3]]
+    assert "3 of 3 have a known place" in browser.text("#list")
+    browser.click("//input[@name='partitions']")
+    browser.wait("document.querySelectorAll('#map path.partition').length === 0")
+    browser.click("//input[@name='messages']")
+    assert browser.text("#counts") == "messages are off"
+    assert browser.problems() == []
+
+
+def test_the_page_of_loads_has_the_numbers_of_the_api(browser, kafka, served, source):
+    run_plan(kafka, {"dskype.distributor": "keyword"})
+    source.views = [watched(view("dskype"), **{"dskype.distributor": "keyword"})]
+    run_for(source.views[0].reports, 120, now_ms())
+    browser.open(f"{served.url}dskype/load.html")
+    measures, trend = get(served, "measures"), get(served, "trend")
+    tasks = next(c["tasks"] for c in measures["components"] if c["component"] == "subscription-bolt")
+    shown = browser.rows("#tasks")
+    assert [(r["Task"], r["Subscriptions"].replace(",", "")) for r in shown] == [(str(t["task"]), str(int(t["subscriptions"]))) for t in tasks]
+    assert f"{measures['messages']['processed']:,}" in browser.text("#now") and f"{measures['replication']['ratio']:.2f}" in browser.text("#now")
+    assert measures["replication"] == {"placements": 24_000, "subscriptions": 20_000, "ratio": 1.2}
+    assert browser.run("return document.querySelectorAll('#charts canvas').length") == 6
+    assert len(trend["time_s"]) >= 20 and {len(column) for name, column in trend.items() if name != "tasks"} == {len(trend["time_s"])}
+    browser.wait("document.querySelector('#plan img')?.naturalWidth > 0")
+    assert browser.problems() == []
+
+
+def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served, kafka, source, tmp_path):
+    run_plan(kafka, {"dskype.distributor": "location"})
+    source.views = [watched(view("dskype"))]
+    run_for(source.views[0].reports, 30, now_ms())
     phone = Browser(tmp_path, (390, 800))
     try:
-        for page in ("dskype/subscribe.html",):
+        for page in ("dskype/subscribe.html", "dskype/map.html", "dskype/load.html"):
             phone.open(served.url + page)
             phone.wait("document.querySelectorAll('header a').length > 1")
             assert phone.run("return document.documentElement.scrollWidth <= window.innerWidth"), page
