@@ -19,7 +19,12 @@ const CHARTS = [
   { title: "Busy share of each task", tasks: "busy" },
 ];
 
-const drawn = new Map();
+const clock = (secs) => new Date(secs * 1000).toLocaleTimeString("sv-SE");
+const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
+
+const boxOf = ({ title }) => el("figure", { class: "chart" }, el("figcaption", {}, title));
+const drawn = new Map(CHARTS.map((chart) => [chart.title, { box: boxOf(chart) }]));
+show("charts", ...[...drawn.values()].map(({ box }) => box)); // all of them, so that each has its width before it is drawn
 
 /** Return what a chart shows: names and columns, of the busiest tasks where there are many. */
 function content({ series, tasks }, trend) {
@@ -34,10 +39,9 @@ function draw(chart, trend) {
   const data = [trend.time_s, ...lines.map(([, column]) => column)];
   const labels = lines.map(([label]) => label).join();
   const before = drawn.get(chart.title);
-  if (before?.labels === labels) return before.plot.setData(data);
-  before?.plot.destroy();
-  const box = before?.box ?? el("figure", { class: "chart" }, el("figcaption", {}, chart.title));
-  if (!before) document.getElementById("charts").append(box);
+  if (before.labels === labels) return before.plot.setData(data);
+  before.plot?.destroy();
+  const { box } = before;
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
   const tint = (i) => (chart.tasks ? `hsl(${Math.round((360 * i * 0.618034) % 360)} 60% 50%)` : colour(LINES[i]));
   const options = {
@@ -46,14 +50,14 @@ function draw(chart, trend) {
     cursor: { drag: { x: false, y: false } },
     legend: { live: true },
     scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
-    axes: [axis, { ...axis, size: 56 }],
-    series: [{}, ...lines.map(([label], i) => ({ label, stroke: tint(i), width: 1.5, spanGaps: true, points: { show: data[0].length < 3 }, value: (_, v) => (v === null || v === undefined ? "–" : rate(v)) }))],
+    axes: [{ ...axis, space: 70, values: (_, times) => times.map(clock) }, { ...axis, size: 48, values: (_, values) => values.map((v) => short.format(v)) }],
+    series: [{ label: "time", value: (_, v) => (v === null ? "–" : clock(v)) }, ...lines.map(([label], i) => ({ label, stroke: tint(i), width: 1.5, spanGaps: true, points: { show: data[0].length < 3 }, value: (_, v) => (v === null || v === undefined ? "–" : rate(v)) }))],
   };
   drawn.set(chart.title, { plot: new uPlot(options, data, box), box, labels });
 }
 
 addEventListener("resize", () => {
-  for (const { plot, box } of drawn.values()) plot.setSize({ width: box.clientWidth, height: HEIGHT });
+  for (const { plot, box } of drawn.values()) plot?.setSize({ width: box.clientWidth, height: HEIGHT });
 });
 
 const figure = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));

@@ -17,7 +17,7 @@ const field = (name) => form.elements.namedItem(name);
 const problem = (error) => show("answer", el("p", { class: "problem", role: "alert" }, error.message));
 const state = { seen: 0, since: 0, dots: [], watch: null, source: null };
 
-let map, dots, pins, cells;
+let map, dots, pins, pinned, cells;
 
 function countsShown() {
   const secs = (Date.now() - state.since) / 1000;
@@ -69,7 +69,7 @@ async function showPartitions() {
   const renderer = placed.length > SVG_MOST ? L.canvas() : L.svg();
   for (const { number, tasks, load, box } of placed) {
     const [tint] = tasks.map((task) => colours[task]);
-    const look = { renderer, className: "partition", weight: 1, color: tint, fillColor: tint, fillOpacity: 0.18 };
+    const look = { renderer, className: "partition", weight: 1, color: tint, fillColor: tint, fillOpacity: 0.1 };
     for (const corners of boxes(box)) L.rectangle(corners, look).bindTooltip(tip(`partition ${number}`, `tasks ${tasks.join(", ")}`, `load ${rate(load)}`)).addTo(cells);
   }
   const plan = el("a", { href: path("plan.svg", { topology: topology() }) }, "picture of the plan");
@@ -95,14 +95,14 @@ function showWatch() {
   pins.clearLayers();
   if (!watch) return;
   const { fields } = watch;
-  const mine = { className: "subscription", weight: 2, color: colour("--here"), fillColor: colour("--here"), fillOpacity: 0.12, interactive: false };
+  const mine = { pane: "pins", renderer: pinned, className: "subscription", weight: 2, color: colour("--here"), fillColor: colour("--here"), fillOpacity: 0.12, interactive: false };
   if (fields?.bbox) boxes(fields.bbox).forEach((corners) => L.rectangle(corners, mine).addTo(pins));
   else if (fields) L.circleMarker([fields.lat, fields.lon], { ...mine, radius: 9 }).addTo(pins);
   const entries = watch.isTopk ? watch.list.map((entry, i) => ({ ...entry, place: i + 1 })) : watch.newest;
   const placed = entries.filter(({ lat }) => lat !== undefined);
   for (const { lat, lon, text, message, place, score } of [...placed].reverse()) {
     const words = [place ? `${place}. ${text}` : text, message, score === undefined ? "" : `score ${score.toFixed(6)}`];
-    L.circleMarker([lat, lon], { radius: 6, weight: 1.5, color: colour("--ground"), fillColor: colour(place === 1 ? "--first" : "--pin"), fillOpacity: 1 }).bindTooltip(tip(...words)).addTo(pins);
+    L.circleMarker([lat, lon], { pane: "pins", renderer: pinned, className: "pin", radius: 6, weight: 1.5, color: colour("--ground"), fillColor: colour(place === 1 ? "--first" : "--pin"), fillOpacity: 1 }).bindTooltip(tip(...words)).addTo(pins);
   }
   show(
     "list",
@@ -153,6 +153,8 @@ async function start() {
   if (!(await offerTopologies())) problem(new Error("No DSkype topology runs."));
   map = await world("map");
   [cells, dots, pins] = [0, 1, 2].map(() => L.layerGroup().addTo(map));
+  map.createPane("pins").style.zIndex = 450;
+  pinned = L.svg({ pane: "pins" });
   field("sub").value = parameters.get("sub") ?? "";
   field("partitions").checked = parameters.get("partitions") === "true";
   followMessages();

@@ -13,7 +13,27 @@ async function land() {
     return arc.map(([dx, dy]) => [(y += dy) * sy + ty, (x += dx) * sx + tx]);
   });
   const ring = (numbers) => numbers.flatMap((n, i) => (n < 0 ? [...lines[~n]].reverse() : lines[n]).slice(i ? 1 : 0));
-  return objects.land.geometries.flatMap(({ type, arcs }) => (type === "MultiPolygon" ? arcs : [arcs])).map((polygon) => polygon.map(ring));
+  const polygons = objects.land.geometries.flatMap(({ type, arcs }) => (type === "MultiPolygon" ? arcs : [arcs]));
+  return polygons.flatMap((polygon) => onPlane(polygon.map((numbers) => unwrapped(ring(numbers)))));
+}
+
+/** Return a ring without jumps at the antimeridian; one around a pole, which is Antarctica's, with the pole's edge of the plane. */
+function unwrapped(ring) {
+  let turns = 0;
+  const found = ring.map(([lat, lon], i) => {
+    const step = i ? lon - ring[i - 1][1] : 0;
+    turns -= Math.abs(step) > 180 ? Math.sign(step) : 0;
+    return [lat, lon + 360 * turns];
+  });
+  const [[, first], [, last]] = [found[0], found.at(-1)];
+  return Math.abs(last - first) > 180 ? [...found, [-90, last], [-90, first]] : found;
+}
+
+/** Return a polygon's parts between -180 and 180 degrees. */
+function onPlane(rings) {
+  const within = (lon) => Math.max(-180, Math.min(180, lon));
+  const copies = [-360, 0, 360].map((shift) => rings.map((ring) => ring.map(([lat, lon]) => [lat, within(lon + shift)])));
+  return copies.filter(([outer]) => outer.some(([, lon]) => Math.abs(lon) < 180));
 }
 
 /** Return a map in the element `id`. */
@@ -24,7 +44,9 @@ export async function world(id) {
   const renderer = L.canvas({ pane: "land" });
   const look = { renderer, interactive: false, stroke: true, weight: 0.7, color: colour("--coast"), fillColor: colour("--land"), fillOpacity: 1 };
   for (const polygon of await land()) L.polygon(polygon, look).addTo(map);
-  map.fitBounds([[-58, -170], [78, 180]], { animate: false });
+  const whole = [[-60, -180], [82, 180]];
+  map.fitBounds(whole, { animate: false });
+  map.setMinZoom(Math.max(0, map.getBoundsZoom(whole) - 0.5)).setMaxBounds([[-120, -230], [120, 230]]);
   return map;
 }
 

@@ -145,6 +145,7 @@ def test_the_map_shows_messages_partitions_and_the_results_of_a_subscription(bro
     browser.wait("document.querySelectorAll('#map path.partition').length === 0")
     browser.click("//input[@name='messages']")
     assert browser.text("#counts") == "messages are off"
+    assert browser.run("return document.querySelectorAll('#map path.pin').length") == 3
     assert browser.problems() == []
 
 
