@@ -23,6 +23,7 @@ class Broker:
     logs: dict[TopicPartition, list[Any]] = field(default_factory=lambda: defaultdict(list))
     first: dict[TopicPartition, int] = field(default_factory=lambda: defaultdict(int))
     changed: threading.Condition = field(default_factory=threading.Condition)
+    committed: dict[tuple[str, TopicPartition], Any] = field(default_factory=dict)
     away: bool = False
     open_consumers: int = 0
     time_ms: int = 1_700_000_000_000
@@ -42,14 +43,14 @@ class Broker:
 
 
 class Consumer:
-    """A consumer without a group."""
+    """A consumer that is assigned its partitions; it can commit for a group."""
 
-    def __init__(self, broker: Broker, max_poll_records: int = 500) -> None:
+    def __init__(self, broker: Broker, max_poll_records: int = 500, group_id: str | None = None) -> None:
         from kafka.errors import KafkaConnectionError
 
         if broker.away:
             raise KafkaConnectionError("away")
-        self._broker, self._most = broker, max_poll_records
+        self._broker, self._most, self._group = broker, max_poll_records, group_id
         self._at: dict[TopicPartition, int] = {}
         with broker.changed:
             broker.open_consumers += 1
@@ -77,6 +78,12 @@ class Consumer:
 
     def offsets_for_times(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
         return {p: next((SimpleNamespace(offset=r.offset) for r in self._broker.logs[p] if r.timestamp >= ms), None) for p, ms in times.items()}
+
+    def committed(self, partition: TopicPartition, metadata: bool = False) -> Any:
+        return self._broker.committed.get((self._group, partition))
+
+    def commit(self, offsets: dict[TopicPartition, Any]) -> None:
+        self._broker.committed |= {(self._group, p): found for p, found in offsets.items()}
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[Any]]:
         from kafka.errors import KafkaConnectionError
@@ -128,7 +135,7 @@ class MemoryKafka:
     bootstrap_servers: str = "memory:9092"
 
     def consumer(self, **settings: Any) -> Consumer:
-        return Consumer(self.broker, settings.get("max_poll_records", 500))
+        return Consumer(self.broker, settings.get("max_poll_records", 500), settings.get("group_id"))
 
     def producer(self, **_: Any) -> Producer:
         return Producer(self.broker)
