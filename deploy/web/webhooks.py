@@ -127,6 +127,7 @@ class Delivery:
     def _step(self, consumer: Any) -> None:
         """Deliver what one poll returns, and commit."""
         waiting: list[tuple[Found, TopicPartition, Place]] = []
+        ready = 0
         for partition, records in consumer.poll(timeout_ms=int(_POLL_S * 1000), max_records=_RECORDS).items():
             for record in records:
                 found = [one for one in found_in(record, self._client.topics, self._webhook.subscriptions) if one.name == "result"]
@@ -135,8 +136,11 @@ class Delivery:
                 for number, one in enumerate(found[taken:], taken + 1):
                     behind = Place(record.offset, number) if number < len(found) else Place(record.offset + 1)
                     waiting.append((one, partition, behind))
-                    if sum(each is not _NOTHING for each, _, _ in waiting) >= self._webhook.batch and not self._delivered(waiting, consumer):
-                        return
+                    ready += 1
+                    if ready >= self._webhook.batch:
+                        ready = 0
+                        if not self._delivered(waiting, consumer):
+                            return
                 if not waiting:
                     self._places[partition] = Place(record.offset + 1)
                 elif not found:  # passed when what waits has arrived
