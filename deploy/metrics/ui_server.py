@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dskype.deploy.machine.addresses import is_loopback, url_host
@@ -15,12 +16,20 @@ from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.control_files import MANIFEST
+from dskype.topology.runtime.liveness import machine_id
 from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.ui.logs import check_folder
 from dskype.topology.ui.view import Reports, TopologyView
 
 __all__ = ["FollowedCluster", "UiServer", "UiSettings", "serve"]
 
 _START_S = 10
+
+
+def _logs(record: Mapping[str, Any]) -> Path | None:
+    """Return the folder with the logs of a topology, if its driver is on this machine."""
+    return check_folder(record.get("logs"), MANIFEST) if record["driver"].get("machine") == machine_id() else None
 
 
 class FollowedCluster:
@@ -39,7 +48,7 @@ class FollowedCluster:
 
     def topologies(self) -> Sequence[TopologyView]:
         """Return all topologies, sorted by name."""
-        return [TopologyView(f.record, f.sink, f.alive, now_ms(), f.ends) for f in self._following.known()]
+        return [TopologyView(f.record, f.sink, f.alive, now_ms(), f.ends, _logs(f.record)) for f in self._following.known()]
 
     def brokers(self) -> Sequence[tuple[str, int]]:
         """Return host and port of the brokers."""

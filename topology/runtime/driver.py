@@ -120,6 +120,11 @@ class TopologyDriver:
         self.failure: TopologyError | None = None
         """Why the topology has failed."""
 
+    @property
+    def logs(self) -> Path | None:
+        """The folder of the executors' logs; None where Spark runs them on other machines."""
+        return None if self.store.remote else self.folder / "logs"
+
     # -- lifecycle --------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -272,7 +277,7 @@ class TopologyDriver:
             kafka=self.kafka,
             store=self.store,
             scratch=self._scratch,
-            logs=None if self.store.remote else self.folder / "logs",
+            logs=self.logs,
             term=self._tenure.term,
             epoch=self._tenure.term * _STARTS_PER_TERM + self._starts,
             nudged=self._transports.nudged,

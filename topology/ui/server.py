@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
 from dskype.topology.ui import cluster_answers as cluster
+from dskype.topology.ui import logs
 from dskype.topology.ui import topology_answers as answers
 from dskype.topology.ui.events import EventStream
 from dskype.topology.ui.extension import Answer, Extension, Picture, StreamAnswer
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).with_name("static")
 _BODY_BYTES = 64 << 10
-_PAGES = {"/": "index.html", "/index.html": "index.html", "/topology.html": "topology.html", "/component.html": "component.html"}
+_PAGES = {"/": "index.html", "/index.html": "index.html", "/topology.html": "topology.html", "/component.html": "component.html", "/logs.html": "logs.html"}
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -89,6 +90,7 @@ def make_app(options: UiOptions) -> ASGIApp:
     api = _Api(options)
     routes = [Route(f"/api/v1/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.readers().items()]
     routes += [Route(f"/api/v1/{path}", api.changing(answer), methods=["POST"]) for path, answer in api.changers().items()]
+    routes += [Route(f"/api/ui/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.own_readers().items()]
     routes += [Route("/api/ui/pages", api.reading(lambda r: _linked(options.extensions)), methods=["GET"])]
     for extension in options.extensions:
         routes += _extension_routes(api, extension)
@@ -181,6 +183,15 @@ def _window(request: Request) -> Window:
         raise IllegalArgumentException(explain("No such window.", given=key, legal=", ".join(WINDOWS))) from None
 
 
+def _number(request: Request, name: str, default: Any) -> Any:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"\d{1,15}", text):
+        raise IllegalArgumentException(explain(f"{name} must be a number.", given=text, legal="an integer >= 0"))
+    return int(text)
+
+
 def _wait_secs(request: Request) -> int:
     text = request.path_params["wait"]
     if not re.fullmatch(r"\d{1,9}", text):
@@ -218,6 +229,15 @@ class _Api:
             "topology/{id}/lag": lambda r: answers.lag(self._view(r)),
             "topology/{id}/metrics": lambda r: answers.metrics(self._view(r), _window(r), system=_system(r)),
             "topology/{id}/logconfig": lambda r: {"namedLoggerLevels": {}} if self._view(r) else {},
+        }
+
+    def own_readers(self) -> Mapping[str, Answer]:
+        """Return path below ``/api/ui/`` -> what answers a GET: what these pages need and Storm's API does not have."""
+        return {
+            "topology/{id}/logs": lambda r: logs.log_files(self._view(r).logs),
+            "topology/{id}/log": lambda r: logs.log_part(
+                self._view(r).logs, r.query_params.get("file", ""), _number(r, "end", None), _number(r, "bytes", logs.PART_BYTES)
+            ),
         }
 
     def _supervisor(self, request: Request) -> Any:
