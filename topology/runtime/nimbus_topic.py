@@ -176,8 +176,8 @@ def _files(managed: ManagedTopology) -> list[Any]:
 
 def _logs(managed: ManagedTopology) -> str | None:
     """Return the folder of the executors' logs; None if they are on other machines."""
-    folder = getattr(managed.backend, "logs", None)
-    return None if folder is None else str(folder.absolute())
+    folder, store = getattr(managed.backend, "folder", None), getattr(managed.backend, "store", None)
+    return None if folder is None or store is None or store.remote else str(folder.absolute() / "logs")
 
 
 class NimbusService:
