@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka.errors import KafkaError
 from starlette.requests import Request
 
 from dskype.deploy.client import plan_picture
+from dskype.deploy.client.plans import send_plan, with_partitions
 from dskype.deploy.client.pubsub import UnreachableError
 from dskype.deploy.metrics.meter import measure
 from dskype.deploy.metrics.reader import describe
@@ -87,7 +88,13 @@ class Answers:
 
     def changers(self) -> dict[str, Callable[[Request], Any]]:
         """Return path -> what answers a POST."""
-        answers = {"subscriptions": self._register, "subscriptions/remove": self._remove, "messages": self._publish}
+        answers = {
+            "subscriptions": self._register,
+            "subscriptions/remove": self._remove,
+            "messages": self._publish,
+            "partitions/split": self._split,
+            "partitions/merge": self._merge,
+        }
         return {path: _reaching(answer) for path, answer in answers.items()}
 
     def streams(self) -> dict[str, Callable[[Request], Any]]:
@@ -124,6 +131,24 @@ class Answers:
         view, reports = self._watched(request)
         with self._feeds.source.lock:
             return measure(reports.meter, describe(view.record, view.alive), ends=view.ends)
+
+    def _split(self, request: Request) -> dict[str, Any]:
+        """Give half of a partition to another task; the body has ``partition``, ``task`` and the ``version`` of the plan that they refer to."""
+        return self._changed(request, ("partition", "task"), lambda plan, partition, task: plan.split(partition, task))
+
+    def _merge(self, request: Request) -> dict[str, Any]:
+        """Give partition ``other`` to the tasks of partition ``one``; the body has the ``version`` of the plan, too."""
+        return self._changed(request, ("one", "other"), lambda plan, one, other: plan.merge(one, other))
+
+    def _changed(self, request: Request, names: tuple[str, str], change: Callable[..., Mapping[str, Any]]) -> dict[str, Any]:
+        body, feed = _body(request), self._feed(request)
+        if not all(type(body.get(name)) is int for name in (*names, "version")):
+            raise IllegalArgumentException(explain("Expected numbers.", given=sorted(body), legal=", ".join((*names, "version"))))
+        version, plan = feed.plan(renewed=True)
+        if body["version"] != version:
+            raise IllegalArgumentException(explain("The plan is another one by now.", given=body["version"], legal=str(version), hint="look at it again"))
+        send_plan(feed.client, version + 1, change(with_partitions(plan), *(body[name] for name in names)))
+        return partitions_of(feed.plan(renewed=True))
 
     # -- subscriptions -----------------------------------------------------------------------------------------------------
 

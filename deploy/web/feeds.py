@@ -99,13 +99,14 @@ class TopologyFeed:
             raise NotAliveException(str(error)) from None
         return MessageFollower(self._messages, self._pool)
 
-    def plan(self) -> tuple[int, dict[str, Any]]:
+    def plan(self, *, renewed: bool = False) -> tuple[int, dict[str, Any]]:
         """Return version and content of the distribution plan that the topology follows, not older than some seconds.
 
+        :param renewed: read it again in any case.
         :raises TopologyError: the topology does not run.
         """
         with self.reading:
-            if self._plan is None or time.monotonic() - self._plan[0] > _PLAN_S:
+            if renewed or self._plan is None or time.monotonic() - self._plan[0] > _PLAN_S:
                 self._plan = time.monotonic(), read_current(self.client)
             return self._plan[1]
 

@@ -36,6 +36,6 @@ def partitions_of(current: tuple[int, Mapping[str, Any]]) -> dict[str, Any]:
         "tasks": plan["tasks"],
         "loads": loads.tolist(),
         "balance": balance(loads),
-        "colours": [colour(task, plan["tasks"]) for task in range(plan["tasks"])],
+        "colours": [colour(task) for task in range(plan["tasks"])],
         "partitions": rows,
     }
