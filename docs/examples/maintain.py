@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -50,11 +51,13 @@ class Maintenance:
     topology: str
     token: str
     limits: Limits = field(default_factory=Limits)
+    clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self._seen: dict[str, int] = {}  # what was found -> how many times in a row
         self._rest = 0
         self._busy: dict[int, float] = {}  # task -> busy seconds at the poll before
+        self._at = self.clock()  # of that poll
 
     def poll(self) -> list[str]:
         """Look once, and return what was done."""
@@ -84,8 +87,7 @@ class Maintenance:
         """Return how busy each task of the subscription bolt was since the poll before, by its index; [] at the first poll."""
         rows = next((c["tasks"] for c in measures["components"] if c["component"] == SUBSCRIPTION_BOLT), [])
         before, self._busy = self._busy, {row["task"]: row["busy_s"] for row in rows}
-        now = time.monotonic()
-        secs, self._at = now - getattr(self, "_at", now), now
+        secs, self._at = self.clock() - self._at, self.clock()
         if secs <= 0 or before.keys() != self._busy.keys():
             return []
         return [max(0.0, busy - before[task]) / secs for task, busy in sorted(self._busy.items())]
