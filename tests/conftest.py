@@ -47,6 +47,7 @@ _MACHINE = (
             "machine/test_doctor",
             "metrics/test_stats",
             "web/test_web_pages",
+            "web/test_web_on_kafka",
         )
     ),
 )

@@ -22,7 +22,7 @@ from dskype.topology.runtime.nimbus_topic import ClusterClient
 from dskype.topology.ui.logs import check_folder
 from dskype.topology.ui.view import Reports, TopologyView
 
-__all__ = ["FollowedCluster", "UiServer", "UiSettings", "serve"]
+__all__ = ["FollowedCluster", "UiServer", "UiSettings", "require_web_server", "serve"]
 
 _START_S = 10
 
@@ -88,6 +88,18 @@ class UiSettings:
     allow_remote: bool = False
 
 
+def require_web_server() -> None:
+    """Check that the libraries of the web server, an extra, are installed.
+
+    :raises TopologyError: they are not.
+    """
+    try:
+        import starlette
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
+
+
 class UiServer:
     """The web server, in a thread of its own.
 
@@ -100,12 +112,11 @@ class UiServer:
     """
 
     def __init__(self, source: Any, settings: UiSettings, extensions: Sequence[Any] = ()) -> None:
-        try:
-            import uvicorn  # imported late: an extra
+        require_web_server()
+        import uvicorn
 
-            from dskype.topology.ui.server import UiOptions, make_app
-        except ModuleNotFoundError as error:
-            raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
+        from dskype.topology.ui.server import UiOptions, make_app
+
         self._source, self._extensions, self.token = source, tuple(extensions), settings.token
         self._socket = socket.create_server((settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
         host = url_host(settings.host)

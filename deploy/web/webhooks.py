@@ -15,8 +15,8 @@ from kafka.errors import KafkaError
 
 from dskype.deploy.client.follower import Once
 from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.web.findings import Found, found_in
 from dskype.deploy.web.places import Place
-from dskype.deploy.web.result_feed import Found, found_in
 from dskype.deploy.web.webhook_delivery import Failure, Sender
 from dskype.deploy.web.webhook_settings import Webhook
 from dskype.topology.errors import TopologyError

@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from dskype.deploy.metrics.ui_server import FollowedCluster, UiSettings, serve
+    from dskype.deploy.metrics.ui_server import FollowedCluster, UiSettings, require_web_server, serve
+
+    require_web_server()  # before what imports it
     from dskype.deploy.web.extension import make_extension
     from dskype.deploy.web.trend import WatchedReports
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
 import sys
 from types import SimpleNamespace
 from urllib.error import HTTPError
@@ -75,6 +76,12 @@ def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(TopologyError, match=r"no module uvicorn.*pip install 'dskype\[ui\]'"):
         serve(FollowedCluster(NoBroker()), UiSettings(port=0), lambda text: None)
+    assert cli.main(["ui", "--bootstrap-servers", "127.0.0.1:1"]) == 1
+
+
+def test_webhooks_need_no_web_server():
+    modules = "sys.modules['starlette'] = sys.modules['uvicorn'] = None"
+    subprocess.run([sys.executable, "-c", f"import sys; {modules}; import dskype.deploy.web.webhooks"], check=True, timeout=120)
 
 
 def test_the_command_passes_its_options_on(monkeypatch):
