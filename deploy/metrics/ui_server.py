@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import secrets
 import socket
 import threading
@@ -94,8 +95,8 @@ def require_web_server() -> None:
     :raises TopologyError: they are not.
     """
     try:
-        import starlette
-        import uvicorn  # noqa: F401
+        for name in ("starlette", "uvicorn"):
+            importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
 
