@@ -46,6 +46,8 @@ _MACHINE = (
             "machine/test_broker",
             "machine/test_doctor",
             "metrics/test_stats",
+            "web/test_web_pages",
+            "web/test_web_on_kafka",
         )
     ),
 )

@@ -55,6 +55,7 @@ COMMANDS = {
         Command("sub", "add, list, show or remove subscriptions"),
         Command("publish", "publish messages: JSON lines of a file"),
         Command("tail", "follow the results"),
+        Command("webhooks", "deliver results to URLs, until Ctrl-C"),
         Command("explain", "say why a message does or does not match or rank"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
         Command("partition", "learn, show and change how subscriptions are distributed"),
@@ -75,7 +76,7 @@ COMMANDS = {
         Command("monitor", "print a component's throughput at intervals"),
         Command("stats", "measure what a topology moves, costs and waits for"),
         Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
-        Command("ui", "serve Storm's UI and its REST API, until Ctrl-C"),
+        Command("ui", "serve web pages and Storm's REST API, until Ctrl-C"),
     ),
     "this machine": (
         Command("localconfvalue", "print a configuration value of this machine", module=_CONFVALUE),

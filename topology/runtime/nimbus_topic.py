@@ -3,7 +3,8 @@
 Keys and values (JSON)::
 
     topology:<name>   {"v": 1, "state", "summary", "driver": {"host", "pid", "machine", "started"}, "heartbeat": n,
-                       "files": [[keys of the configuration, path of the copy], ...], "plan": components}             null: removed
+                       "files": [[keys of the configuration, path of the copy], ...], "plan": components,
+                       "logs": folder on the driver's machine | null}                                                 null: removed
     command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                                  null: done
     answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                                      null: read
     removed:<name>    {"v": 1, "id": topology id}: killed while its driver was away                                   null: its folder is gone, too
@@ -173,6 +174,12 @@ def _files(managed: ManagedTopology) -> list[Any]:
     return [[list(key), path] for (component, key), path in declared_files(plan).items() if key[0] in plan.conf and key[0] not in plan.spec(component).conf]
 
 
+def _logs(managed: ManagedTopology) -> str | None:
+    """Return the folder of the executors' logs; None if they are on other machines."""
+    folder, store = getattr(managed.backend, "folder", None), getattr(managed.backend, "store", None)
+    return None if folder is None or store is None or store.remote else str(folder.absolute() / "logs")
+
+
 class NimbusService:
     """Publishes the states of a manager's topologies, and carries out commands for them.
 
@@ -218,6 +225,7 @@ class NimbusService:
                             "state": managed.state.to_json(),
                             "summary": self._manager.summary(name),
                             "files": _files(managed),
+                            "logs": _logs(managed),
                             "plan": PlanOutline.of(managed.plan).to_json(),
                             "driver": self._driver,
                             "heartbeat": self._beats,
