@@ -48,6 +48,7 @@ class Environment(environment.Environment):
     :param folder: where snapshots are kept; default: a temporary folder that is removed at the end. With a permanent
         folder a topology can be resumed, and the embedded broker keeps its data there.
     :param resume: continue topologies of the same name that are in ``folder``.
+    :param port: the port of an embedded broker; None: a free one.
     :param progress: gets one line of text per step.
     """
 
@@ -59,6 +60,7 @@ class Environment(environment.Environment):
         conf: Mapping[str, Any] | None = None,
         folder: Path | None = None,
         resume: bool = False,
+        port: int | None = None,
         progress: Progress = _quiet,
     ) -> None:
         self._conf = {k: str(v) for k, v in (conf or {}).items()}
@@ -78,7 +80,7 @@ class Environment(environment.Environment):
             if bootstrap.embedded:
                 jars.broker_jars(lambda p: progress(str(p)))
                 progress("starting an embedded Kafka broker")
-                self.broker = EmbeddedBroker(self.folder / "broker" if folder else None)
+                self.broker = EmbeddedBroker(self.folder / "broker" if folder else None, port=port)
                 self.broker.start()
                 self.broker.watch(self._on_broker_event)
             else:

@@ -7,10 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dskype.deploy.machine import connection, paths
 from dskype.deploy.machine.cluster import Target, kafka_settings
+from dskype.deploy.machine.detached import report_ready
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.planning.plan import metrics_topic
@@ -19,7 +21,7 @@ from dskype.topology.runtime.first_batches import await_first_batches
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
 
-__all__ = ["run_local", "ship_modules", "submit"]
+__all__ = ["await_kill", "folder_of", "run_local", "ship_modules", "start", "submit"]
 
 Progress = Callable[[str], None]
 
@@ -66,7 +68,7 @@ def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool,
     ship_modules(flux.modules, target.master)
     try:
         with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
-            handle = _start(cluster, flux, active, progress)
+            handle = start(cluster, flux, active, progress)
             progress(f"topology {flux.name} runs as {handle.id}")
             watch(cluster, flux.name, ttl_s)
     except Exception as ex:
@@ -76,10 +78,16 @@ def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool,
         progress(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
 
 
+def folder_of(name: str, target: Target) -> Path:
+    """Return the folder in which the driver of a topology on a cluster keeps what it needs: one per cluster and name."""
+    cluster_key = hashlib.sha256(str(connection.resolve_bootstrap(target.bootstrap_servers).servers).encode()).hexdigest()[:12]
+    return paths.home() / "topologies" / f"{metrics_topic(name).removesuffix('.metrics')}-{cluster_key}"
+
+
 def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, progress: Progress) -> None:
     """Run a topology on a cluster, in this process, until it is killed from here or from another shell.
 
-    An interrupted topology of that name is resumed: its folder is below the product's home, one per cluster and name.
+    An interrupted topology of that name is resumed from its folder, see :func:`folder_of`.
 
     :param active: False: the topology starts inactive.
     :param fresh: do not resume: remove the state of an interrupted topology of that name, and start over.
@@ -89,27 +97,45 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = Fa
     end_on_sigterm()
     os.umask(0o077)
     ship_modules(flux.modules, target.master)
-    cluster_key = hashlib.sha256(str(connection.resolve_bootstrap(target.bootstrap_servers).servers).encode()).hexdigest()[:12]
-    folder = paths.home() / "topologies" / f"{metrics_topic(flux.name).removesuffix('.metrics')}-{cluster_key}"
     cluster = LocalCluster(
-        bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, folder=folder, resume=not fresh, progress=progress
+        bootstrap_servers=target.bootstrap_servers,
+        master=target.master,
+        conf=target.conf,
+        folder=folder_of(flux.name, target),
+        resume=not fresh,
+        progress=progress,
     )
     finished = False
     try:
-        handle = _start(cluster, flux, active, progress)
+        handle = start(cluster, flux, active, progress)
         progress(f"topology {flux.name} runs as {handle.id}; 'dskype kill {flux.name}' ends it, Ctrl-C leaves it to be resumed")
-        while flux.name in cluster.manager.topologies:
-            handle.backend.check()
-            time.sleep(0.2)
+        report_ready()
+        await_kill(cluster, handle)
         finished = True
     finally:
         cluster.shutdown(remove=finished)
 
 
-def _start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Progress) -> LocalTopology:
+def start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Progress) -> LocalTopology:
+    """Submit a topology to a cluster, and wait until every component has run a batch.
+
+    :param active: False: the topology starts inactive, and there is nothing to wait for.
+    :param progress: gets warnings, and what is waited for.
+    :raises TopologyError: the topology is refused, or has failed.
+    """
     handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
     for warning in handle.warnings:
         progress(f"warning: {warning}")
     if active:
         await_first_batches(handle.backend, progress, lambda: flux.name in cluster.manager.topologies)
     return handle
+
+
+def await_kill(cluster: LocalCluster, handle: LocalTopology) -> None:
+    """Return when a topology has been killed.
+
+    :raises TopologyError: it has failed.
+    """
+    while handle.name in cluster.manager.topologies:
+        handle.backend.check()
+        time.sleep(0.2)
