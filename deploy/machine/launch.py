@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 from dskype.deploy.machine import connection, paths
 from dskype.deploy.machine.cluster import Target, kafka_settings
 from dskype.deploy.machine.detached import report_ready
+from dskype.deploy.machine.folders import FolderInUseError
 from dskype.deploy.machine.signals import end_on_sigterm
+from dskype.topology.config import Config
+from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.first_batches import await_first_batches
+from dskype.topology.runtime.standby import TopologyKilledError
+from dskype.topology.runtime.stores import FOLDER_URL, default_url
 
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
@@ -84,27 +89,29 @@ def folder_of(name: str, target: Target) -> Path:
     return paths.home() / "topologies" / f"{metrics_topic(name).removesuffix('.metrics')}-{cluster_key}"
 
 
-def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, progress: Progress) -> None:
+def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, standby: bool = False, progress: Progress) -> None:
     """Run a topology on a cluster, in this process, until it is killed from here or from another shell.
 
-    An interrupted topology of that name is resumed from its folder, see :func:`folder_of`.
+    An interrupted topology of that name is resumed from its folder, see :func:`folder_of`, or, if other hosts reach its state, from there.
 
     :param active: False: the topology starts inactive.
     :param fresh: do not resume: remove the state of an interrupted topology of that name, and start over.
+    :param standby: if another process runs it, wait beside that one, and take over when it is lost. It returns if the topology is killed meanwhile.
     :raises TopologyError: no cluster is named, the topology is refused, or it ended by itself. In the last case it can be resumed.
     """
     kafka_settings(target)  # fails before anything is started if no cluster is named
+    if standby:
+        _check_standby(flux, target, fresh)
     end_on_sigterm()
     os.umask(0o077)
     ship_modules(flux.modules, target.master)
-    cluster = LocalCluster(
-        bootstrap_servers=target.bootstrap_servers,
-        master=target.master,
-        conf=target.conf,
-        folder=folder_of(flux.name, target),
-        resume=not fresh,
-        progress=progress,
-    )
+    options = {"bootstrap_servers": target.bootstrap_servers, "master": target.master, "conf": target.conf, "resume": not fresh, "progress": progress}
+    folder = folder_of(flux.name, target)
+    try:
+        cluster = _stand_by(flux.name, folder, options) if standby else LocalCluster(folder=folder, **options)
+    except TopologyKilledError as ended:
+        progress(str(ended))
+        return
     finished = False
     try:
         handle = start(cluster, flux, active, progress)
@@ -114,6 +121,37 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = Fa
         finished = True
     finally:
         cluster.shutdown(remove=finished)
+
+
+def _check_standby(flux: FluxTopology, target: Target, fresh: bool) -> None:
+    """Refuse a standby that could not take over.
+
+    :raises TopologyError: the topology's state is in a folder of its driver, or is to be removed.
+    """
+    url = flux.config.get(Config.TOPOLOGY_EMULATOR_STATE_URL) or default_url(target.master or "local")
+    if url == FOLDER_URL:
+        raise TopologyError(
+            explain(
+                "A standby needs a topology whose state other hosts reach.",
+                given=f"{Config.TOPOLOGY_EMULATOR_STATE_URL}: {url}",
+                legal="kafka:, file:///some/folder, s3://bucket/prefix",
+                hint=f"start both with -c {Config.TOPOLOGY_EMULATOR_STATE_URL}=kafka:",
+            )
+        )
+    if fresh:
+        raise TopologyError(explain("A standby continues what another process has begun.", given="--standby --fresh", hint="leave one of them out"))
+
+
+def _stand_by(name: str, folder: Path, options: dict[str, Any]) -> LocalCluster:
+    """Start Spark, wait until no other process runs the topology, and return the cluster.
+
+    Ready is who waits: an init system must not wait for a loss.
+    """
+    report_ready()
+    try:
+        return LocalCluster(folder=folder, standby=name, **options)
+    except FolderInUseError:  # the driver is on this machine
+        return LocalCluster(folder=folder.with_name(f"{folder.name}-standby"), standby=name, **options)
 
 
 def start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Progress) -> LocalTopology:

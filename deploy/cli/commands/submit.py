@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flux_file.add_arguments(parser)
     parser.add_argument("--fresh", action="store_true", help="do not resume an interrupted topology of this name: remove its state and start over")
+    parser.add_argument("--standby", action="store_true", help="if another process runs it, wait beside that one, and take over when it is lost")
     _own_arguments(parser)
 
 
@@ -47,5 +48,5 @@ def run(args: argparse.Namespace) -> int:
         pid = detached.start(command, log, say)
         say(f"in the background as process {pid}; its log is {log}")
     else:
-        launch.submit(flux, where, active=not args.inactive, fresh=args.fresh, progress=say)
+        launch.submit(flux, where, active=not args.inactive, fresh=args.fresh, standby=args.standby, progress=say)
     return 0
