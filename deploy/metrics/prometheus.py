@@ -260,7 +260,12 @@ def _add_component(count: Callable[..., None], meter: Meter, component: str) -> 
     for counter, metric in (("emitted", "dskype_tuples_emitted_total"), ("transferred", "dskype_tuples_sent_total")):
         for stream in sorted({s for task in tasks.values() for s in task.get(counter, ()) if not s.startswith("__")}):
             count(metric, stats.total(component, counter, stream), component, stream)
-    for counter, metric in (("failed", "dskype_tuples_failed_total"), ("duplicates", "dskype_duplicate_tuples_total"), ("errors", "dskype_task_errors_total"), ("dead_letters", "dskype_dead_letters_total")):
+    for counter, metric in (
+        ("failed", "dskype_tuples_failed_total"),
+        ("duplicates", "dskype_duplicate_tuples_total"),
+        ("errors", "dskype_task_errors_total"),
+        ("dead_letters", "dskype_dead_letters_total"),
+    ):
         count(metric, stats.total(component, counter), component)
     age_ms = checkpoint_age_ms(meter, component)
     if age_ms is not None:

@@ -90,7 +90,15 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
     }
     feed = Feed(kafka, name)
     feed.subscribe([*places.subscriptions(messages, SUBSCRIPTIONS, seed=7), ("west", FILTER)])
-    arguments = {"servers": bootstrap_servers, "folder": str(state / "one"), "name": name, "conf": conf, "tasks": TASKS, "master": spark_cluster.url, "spark": SPARK}
+    arguments = {
+        "servers": bootstrap_servers,
+        "folder": str(state / "one"),
+        "name": name,
+        "conf": conf,
+        "tasks": TASKS,
+        "master": spark_cluster.url,
+        "spark": SPARK,
+    }
     workers = spark_cluster.workers
 
     def more(n: int, timeout_s: float = 120) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dskype.deploy.cli.arguments import common, output, positive_seconds
 from dskype.deploy.machine import paths
-from dskype.deploy.machine.terminal import put
+from dskype.deploy.machine.terminal import counted, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,9 +88,9 @@ def as_text(status: Mapping[str, Any]) -> str:
     for t in status["topologies"]:
         lines.append(f"topology  {t['name']}: {t['status']}, {t['health']['state']}, for {_duration(t['uptime_s'])}")
         lines += [f"          {reason}" for reason in t["health"].get("why", ())]
-        done = "" if t["messages"] is None else f"{t['messages']['processed']:,} messages, {_rate(t['messages']['per_second'])}; "
+        done = "" if t["messages"] is None else f"{counted(t['messages']['processed'], 'message')}, {_rate(t['messages']['per_second'])}; "
         lines.append(
-            f"          {done}{_rate(t['tuples_per_second'])} between tasks; {t['waiting_records']:,} records wait; {t['dead_letters']:,} dead letters"
+            f"          {done}{_rate(t['tuples_per_second'])} between tasks; {counted(t['waiting_records'], 'record')} wait; {counted(t['dead_letters'], 'dead letter')}"
         )
     if not status["topologies"]:
         lines.append("topology  none")
@@ -102,8 +102,5 @@ def _rate(per_second: float | None) -> str:
 
 
 def _duration(seconds: int) -> str:
-    return (
-        f"{seconds // 86400} days {time.strftime('%H:%M:%S', time.gmtime(seconds % 86400))}"
-        if seconds >= 86400
-        else time.strftime("%H:%M:%S", time.gmtime(seconds))
-    )
+    days = f"{counted(seconds // 86400, 'day')} " if seconds >= 86400 else ""
+    return days + time.strftime("%H:%M:%S", time.gmtime(seconds % 86400))

@@ -116,7 +116,13 @@ def test_a_driver_on_this_machine_is_known_to_be_dead_or_alive():
 
 def test_records_of_other_topologies_and_odd_ones_are_passed_over():
     watch = LossWatch("t", "a", lambda driver: None)
-    for key, value in (("standby:a/u", {"v": 1, "driver": DRIVER, "beat": 1}), ("standby:a/t", {"v": 1}), ("standby:", {}), ("topology:t", {"v": 2}), ("", None)):
+    for key, value in (
+        ("standby:a/u", {"v": 1, "driver": DRIVER, "beat": 1}),
+        ("standby:a/t", {"v": 1}),
+        ("standby:", {}),
+        ("topology:t", {"v": 2}),
+        ("", None),
+    ):
         watch.feed(record(key, value))
     assert (watch.beats, watch.driver, watch.killed) == (0, None, False)
 
