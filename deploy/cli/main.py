@@ -58,6 +58,7 @@ COMMANDS = {
         Command("explain", "say why a message does or does not match or rank"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
         Command("partition", "learn, show and change how subscriptions are distributed"),
+        Command("plan", "say what subscriptions and messages need in hosts, brokers and memory"),
         Command("bench", "run a benchmark", module="dskype.deploy.benchmarks.command"),
         Command("verify", "compare what a topology published with a plain computation"),
         Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command"),
