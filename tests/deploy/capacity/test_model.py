@@ -20,8 +20,7 @@ ONE = Site(cores=2, memory_bytes=24e9, full=1.0, copies=1)
 
 
 @pytest.mark.parametrize(
-    ("subscriptions", "window", "rate", "measured_us"),
-    [(100_000, 200_000, 8_356, 236), (1_000_000, 200_000, 854, 1_924), (10_000, 20_000, 8_844, 207)],
+    ("subscriptions", "window", "rate", "measured_us"), [(100_000, 200_000, 8_356, 236), (1_000_000, 200_000, 854, 1_924), (10_000, 20_000, 8_844, 207)]
 )
 def test_the_model_is_near_what_whole_topologies_took(subscriptions, window, rate, measured_us):
     found = need(Load(subscriptions, rate, window_s=window / rate), ONE, ROUTINGS["hashing"])
@@ -29,7 +28,9 @@ def test_the_model_is_near_what_whole_topologies_took(subscriptions, window, rat
     assert found.subscription_tasks <= 2 and found.hosts <= 2
 
 
-@pytest.mark.parametrize(("name", "subscriptions", "measured_us"), [("hashing", 40_000, 44), ("prefix", 40_000, 26), ("hashing", 10**6, 326), ("prefix", 10**6, 592)])
+@pytest.mark.parametrize(
+    ("name", "subscriptions", "measured_us"), [("hashing", 40_000, 44), ("prefix", 40_000, 26), ("hashing", 10**6, 326), ("prefix", 10**6, 592)]
+)
 def test_the_work_of_32_tasks_is_near_the_routing_simulation(name, subscriptions, measured_us):
     routing, changes = ROUTINGS[name], cost("delta_share") * 2 * 20 / 50_000 * subscriptions
     tuples = 32 if routing.tuples is None else routing.tuples
