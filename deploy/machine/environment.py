@@ -14,7 +14,7 @@ from typing import Any
 from dskype.deploy.machine import connection, jars, paths
 from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.machine.folders import OwnedFolder
-from dskype.topology.errors import AlreadyAliveException
+from dskype.topology.errors import AlreadyAliveException, TopologyError
 from dskype.topology.nimbus import environment
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import TopologyState
@@ -153,7 +153,10 @@ class Environment(environment.Environment):
                 found[state.name] = state
         for name, record in load_states(self.kafka).items():
             if record.get("store") is not None:
-                found[name] = TopologyState.from_json(record["state"])
+                try:
+                    found[name] = TopologyState.from_json(record["state"])
+                except TopologyError as error:  # anyone may write to that topic
+                    log.warning("the published state of topology %s is ignored: %s", name, error)
         return list(found.values())
 
     def _folder_of(self, name: str) -> Path:

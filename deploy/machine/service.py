@@ -24,6 +24,7 @@ from dskype.deploy.machine.broker import free_ports, port_is_free
 from dskype.deploy.machine.cluster import Target
 from dskype.deploy.machine.detached import report_ready
 from dskype.deploy.machine.errors import DeployError
+from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.signals import end_on_sigterm, hold_interrupts
 from dskype.topology.local import LocalCluster
 from dskype.topology.runtime.liveness import alive_on_this_machine, describe_driver
@@ -142,8 +143,10 @@ def run(
     :param arguments: the command line to remember; it is written when the topology runs.
     :param fresh: do not resume: remove the state of the topology, and start over. The broker's topics stay.
     :param beside: gets the brokers and the port of the metrics, and returns what runs beside the topology.
+    :raises FolderInUseError: a service runs there.
     :raises TopologyError: the topology is refused, or has failed. It can be resumed.
     """
+    OwnedFolder.take(folder).release()  # before anything is written there: it may have a process
     service = read(folder) or Service()
     terminated = end_on_sigterm()
     os.umask(0o077)
