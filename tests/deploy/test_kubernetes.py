@@ -10,6 +10,7 @@ from typing import Any
 
 import pyspark
 import yaml
+from py4j.java_collections import JavaMap
 
 from dskype.deploy.cli.main import COMMANDS, _parser
 
@@ -33,8 +34,8 @@ def unknown_fields(document: Any, read: Any, where: str) -> list[str]:
     if isinstance(document, dict):
         for key, value in document.items():
             place = f"{where}.{key}"
-            if hasattr(read, "entrySet"):  # a map of names that users choose
-                found += unknown_fields(value, read.get(key), place)
+            if isinstance(read, JavaMap):  # of names that users choose
+                found += unknown_fields(value, read[key], place)
                 continue
             getter = f"get{key[0].upper()}{key[1:]}"
             if getter not in dir(read):
@@ -44,7 +45,7 @@ def unknown_fields(document: Any, read: Any, where: str) -> list[str]:
     elif isinstance(document, list):
         for i, value in enumerate(document):
             if isinstance(value, (dict, list)):
-                found += unknown_fields(value, read.get(i), f"{where}[{i}]")
+                found += unknown_fields(value, read[i], f"{where}[{i}]")
     return found
 
 
