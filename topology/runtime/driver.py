@@ -90,7 +90,7 @@ class TopologyDriver:
     ) -> None:
         self._spark, self.kafka, self.folder = spark, kafka, Path(folder)
         self.plan, self.store = choose_store(plan, spark, kafka, self.folder / SNAPSHOTS)
-        self._tenure = Tenure(self.store)
+        self.tenure = Tenure(self.store)
         self.resume = resume
         self._scratch = Path(spark_scratch or self.folder / "spark")
         self.stats = TopologyStats()
@@ -164,7 +164,7 @@ class TopologyDriver:
             self._manifest.write(self.folder)
         self.store.create()
         # Before anything else, so that an earlier driver's processes cannot write any more.
-        self._tenure.take()
+        self.tenure.take()
         if not self.resume:
             self.store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
@@ -259,7 +259,7 @@ class TopologyDriver:
 
     def _replaced(self) -> bool:
         """Tell whether another driver has taken the topology over, or has removed it."""
-        return self._tenure.is_over()
+        return self.tenure.is_over()
 
     def abandon(self, reason: str) -> None:
         """End because the topology no longer belongs to this driver; change nothing."""
@@ -276,8 +276,8 @@ class TopologyDriver:
             store=self.store,
             scratch=self._scratch,
             logs=None if self.store.remote else self.folder / "logs",
-            term=self._tenure.term,
-            epoch=self._tenure.term * _STARTS_PER_TERM + self._starts,
+            term=self.tenure.term,
+            epoch=self.tenure.term * _STARTS_PER_TERM + self._starts,
             nudged=self._transports.nudged,
             sessions=self._transports.sessions,
         )
@@ -484,7 +484,7 @@ class TopologyDriver:
             self._reports.set_health("waiting", obstacles)
         elif stalls or failing:
             self._reports.set_health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
-        elif self.stats.tasks:
+        elif self.stats.reported(self.tenure.term):
             self._reports.set_health("running", [])
 
     def _pace(self) -> None:
