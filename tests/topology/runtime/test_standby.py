@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from dskype.topology.core.file_store import FileSnapshotStore
-from dskype.topology.runtime import kept_files
+from dskype.topology.runtime import kept_files, nimbus_topic, standby
 from dskype.topology.runtime.control_files import FIRST_OFFSETS, MANIFEST, Manifest, write_json
+from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
+from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 from dskype.topology.runtime.resume import check_changes, read_started
 from dskype.topology.runtime.shared_files import SharedFiles
 from dskype.topology.runtime.standby import LOST_AFTER_BEATS, RANK_BEATS, LossWatch
 from dskype.topology.runtime.stores import ship_files
 
+from .helpers import wait_for
 from .test_kept_files import plan_of
 
 DRIVER = {"host": "one", "pid": 1, "machine": "one", "started": 5}
@@ -125,6 +129,40 @@ def test_records_of_other_topologies_and_odd_ones_are_passed_over():
     ):
         watch.feed(record(key, value))
     assert (watch.beats, watch.driver, watch.killed) == (0, None, False)
+
+
+def test_a_standby_on_real_brokers_waits_for_as_long_as_the_heart_beats(bootstrap_servers, name, monkeypatch):
+    monkeypatch.setattr(standby, "BEAT_S", 0.1)
+    kafka, said, stopped = KafkaSettings(bootstrap_servers), [], threading.Event()
+    state = {"v": 1, "id": f"{name}-1-1", "name": name, "conf": {}, "components": [], "submitted_ms": 0}
+
+    def beat_on() -> None:
+        producer, n = kafka.producer(), 0
+        while not stopped.wait(0.05):
+            n += 1
+            value = {"v": 1, "state": state, "summary": {}, "driver": DRIVER, "heartbeat": n}
+            producer.send(NIMBUS_TOPIC, key=f"topology:{name}".encode(), value=json.dumps(value).encode())
+        producer.close()
+
+    nimbus_topic.follow(kafka).close()  # makes the topic
+    driver = threading.Thread(target=beat_on)
+    driver.start()
+    wait_for(lambda: name in nimbus_topic.load_states(kafka), 60, "a heartbeat")
+    found: list = []
+    waiting = threading.Thread(target=lambda: found.append(standby.await_loss(kafka, name, said.append)))
+    waiting.start()
+    wait_for(lambda: said, 60, "the standby")
+    waiting.join(timeout=2)
+    assert not found and said == [f"standing by for topology {name}, which runs on one (process 1)"]
+    stopped.set()
+    driver.join()
+    waiting.join(timeout=60)
+    assert found == [DRIVER] and said[1:] == [f"the driver of topology {name} on one (process 1) is lost; taking over"]
+    left = [r for r in read_to_end(kafka, NIMBUS_TOPIC) if r.key.startswith(b"standby:") and r.key.endswith(name.encode())]
+    assert left[-1].value is None, "it stands by no more"
+    producer = kafka.producer()
+    producer.send(NIMBUS_TOPIC, key=f"topology:{name}".encode(), value=None)
+    producer.close()
 
 
 # -- what is in the store ------------------------------------------------------------------------------
