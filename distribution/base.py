@@ -17,7 +17,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "check_flag", "check_plan", "default_hashes", "refuse_options"]
+__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "array_bytes", "check_flag", "check_plan", "default_hashes", "refuse_options"]
 
 PLAN_FORMAT = 1
 """The value of ``v`` in a plan."""
@@ -230,6 +230,11 @@ class Distributor(ABC):
         """Return the load of each task as the plan estimates it, float64[tasks], in units of the distributor's cost model. Default: equal loads."""
         return np.ones(self.tasks)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the arrays that it routes by. Default: 0."""
+        return 0
+
     @abstractmethod
     def plan(self) -> dict[str, Any]:
         """Return the plan: plain data for JSON, with the keys ``v``, ``distributor``, ``tasks``. Do not change it."""
@@ -262,6 +267,11 @@ class HasPartitions(Distributor):
 
         :raises IllegalArgumentException: there is no such partition, or both have the same tasks.
         """
+
+
+def array_bytes(value: Any) -> int:
+    """Return the size of an array, or of all arrays in a tuple of tuples."""
+    return sum(map(array_bytes, value)) if isinstance(value, tuple) else int(getattr(value, "nbytes", 0))
 
 
 def check_flag(name: str, options: Mapping[str, Any], option: str) -> None:

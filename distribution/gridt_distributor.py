@@ -126,6 +126,11 @@ class GridtDistributor(HasPartitions):
         root = sample_loads(AGrid(grid.columns, grid.rows, grid.box), sample, self.options).root()
         return loads_of_zones(root, self.gridt.zones, self.tasks) / sample.messages.n
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the gridt index."""
+        return self.gridt.memory_bytes
+
     # -- routing ----------------------------------------------------------------------------------
 
     def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:

@@ -24,7 +24,6 @@ _TO_BE_MEASURED = {
     ("distribution.md", "Mechanisms with 40,000 subscriptions"),
     ("dskype.md", "10,000 and a million subscriptions"),
     ("emulator.md", "Latency at 2,000 tuples/s"),
-    ("emulator.md", "What a micro-batch costs"),
     ("skype.md", "A million subscriptions: the indexes"),
     ("skype.md", "On places"),
     ("skype.md", "A million subscriptions: the whole engine"),

@@ -31,7 +31,7 @@ _AT_ONCE = 10_000
 """Cells in a message, of 16 bytes each."""
 
 _CHANGES_MAX = 4_096
-"""So many subscriptions that come or go are counted together."""
+"""The most subscriptions that come or go and are counted together."""
 
 
 class Evaluator:

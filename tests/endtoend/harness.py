@@ -262,10 +262,11 @@ class Planner:
             self.simulation.change_plan(self.version, self.newest)
 
 
-def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0, topk=0.7, drain=True):
+def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0, topk=0.7, steps_ms=(20, 200), drain=True):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
     :param areas: probability that a message is an area; ``topk``: that a subscription is a top-k one.
+    :param steps_ms: lengths of the time in between.
     :param drain: whether to let it come to rest in the end.
     """
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
@@ -288,7 +289,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
             )
         if planner is not None:
             planner.step()
-        simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
+        simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice(steps_ms))
     if drain:
         simulation.drain(16 if timed else 8)  # with time windows the last message waits until nothing has come for a while
 

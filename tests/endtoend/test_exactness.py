@@ -14,8 +14,9 @@ from collections import Counter, defaultdict
 import pytest
 
 from dskype.distribution import DISTRIBUTORS
+from dskype.topology.simulated.engine import Faults
 
-from .harness import TOPICS, Planner, Simulation, check, metric, options_of, play, random_run, vocabulary
+from .harness import TOPICS, Planner, Simulation, check, metric, options_of, play, random_message, random_run, unfinished, vocabulary, world_of
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208"))
 CHUNKS = 12
@@ -44,6 +45,24 @@ def test_what_is_published_is_what_the_oracle_says(chunk):
 @pytest.mark.parametrize("seed", [] if os.environ.get("DSKYPE_SEED") else range(WIDE, WIDE + max(1, SEEDS // 80)))
 def test_it_is_with_many_tasks(seed):
     run(seed)
+
+
+@pytest.mark.parametrize("seed", [] if os.environ.get("DSKYPE_SEED") else range(4))
+def test_subscriptions_that_expire_end_once_everywhere(seed):
+    """Time passes in long steps, because a task ends an expired subscription only a minute after its time."""
+    rng, name, n = random.Random(seed), ("agrid", "keyword")[seed % 2], 3
+    conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, n)}
+    simulation = Simulation(conf, {"subscription-bolt": n, "distribution-bolt": 2, "result-bolt": 2}, seed=seed, faults=Faults.heavy())
+    play(simulation, rng, messages=50, subscriptions=40, topk=0.1, steps_ms=(20, 200, 20_000, 40_000), drain=False)
+    for number in range(8):
+        simulation.message(random_message(rng, 1_000 + number))
+        simulation.drain(2, ms=10_000)
+    simulation.drain(4)
+    assert not unfinished(simulation)
+    check(simulation, hint=f"seed {seed}")
+    last = {event["subscription"]: (event["registration"], event["event"]) for _, event, _ in simulation.json(TOPICS.registrations)}
+    newest = world_of(simulation).newest
+    assert sum(event == "removed" and newest[id] == registration for id, (registration, event) in last.items()) > 3  # nobody unregistered these
 
 
 def published(simulation):

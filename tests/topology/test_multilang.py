@@ -58,6 +58,8 @@ while True:
             sys.stdin.read()
         if word == "nonsense":
             print("nonsense", "end", sep="\\n", flush=True)
+        if word == "no tuple":
+            say(command="emit", tuple="no list")
         if word == "later":
             held.append(tup["id"])
             continue
@@ -157,11 +159,17 @@ def test_ticks_reach_it(caplog):
 
 
 @pytest.mark.parametrize(
-    ("word", "reason"), [("die", "has ended (exit code 7)"), ("hang", "has not answered for 1 s"), ("nonsense", "writes something that is no JSON")]
+    ("word", "reason"),
+    [
+        ("die", "has ended (exit code 7)"),
+        ("hang", "has not answered for 1 s"),
+        ("nonsense", "writes something that is no JSON"),
+        ("no tuple", "emits something that is no tuple"),
+    ],
 )
 def test_a_process_that_ends_hangs_or_talks_nonsense_is_started_again(word, reason):
     stats, found = run(bolt(), ["a", word, "b"], {"topology.subprocess.timeout.secs": 1, "topology.message.timeout.secs": 2}, secs=8)
-    assert found["default"] == ["A", "B"] if word != "nonsense" else found["default"][0] == "A"
+    assert found["default"] == ["A", "B"] if word in ("die", "hang") else found["default"][0] == "A"
     assert reason in stats.errors[0]["error"]
     assert (stats.total("feeder", "acked"), stats.total("feeder", "failed")) == (2, 1)
 
@@ -219,6 +227,27 @@ streams: [{from: words, to: shout, grouping: {type: SHUFFLE}}]
     monkeypatch.chdir("/")
     _, found = run(loaded.objects["shout"], ["a", "b c"])
     assert found["default"] == ["a!", "b c!"]
+
+
+def test_lines_may_end_as_on_windows_even_in_two_pieces():
+    pieces = ['{"pid": 1}\r', "\nend\r", '\n{"a": "x\\r\\n"}\r\nend', "\r\n"]
+    program = f"import sys, time\nfor piece in {pieces!r}:\n    sys.stdout.buffer.write(piece.encode())\n    sys.stdout.flush()\n    time.sleep(0.05)\nsys.stdin.read()"
+    process = ShellProcess([sys.executable, "-c", program], "/", {}, 20)
+    try:
+        assert [process.read(), process.read()] == [{"pid": 1}, {"a": "x\r\n"}]
+    finally:
+        process.close()
+
+
+def test_a_process_that_does_not_shake_hands_is_ended(monkeypatch):
+    closed = []
+    monkeypatch.setattr(ShellProcess, "close", lambda self, close=ShellProcess.close: closed.append(close(self)))
+    builder = TopologyBuilder()
+    builder.set_spout("shell", ShellSpout([sys.executable, "-c", "print('{}'); print('end', flush=True); input()"], ["word"]))
+    with pytest.raises(Exception, match="does not answer the handshake"), LocalCluster(simulated=True) as cluster:
+        cluster.submit_topology("t", {}, builder.create_topology())
+        cluster.advance_cluster_time(1)
+    assert closed
 
 
 def test_processes_end_with_their_tasks():

@@ -15,6 +15,7 @@ from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
+from sortedcontainers import SortedList
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
@@ -53,7 +54,6 @@ class SpoutTask(Task):
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
         super().__init__(plan, task, now_ms)
         self.active = False
-        self.opened_active = False
         self.credit = 1
         self.idle = False  # whether the component had nothing to emit when it was asked last
         self.pulse = 0
@@ -289,7 +289,7 @@ class KafkaSpoutTask(SpoutTask):
         self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, incomplete trees]
         self._backlog: dict[tuple[str, int], _Backlog] = {}
         self._arrivals: list[int] | None = None  # records emitted since the last report: oldest timestamp, newest timestamp, count
-        self._retries: list[tuple[int, str, int, int]] = []  # (earliest time, topic, partition, offset)
+        self._retries = SortedList()  # (earliest time, topic, partition, offset)
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         self._lost: dict[tuple[str, int], int] = {}  # number of records that were lost before they were emitted
         self._first_attempts: dict[tuple[str, int], int] = {}  # number of the first attempt, above all attempts of a deleted topic of the same name
@@ -330,11 +330,8 @@ class KafkaSpoutTask(SpoutTask):
 
     def _emit_loop(self) -> None:
         budget = self.credit
-        for retry in [r for r in self._retries if r[0] <= self.clock_ms]:
-            if not budget or self.pending_limit():
-                break
-            self._retries.remove(retry)
-            self._emit_retry(*retry[1:])
+        while budget and self._retries and self._retries[0][0] <= self.clock_ms and not self.pending_limit():
+            self._emit_retry(*self._retries.pop(0)[1:])
             budget -= 1
         try:
             self._emit_new(budget)
@@ -448,7 +445,7 @@ class KafkaSpoutTask(SpoutTask):
             return False
         unfinished = self._open_offsets.pop(key, {})
         self._first_attempts[key] = 1 + max((attempt for attempt, _ in unfinished.values()), default=self._first_attempts.get(key, 1))
-        self._retries = [retry for retry in self._retries if retry[1:3] != key]
+        self._retries = SortedList(retry for retry in self._retries if retry[1:3] != key)
         for positions in (self._next, self._arrived, self._held, self._backlog):
             positions.pop(key, None)
         return True
@@ -462,7 +459,7 @@ class KafkaSpoutTask(SpoutTask):
             return
         except _UnreadableError as error:
             self.report_error(str(error))
-            self._retries.append((self.clock_ms + _retry_delay_ms(2), topic, partition, offset))
+            self._retries.add((self.clock_ms + _retry_delay_ms(2), topic, partition, offset))
             return
         for record in records:
             self._emit_record(record)
@@ -500,7 +497,7 @@ class KafkaSpoutTask(SpoutTask):
             del unfinished[offset]
         else:
             entry[0] += 1
-            self._retries.append((self.clock_ms + _retry_delay_ms(attempt), topic, partition, offset))
+            self._retries.add((self.clock_ms + _retry_delay_ms(attempt), topic, partition, offset))
         super()._settled(completed, (topic, partition, offset))
 
     def committed(self) -> dict[tuple[str, int], int]:
@@ -524,7 +521,7 @@ class KafkaSpoutTask(SpoutTask):
         self._next = {(t, p): offset for t, p, offset in state["next"]}
         self._arrived = {(t, p): offset for t, p, offset in state["arrived"]}
         self._open_offsets = {(t, p): {o: list(entry) for o, entry in offsets.items()} for t, p, offsets in state["open"]}
-        self._retries = [tuple(r) for r in state["retries"]]
+        self._retries = SortedList(map(tuple, state["retries"]))
         self._lost = {(t, p): n for t, p, n in state.get("lost", ())}  # absent from journals of earlier versions
         self._first_attempts = {(t, p): n for t, p, n in state.get("first_attempts", ())}
         super().restore(state)

@@ -1,7 +1,7 @@
 """Python replacements of the Java classes that Storm's own Flux files name.
 
-Some need what is not there (HDFS). They can be created, so that a
-file passes a dry run, but have an ``emulator_refusal``: the reason why a topology with them is not run.
+Some stand for what is not there, such as HDFS. They can be created, so that a file passes a dry run, and have an
+``emulator_refusal``: the reason why a topology with them is not run.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ class StormKafkaSpout(KafkaSpout):
     def translate(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Sequence[tuple[str, bytes]]
     ) -> Sequence[tuple[str, Sequence[Any]]]:
-        """Deserialize, then translate; a tuple for another stream is ``KafkaTuple``-like: it has ``stream``."""
+        """Deserialize, then translate. Values with an attribute ``stream``, as Storm's ``KafkaTuple`` has one, go to that stream."""
         key, value = (None if data is None else _DESERIALIZERS[name](data) for name, data in zip(self._names, (key, value), strict=True))
         if self._translator is None:
             return [("default", (topic, partition, offset, key, value))]

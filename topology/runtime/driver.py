@@ -106,6 +106,7 @@ class TopologyDriver:
         self._active = self._opened = False
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._resources = contextlib.ExitStack()  # what the threads have opened
         self._lock = threading.RLock()
         self._producer: KafkaProducer | None = None
         self._control_lock = threading.Lock()
@@ -240,6 +241,8 @@ class TopologyDriver:
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=10)
+        if not any(thread.is_alive() for thread in self._threads):
+            self._resources.close()
         with self._lock:
             self._stop_queries()
         self._transports.release()
@@ -247,7 +250,7 @@ class TopologyDriver:
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
             self._producer.close(timeout=5)
-        if remove and not self._replaced():
+        if remove and not self.tenure.is_over():
             self._topics.delete()
             self.store.remove()
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -256,10 +259,6 @@ class TopologyDriver:
         self.store.rest()
 
     # -- one driver at a time ---------------------------------------------------------------------
-
-    def _replaced(self) -> bool:
-        """Tell whether another driver has taken the topology over, or has removed it."""
-        return self.tenure.is_over()
 
     def abandon(self, reason: str) -> None:
         """End because the topology no longer belongs to this driver; change nothing."""
@@ -370,7 +369,7 @@ class TopologyDriver:
     # -- clock ------------------------------------------------------------------------------------
 
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
-        if records and self._replaced():
+        if records and self.tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
         for record in self._transports.with_nudges(records):
             self._producer.send(record.topic, value=record.value, partition=record.partition)
@@ -422,7 +421,7 @@ class TopologyDriver:
             if self.failure is not None:
                 return _WATCH_STEP_S
             if consumer is None:
-                consumer = self.kafka.consumer(fetch_max_wait_ms=500)
+                consumer = self._resources.enter_context(contextlib.closing(self.kafka.consumer(fetch_max_wait_ms=500)))
                 consumer.assign([where])
                 consumer.seek_to_beginning(where)
             for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():
@@ -447,7 +446,7 @@ class TopologyDriver:
         """Check term, JVM and queries once; restart failed queries, and report the health."""
         if self.failure is not None:
             return
-        if self._replaced():
+        if self.tenure.is_over():
             self.abandon("another driver has taken it over")
             return
         if (code := jvm_exit_code(self._spark)) is not None:

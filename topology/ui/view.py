@@ -190,7 +190,7 @@ class ClusterSource(Protocol):
     def send(self, command: Mapping[str, Any]) -> None:
         """Send ``{"name", "event", ...}`` to the process that runs a topology, and wait for its answer.
 
-        :raises TopologyError: it was refused, or nobody answered.
+        :raises TopologyError: it was refused, or there was no answer.
         """
 
 

@@ -34,6 +34,7 @@ from dskype.distribution.base import Distributor, Placed, Sample
 from dskype.distribution.baselines.routers import GridRouter, TreeRouter
 from dskype.distribution.interest import Interest
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.distribution.trials import routes_of
 from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
@@ -229,19 +230,12 @@ class BooleanSimulation:
         order = np.argsort(tasks, kind="stable")
         return spent / self.n * 1e6, np.split(owners[order], np.searchsorted(tasks[order], np.arange(1, self.tasks)))
 
-    def _routes(self, messages: MessageBatch) -> RowTasks | None:
-        """Return which evaluator gets which message, as the distribution bolt decides it."""
-        routes = self.distributor.message_tasks(messages)
-        if self.interest is None:
-            return routes
-        return self.interest.routes(messages) if routes is None else self.interest.filter(messages, *self.distributor.message_regions(messages, routes))
-
     def _distribute(self, number: int, m: MessageBatch) -> None:
         """Do a routing unit's work on the messages of a step."""
         ids = ids_of(m)
         for turn in range(self.repeat + (number == 0)):  # the first of all compiles kernels and touches memory
             t0 = time.perf_counter()
-            routes = self._routes(m)
+            routes = routes_of(self.distributor, m, self.interest)
             t1 = time.perf_counter()
             frames = encode_frames(message_columns(m, ids), routes, self.tasks)
             t2 = time.perf_counter()
