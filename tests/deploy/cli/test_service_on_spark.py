@@ -76,7 +76,7 @@ def test_a_service_resumes_exactly_after_kill_9_and_every_expression_of_the_dash
             feed = Feed(kafka, "dskype")
             feed.publish(records[MESSAGES // 2 :])
             feed.wait_for(MESSAGES - 1)
-            wait_for(lambda: len(feed.read(feed.topics.registrations)) > SUBSCRIPTIONS, 240, "the registration of all subscriptions")
+            wait_for(lambda: len(feed.read(feed.topics.registrations)) > SUBSCRIPTIONS, 600, "the registration of all subscriptions")
             feed.verify({"dskype.window.messages": WINDOW})
             feed.close()
             missing = expressions()
