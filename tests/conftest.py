@@ -42,6 +42,7 @@ _MACHINE = (
             "chaos/test_chaos_on_spark",
             "cli/test_cli_on_spark",
             "cli/test_pubsub_cli",
+            "cli/test_service_on_spark",
             "client/test_pubsub",
             "machine/test_broker",
             "machine/test_doctor",

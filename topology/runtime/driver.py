@@ -35,6 +35,7 @@ from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
 from dskype.topology.runtime.resume import SNAPSHOTS, Tenure, check_changes, installed_version, read_started
 from dskype.topology.runtime.session import jvm_exit_code
+from dskype.topology.runtime.shared_files import SharedFiles
 from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
@@ -91,18 +92,18 @@ class TopologyDriver:
         self.plan, self.store = choose_store(plan, spark, kafka, self.folder / SNAPSHOTS)
         self.tenure = Tenure(self.store)
         self.resume = resume
-        self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
+        self._scratch = Path(spark_scratch or self.folder / "spark")
         self.stats = TopologyStats()
         self._clock = TopologyClock(plan, self.stats, now_ms())
         self._topics = TopologyTopics(self.plan, kafka)
-        self._inputs = ExternalInputs(kafka, self.folder, plan.name)
+        self._shared = SharedFiles(self.plan, self.folder, self.store)
+        self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
         self._queries: dict[str, ComponentQuery] = {}
         self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
-        self._active = False
-        self._opened = False
+        self._active = self._opened = False
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._resources = contextlib.ExitStack()  # what the threads have opened
@@ -136,6 +137,7 @@ class TopologyDriver:
         ship_files(self.plan, self.store)
         if not self.resume:
             self._manifest.write(self.folder)
+        self._shared.share()
         if self.resume:
             check_journals(self.plan, self.store, KafkaInboxReader(self.kafka))
         if not self._spark.sparkContext.master.startswith("local"):
@@ -153,6 +155,8 @@ class TopologyDriver:
 
     def _prepare_folder(self) -> None:
         """Resume the state in the topology's folder, or clear it; and take the next term."""
+        if self.resume:
+            self._shared.fetch()
         started = read_started(self.plan, self.folder, self.store) if self.resume else None
         self.resume = started is not None
         self.plan = self._topics.plan = keep_files(self.plan, self.folder, self.resume)
@@ -206,7 +210,7 @@ class TopologyDriver:
         """Wait until all tuples are delivered and every bolt task has a snapshot of that state."""
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
-            ends, store, asked = self.request_snapshots(), self.store, time.monotonic()
+            ends, asked = self.request_snapshots(), time.monotonic()
 
             def saved(_: TopologyStats) -> bool:
                 nonlocal asked
@@ -214,7 +218,7 @@ class TopologyDriver:
                 if time.monotonic() - asked > _ASK_AGAIN_S:
                     self.request_snapshots()
                     asked = time.monotonic()
-                return all((store.versions(task) or [0])[-1] >= end for task, end in ends.items())
+                return all((self.store.versions(task) or [0])[-1] >= end for task, end in ends.items())
 
             self.wait_until(saved, _REST_S, "a snapshot of every bolt task")
         except (TimeoutError, KafkaError) as error:
@@ -345,8 +349,7 @@ class TopologyDriver:
         with self._lock:
             if self.failure is not None:
                 return
-            self._active = False
-            self.failure = error
+            self._active, self.failure = False, error
         self._reports.add_error("__driver", str(error), part="failure")
         self._reports.set_health("failed", [str(error)])
         if not isinstance(error, FencedError):
@@ -482,7 +485,7 @@ class TopologyDriver:
             self._reports.set_health("waiting", obstacles)
         elif stalls or failing:
             self._reports.set_health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
-        elif self.stats.tasks:
+        elif self.stats.reported(self.tenure.term):
             self._reports.set_health("running", [])
 
     def _pace(self) -> None:
