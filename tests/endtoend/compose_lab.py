@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ def _mounts(java: Path) -> list[str]:
     return [f"{p}:{p}:ro" for p in dict.fromkeys(wanted) if p.exists()]
 
 
-def _override(engine: PrivateEngine, java: Path) -> str:
+def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
     """Return what is different from the compose file, as YAML: nothing is built, and containers have this machine's programs."""
     mounts = _mounts(java)
     found = jars.fetch(jars.SETS)
@@ -150,16 +150,18 @@ def _override(engine: PrivateEngine, java: Path) -> str:
     ours = {"environment": variables, "volumes": volumes, "build": None}
     kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}
     services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "metrics"), ours)
-    services |= dict.fromkeys(("kafka-1", "kafka-2", "kafka-3"), kafka) | {"prometheus": {"volumes": mounts}, "grafana": None}
+    services |= dict.fromkeys(("kafka-1", "kafka-2", "kafka-3"), kafka) | {"prometheus": {"volumes": mounts}}
+    services |= dict.fromkeys(without)
     return json.dumps({"services": services}).replace(": null", ": !reset null")
 
 
 @contextmanager
-def lab(folder: Path, values: dict[str, str] | None = None) -> Iterator[PrivateEngine]:
+def lab(folder: Path, values: Mapping[str, str] | None = None, without: Sequence[str] = ("grafana",)) -> Iterator[PrivateEngine]:
     """Yield an engine that has stand-ins for the images of the compose file.
 
     :param folder: an empty folder.
     :param values: for variables of the compose file, in place of those in ``.env``.
+    :param without: services that are left out.
     """
     cache = paths.export_numba_cache()
     java = find_java().path.resolve().parents[1]
@@ -167,7 +169,7 @@ def lab(folder: Path, values: dict[str, str] | None = None) -> Iterator[PrivateE
         engine.variables |= values or {}
         _make_images(engine, _names(engine.environ), str(java))
         override = folder / "stand-ins.yaml"
-        override.write_text(_override(engine, java))
+        override.write_text(_override(engine, java, without))
         engine.variables["COMPOSE_FILE"] = f"{COMPOSE / 'compose.yaml'}:{override}"
         yield engine
 

@@ -163,6 +163,14 @@ class PrivateEngine:
         """Return a command that runs another one where the published ports of the engine are."""
         return ["/usr/bin/nsenter", f"--net=/proc/{self._first_pid}/ns/net", *command]
 
+    def logs(self, lines: int = 40) -> str:
+        """Return the last lines of every container."""
+        found = []
+        for name in self.run("ps", "-a", "--format", "{{.Names}}").stdout.decode().split():
+            done = self.run("logs", "--tail", str(lines), name, check=False)
+            found.append(f"--- {name}\n{(done.stdout + done.stderr).decode(errors='replace')}")
+        return "\n".join(found)
+
     def cpu_s(self) -> float:
         """Return the processor time of the containers so far, in seconds; 0 where the kernel does not tell."""
         with contextlib.suppress(OSError):
