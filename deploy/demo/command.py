@@ -83,7 +83,7 @@ def _run_elsewhere(args: argparse.Namespace) -> int:
     """Publish to a running topology. Ctrl-C ends the demo and leaves the topology as it is."""
     own = [f"--{name}" for name in ("window", "folder", "resume", "picture") if getattr(args, name)]
     if own:
-        say(f"error: {', '.join(own)} cannot be used with --bootstrap-servers: the topology runs already")
+        say(f"error: expected no {', '.join(own)} with --bootstrap-servers: that topology runs already")
         return 2
     from dskype.deploy.demo import running
     from dskype.deploy.demo.feeder import Plan
