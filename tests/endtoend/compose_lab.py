@@ -11,10 +11,12 @@ Run a command where the project's containers and published ports are::
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -155,6 +157,13 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
     return json.dumps({"services": services}).replace(": null", ": !reset null")
 
 
+def _kernel_folders(cache: Path) -> list[str]:
+    """Return the folders of the cache that hold this repository's kernels, by Numba's rule for their names."""
+    sources = {file.parent for file in ROOT.glob("*/**/*_kernels.py")}
+    names = (f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}" for folder in sorted(sources))
+    return [name for name in names if (cache / name).is_dir()]
+
+
 @contextmanager
 def lab(folder: Path, values: Mapping[str, str] | None = None, without: Sequence[str] = ("grafana",)) -> Iterator[PrivateEngine]:
     """Yield an engine that has stand-ins for the images of the compose file.
@@ -165,7 +174,7 @@ def lab(folder: Path, values: Mapping[str, str] | None = None, without: Sequence
     """
     cache = paths.export_numba_cache()
     java = find_java().path.resolve().parents[1]
-    with PrivateEngine(folder, writable_copy_of=cache) as engine:
+    with PrivateEngine(folder, cache, _kernel_folders(cache)) as engine:
         engine.variables |= values or {}
         _make_images(engine, _names(engine.environ), str(java))
         override = folder / "stand-ins.yaml"
@@ -180,6 +189,7 @@ def main(arguments: list[str]) -> int:
     while arguments and re.match(r"\w+=", arguments[0]):
         name, _, values[name] = arguments.pop(0).partition("=")
     install("prometheus", packages={"prometheus": "prometheus"})
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up, as after Ctrl-C
     with lab(Path(tempfile.mkdtemp(prefix="dskype-compose-", dir=os.environ.get("TMPDIR", "/var/tmp"))), values) as engine:
         return subprocess.run(engine.inside(*arguments), env=engine.environ, cwd=ROOT, check=False).returncode
 

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -33,8 +34,9 @@ mkdir -p /etc/docker
 mount -t tmpfs none /etc/docker
 cd "$1"
 if [ -n "$2" ]; then
-    mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" overlay "$1/writable"
-    find "$1/writable" -type d -exec chown 1000:1000 {} +
+    mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work,metacopy=on" overlay "$1/writable"
+    chown 1000:1000 "$1/writable"
+    chown -R 1000:1000 $4
 fi
 dockerd --data-root "$1/data" --exec-root "$1/exec" --pidfile "$1/pid" -H "unix://$1/socket" --cgroup-parent "/$3" \
     --bip 10.90.0.1/24 --default-address-pool base=10.91.0.0/16,size=24 --shutdown-timeout 1 &
@@ -101,12 +103,13 @@ class PrivateEngine:
     """A running engine: ``with PrivateEngine(folder) as engine``.
 
     :param folder: an empty folder for everything; it must not be on an overlay file system.
-    :param writable_copy_of: a folder whose content containers find in ``writable``, and may change there; the folder itself stays as it is.
+    :param writable_copy_of: a folder whose content containers find in ``writable``; the folder itself stays as it is.
+    :param owned: which folders below it belong to the user 1000 of containers.
     :ivar variables: of the environment of docker clients.
     """
 
-    def __init__(self, folder: Path, writable_copy_of: Path | None = None) -> None:
-        self.folder, self._copied = folder, writable_copy_of
+    def __init__(self, folder: Path, writable_copy_of: Path | None = None, owned: Sequence[str] = ()) -> None:
+        self.folder, self._copied, self._copied_folders = folder, writable_copy_of, owned
         self.writable = folder / "writable"
         self.log = folder / "engine.log"
         self.variables: dict[str, str] = {}
@@ -120,7 +123,12 @@ class PrivateEngine:
         install()
         _fetch_compose(self.folder)
         command = ["/usr/bin/unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", _INIT, "sh"]
-        arguments = [str(self.folder), "" if self._copied is None else str(self._copied), self._cgroup]
+        arguments = [
+            str(self.folder),
+            "" if self._copied is None else str(self._copied),
+            self._cgroup,
+            " ".join(f"writable/{name}" for name in self._copied_folders),
+        ]
         with open(self.log, "wb") as output:
             self._process = spawn_tied(
                 [*command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "PATH": _PATH}
