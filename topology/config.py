@@ -24,7 +24,7 @@ topology.emulator.snapshots.kept              3          snapshots kept of each 
 topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
                                                          the limit is ``pulse.max.tuples`` if that is higher
 topology.emulator.transport                   micro-batch  how a component gets its records: in micro-batches, or ``continuous`` (hops in
-                                                         milliseconds, at the price of a task slot of Spark for every task)
+                                                         milliseconds, at the price of a task slot of Spark for every executor)
 topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
                                                          longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
@@ -62,7 +62,10 @@ from dskype.topology import config_checks as checks
 from dskype.topology.config_checks import Check
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "Config", "check_json", "merge", "misspelt", "validate"]
+__all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "TRANSPORTS", "Config", "check_json", "merge", "misspelt", "validate"]
+
+TRANSPORTS = ("micro-batch", "continuous")
+"""How a component may get its records (see docs/transport.md)."""
 
 RECORD_BYTES = 8 << 20
 """Size of the largest record in an inbox; brokers and topics are configured to accept twice that."""
@@ -258,7 +261,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = _key("topology.emulator.snapshot.interval.ms", checks.positive_integer, 10000)
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = _key("topology.emulator.snapshots.kept", checks.positive_integer, 3)
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = _key("topology.emulator.max.frames.per.batch", checks.positive_integer, 2000)
-    TOPOLOGY_EMULATOR_TRANSPORT = _key("topology.emulator.transport", checks.one_of("micro-batch", "continuous"), "micro-batch")
+    TOPOLOGY_EMULATOR_TRANSPORT = _key("topology.emulator.transport", checks.one_of(*TRANSPORTS), "micro-batch")
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = _key("topology.emulator.trigger.interval.ms", checks.integer_from_zero, 0)
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = _key("topology.emulator.dead.letters.on.exception", checks.boolean, True)
     TOPOLOGY_EMULATOR_RESTARTS_MAX = _key("topology.emulator.restarts.max", checks.positive_integer, 10)

@@ -36,9 +36,12 @@ _IGNORED: dict[int | str | None, tuple[str, ...]] = {
 """Options of ``storm`` without a meaning here, by how many values they take (``nargs``)."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add Flux's options and the common ones. Options of Storm without a meaning here are accepted and ignored."""
-    common(parser)
+def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None:
+    """Add Flux's options and the common ones. Options of Storm without a meaning here are accepted and ignored.
+
+    :param cluster: also add those that name brokers and a Spark master; without them, the broker is an embedded one.
+    """
+    common(parser, kafka=cluster)
     parser.add_argument(
         "file",
         nargs="*",
@@ -54,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--no-detail", action="store_true", help="no details of the topology")
     parser.add_argument("-R", "--resource", action="store_true", help="FILE is one of those that come with dskype, e.g. wordcount.yaml")
     parser.add_argument("--allow-module", metavar="M", action="append", default=[], help="let the file name classes of this module; repeatable")
-    parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
+    if cluster:
+        parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
+    else:
+        parser.set_defaults(bootstrap_servers="embedded", kafka=[], master=None)
     ignored = parser.add_argument_group("options of storm that are accepted and ignored")
     for nargs, options in _IGNORED.items():
         for flags in options:

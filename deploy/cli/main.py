@@ -55,12 +55,19 @@ COMMANDS = {
         Command("sub", "add, list, show or remove subscriptions"),
         Command("publish", "publish messages: JSON lines of a file"),
         Command("tail", "follow the results"),
+        Command("webhooks", "deliver results to URLs, until Ctrl-C"),
         Command("explain", "say why a message does or does not match or rank"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
         Command("partition", "learn, show and change how subscriptions are distributed"),
+        Command("plan", "say what subscriptions and messages need in hosts, brokers and memory"),
         Command("bench", "run a benchmark", module="dskype.deploy.benchmarks.command"),
         Command("verify", "compare what a topology published with a plain computation"),
         Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command"),
+    ),
+    "a service on this machine": (
+        Command("up", "start a broker, a topology and its metrics, and keep them running"),
+        Command("status", "say what 'up' runs, and whether it gets on"),
+        Command("down", "stop what 'up' runs, and keep its data"),
     ),
     "topologies": (
         Command("local", "run a topology on this machine for a while"),
@@ -75,7 +82,7 @@ COMMANDS = {
         Command("monitor", "print a component's throughput at intervals"),
         Command("stats", "measure what a topology moves, costs and waits for"),
         Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
-        Command("ui", "serve Storm's UI and its REST API, until Ctrl-C"),
+        Command("ui", "serve web pages and Storm's REST API, until Ctrl-C"),
     ),
     "this machine": (
         Command("localconfvalue", "print a configuration value of this machine", module=_CONFVALUE),
@@ -193,6 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.verb is None:
         parser.print_help(sys.stderr)
         return 2
+    args.command_line = arguments
     _logging(getattr(args, "verbose", False))
     for option in getattr(args, "ignored", None) or ():
         say(f"note: {option} is ignored: it has no meaning here")

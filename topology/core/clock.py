@@ -7,7 +7,7 @@ The driver (or the simulated transport) writes the records that :meth:`TopologyC
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,6 +28,9 @@ _PULSES_AHEAD = 8
 _ASK_AGAIN_MS = 1000
 """A spout task that reports no pulse for this long gets another. After a crash, its last tuples may exist only in its journal: they are
 released with its next batch, and without a pulse there is no batch."""
+
+_CONTINUOUS_PULSE = 4
+"""A spout with the continuous transport gets a pulse after so many pulse intervals, with the credit of all of them."""
 
 _SHORT_QUEUE_MS, _SHARE_OF_QUEUE = 1000, 0.2
 """If undelivered tuples take longer than the first to process, new tuples have to wait anyway, so a pulse may be delayed by this share of the excess."""
@@ -104,9 +107,10 @@ class TopologyClock:
     :param plan: the topology plan.
     :param stats: live statistics, fed from the metrics topic.
     :param now_ms: the time at which the clock starts.
+    :param continuous: components whose executors read their inboxes themselves. Their spouts go on as long as they have credit, so they get rarer pulses.
     """
 
-    def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int) -> None:
+    def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int, continuous: Collection[str] = ()) -> None:
         self._plan, self._stats = plan, stats
         self._pressure = Pressure(
             plan, stats, now_ms, tuples=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES], ms=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS]
@@ -119,14 +123,15 @@ class TopologyClock:
             topic, tasks = inbox_topic(plan.name, component), plan.component_tasks(component)
             rate = conf[Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS]
             if spec.kind == "spout":
+                longer = _CONTINUOUS_PULSE if component in continuous else 1
                 for task in tasks:
                     self._spouts[task] = _SpoutClock(
                         component,
                         topic,
                         plan.task_index(task),
-                        conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS],
+                        conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS] * longer,
                         conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS],
-                        conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES],
+                        conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES] * longer,
                     )
             if spec.kind == "spout" or component == ACKER_COMPONENT_ID:
                 # Without timeouts the acker must keep all trees, because one may be completed at any time.

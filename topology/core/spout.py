@@ -54,6 +54,7 @@ class SpoutTask(Task):
         self.active = False
         self.credit = 1
         self.idle = False  # whether the component had nothing to emit when it was asked last
+        self.unfinished = False  # whether its last turn ended by time, so that it may have more to emit
         self.pulse = 0
         self._roots_made = 0
         self._root_block: list[int] = []
@@ -136,25 +137,32 @@ class SpoutTask(Task):
 
     def ask(self) -> bool:
         """Ask the component for tuples between two batches; return whether the next batch has something to release."""
-        before = self.collector.emits, len(self.errors)
-        self._emit()
-        if (self.collector.emits, len(self.errors)) == before:
+        if not self.emit():
             return False
         self.idle = False  # until it has been asked in that batch
         return True
+
+    def emit(self) -> bool:
+        """Ask the component for tuples; return whether there is something to release."""
+        before = self.collector.emits, len(self.errors)
+        self._emit()
+        return (self.collector.emits, len(self.errors)) != before
 
     def _emit_loop(self) -> None:
         collector = self.collector
         first = collector.emits
         deadline = perf_counter() + self._max_secs
-        self.idle = False
+        self.idle = self.unfinished = False
         while not self.pending_limit():
             before = collector.emits
             self.component.next_tuple()
             if collector.emits == before:  # nothing to emit
                 self.idle = True
                 return
-            if collector.emits - first >= self.credit or perf_counter() > deadline:
+            if collector.emits - first >= self.credit:
+                return
+            if perf_counter() > deadline:
+                self.unfinished = True
                 return
 
     # -- tracking ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
-from dskype.topology.core.frames import NUDGE, WAKE, Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
+from dskype.topology.core.frames import WAKE, Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
 from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TaskStats
@@ -156,8 +156,6 @@ class Task:
             self.version = record.offset + 1
 
     def _process_record(self, record: InRecord) -> None:
-        if record.value == NUDGE:
-            return
         try:
             frame = decode_frame(record.value)
             if type(frame) is DataFrame:

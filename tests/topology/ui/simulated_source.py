@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -57,6 +58,7 @@ class SimulatedSource:
         self.cluster = LocalCluster(simulated=True)
         self.reports: dict[str, tuple[Reports, int]] = {}
         self.sent: list[dict[str, Any]] = []
+        self.logs: Path | None = None
         self._lock = threading.Lock()
 
     def topologies(self) -> list[TopologyView]:
@@ -73,7 +75,7 @@ class SimulatedSource:
             self.reports[name] = reports, end
             record = {"state": managed.state.to_json(), "summary": manager.summary(name), "driver": {"host": "here", "pid": 1}}
             record["plan"] = PlanOutline.of(managed.plan).to_json()
-            views.append(TopologyView(json.loads(json.dumps(record)), reports, True, self.cluster.now_ms()))
+            views.append(TopologyView(json.loads(json.dumps(record)), reports, True, self.cluster.now_ms(), logs=self.logs))
         return views
 
     def brokers(self) -> list[tuple[str, int]]:
