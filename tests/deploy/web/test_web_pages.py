@@ -15,10 +15,18 @@ from .test_result_feed import write_result
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+def window(tmp_path_factory):
     opened = Browser(tmp_path_factory.mktemp("browser"))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def browser(window, served):
+    """The window, which shows nothing of the server when that ends."""
+    yield window
+    window.open("about:blank")
+    window.problems()
 
 
 def fill(browser, values):
