@@ -172,6 +172,21 @@ def test_the_page_of_loads_has_the_numbers_of_the_api(browser, kafka, served, so
     assert browser.problems() == []
 
 
+def test_a_page_that_is_hidden_lets_go_of_its_connections_and_misses_nothing(browser, kafka, served):
+    topics = kafka.topology()
+    kafka.broker.write(topics.subscriptions, "b", json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "x"}).encode())
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))"
+    browser.open(f"{served.url}dskype/map.html?sub=b")
+    browser.wait("document.querySelector('#list').innerText.includes('live')")
+    write_result(kafka, topics, "b", 1, op="match")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 1")
+    browser.run(hide % "true")
+    write_result(kafka, topics, "b", 2, op="match")
+    browser.run(hide % "false")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 2")
+    assert [row["Message"] for row in browser.rows("#list")] == ["m2", "m1"] and browser.problems() == []
+
+
 def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served, kafka, source, tmp_path):
     run_plan(kafka, {"dskype.distributor": "location"})
     source.views = [watched(view("dskype"))]
