@@ -34,6 +34,7 @@ _MACHINE = (
     "security/",
     "endtoend/test_on_spark.py",
     "endtoend/test_on_cluster.py",
+    "endtoend/test_compose.py",
     "endtoend/test_moves_on_spark.py",
     "bolts/results/test_stores.py",
     *(
@@ -42,6 +43,7 @@ _MACHINE = (
             "chaos/test_chaos_on_spark",
             "cli/test_cli_on_spark",
             "cli/test_pubsub_cli",
+            "cli/test_service_on_spark",
             "client/test_pubsub",
             "machine/test_broker",
             "machine/test_doctor",

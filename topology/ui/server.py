@@ -252,14 +252,13 @@ class _Api:
 
     def changers(self) -> Mapping[str, Answer]:
         """Return path -> what answers a POST."""
-        debug = "events are not logged, so debugging cannot be switched; set topology.debug when the topology is submitted"
         return {
             "topology/{id}/activate": lambda r: self._command(r, "activate", "ACTIVATE"),
             "topology/{id}/deactivate": lambda r: self._command(r, "deactivate", "INACTIVATE"),
             "topology/{id}/rebalance/{wait}": lambda r: self._command(r, "rebalance", "REBALANCE", wait_secs=_wait_secs(r), **_rebalance_options(r)),
             "topology/{id}/kill/{wait}": lambda r: self._command(r, "kill", "KILL", wait_secs=_wait_secs(r)),
-            "topology/{id}/debug/{action}/{percent}": lambda r: _not_here(debug),
-            "topology/{id}/component/{component}/debug/{action}/{percent}": lambda r: _not_here(debug),
+            "topology/{id}/debug/{action}/{percent}": self._debug,
+            "topology/{id}/component/{component}/debug/{action}/{percent}": self._debug,
             "topology/{id}/logconfig": lambda r: _not_here("log levels of a running topology cannot be changed"),
             "topology/{id}/profiling/{rest:path}": lambda r: _not_here("workers are not profiled"),
         }
@@ -268,6 +267,18 @@ class _Api:
         view = self._view(request)
         self._source.send({"name": view.name, "event": event, **more})
         return {"topologyOperation": operation, "topologyId": view.id, "status": "success"}
+
+    def _debug(self, request: Request) -> Any:
+        action, component = request.path_params["action"], request.path_params.get("component")
+        if action not in ("enable", "disable"):
+            raise IllegalArgumentException(explain("Debugging is switched on or off.", given=action, legal="enable, disable"))
+        try:
+            percent = float(request.path_params["percent"]) if action == "enable" else 0.0
+        except ValueError:
+            raise IllegalArgumentException(
+                explain("The percentage of tuples must be a number.", given=request.path_params["percent"], legal="0..100")
+            ) from None
+        return self._command(request, f"debug/{action}", "DEBUG", percent=percent, component=component)
 
     # -- requests ---------------------------------------------------------------------------------
 

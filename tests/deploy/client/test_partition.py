@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -233,6 +234,20 @@ def test_a_plan_that_another_one_overtakes_is_refused():
     assert read_current(client) == (4, json.loads(json.dumps(first)))
     send_plan(client, version + 2, second)
     assert read_current(client) == (5, json.loads(json.dumps(second)))
+
+
+def test_a_plan_takes_over_and_is_finished_by_hand(tmp_path, monkeypatch):
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    monkeypatch.setattr(partition, "open_client", lambda args: nullcontext(client))
+    file = tmp_path / "plan"
+    file.write_text(json.dumps(found.split(0, 1)))
+    assert main(["partition", "publish", str(file), "--takeover", "0.25"]) == 0
+    assert json.loads(client.records[-1])["plan"]["takeover"] == 0.25
+    assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1)))), "changes by hand that follow are no takeovers"
+    assert main(["partition", "finish"]) == 0
+    assert json.loads(client.records[-1]) == {"v": 1, "version": 5, "plan": json.loads(json.dumps(found.split(0, 1)))}
+    assert main(["partition", "publish", str(file), "--takeover", "2"]) == 2
 
 
 def test_a_plan_that_no_record_holds_is_refused():

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from dskype.topology import BasicBolt, Fields, TopologyBuilder
 from dskype.topology.local import LocalCluster
-from dskype.topology.nimbus.states import Rebalance
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.testing import FeederSpout
@@ -84,8 +83,7 @@ class SimulatedSource:
 
     def send(self, command: dict[str, Any]) -> None:
         self.sent.append(command)
-        rebalance = Rebalance(command.get("workers"), command.get("executors") or {}) if command["event"] == "REBALANCE" else None
-        self.cluster.manager.command(command["name"], command["event"], wait_secs=command.get("wait_secs"), rebalance=rebalance)
+        self.cluster.manager.execute(command)
 
 
 class Client:
