@@ -42,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None
     :param cluster: also add those that name brokers and a Spark master; without them, the broker is an embedded one.
     """
     common(parser, kafka=cluster)
-    parser.add_argument("file", nargs="*", metavar="FILE", help="one Flux YAML file, or the Python file of a streamparse topology")
+    parser.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE",
+        help="one Flux YAML file, or a Python file: of a streamparse topology, or with a function main(args), followed by args",
+    )
     parser.add_argument("--environment", metavar="NAME", help="of a streamparse topology: the environment whose parallelism to use")
     parser.add_argument("-d", "--dry-run", action="store_true", help="build and describe the topology without running it")
     parser.add_argument("-f", "--filter", metavar="FILE", help="a .properties file with values for ${key}")
@@ -68,10 +73,11 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
     :returns: the topology, and where to run it.
     :raises UsageError: the arguments do not name exactly one file.
     """
-    if len(args.file) != 1:
+    from dskype.deploy.cli import python_file
+
+    program = bool(args.file) and python_file.is_python_file(args.file[0]) and not args.resource
+    if not args.file or (len(args.file) > 1 and not program):
         raise UsageError(f"expected exactly one FILE, given: {len(args.file)}")
-    from dskype.deploy.cli.streamparse_file import is_topology_file
-    from dskype.deploy.cli.streamparse_file import load as load_topology
     from dskype.topology import config as storm_config
     from dskype.topology import flux as flux_files
 
@@ -85,8 +91,9 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
         say(f"Parsing {'resource' if args.resource else 'file'}: {file if args.resource else os.path.abspath(file)}")
     below, _ = split(file_conf(args))
     above, _ = split(dict(args.conf))
-    if is_topology_file(file) and not args.resource:
-        flux = load_topology(file, args.environment, above)
+    if program:
+        flux, active = python_file.load(file, args.environment, above, args.file[1:])
+        args.inactive = args.inactive or not active
     else:
         flux = flux_files.load(
             file,

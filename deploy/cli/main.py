@@ -55,6 +55,7 @@ COMMANDS = {
         Command("sub", "add, list, show or remove subscriptions"),
         Command("publish", "publish messages: JSON lines of a file"),
         Command("tail", "follow the results"),
+        Command("webhooks", "deliver results to URLs, until Ctrl-C"),
         Command("explain", "say why a message does or does not match or rank"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
         Command("partition", "learn, show and change how subscriptions are distributed"),
@@ -71,6 +72,7 @@ COMMANDS = {
     "topologies": (
         Command("local", "run a topology on this machine for a while"),
         Command("submit", "run a topology on a cluster until it is killed", aliases=("jar",)),
+        Command("quickstart", "begin a project in streamparse's layout"),
         Command("list", "list the topologies"),
         Command("activate", "switch a topology's spouts on", module=_ACTIVATE),
         Command("deactivate", "switch a topology's spouts off", module=_ACTIVATE),
@@ -80,7 +82,7 @@ COMMANDS = {
         Command("monitor", "print a component's throughput at intervals"),
         Command("stats", "measure what a topology moves, costs and waits for"),
         Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
-        Command("ui", "serve Storm's UI and its REST API, until Ctrl-C"),
+        Command("ui", "serve web pages and Storm's REST API, until Ctrl-C"),
     ),
     "this machine": (
         Command("localconfvalue", "print a configuration value of this machine", module=_CONFVALUE),
@@ -94,6 +96,7 @@ COMMANDS = {
 """Group -> its commands, in the order in which they are listed."""
 
 _ELSEWHERE = "topologies run in the process of 'dskype local' or 'dskype submit'; there are no daemons"
+_SERVERS = "no servers are set up; Spark's executors get the code from the process that submits"
 _NOT_HERE = {
     "admin": "",
     "blobstore": "",
@@ -111,10 +114,16 @@ _NOT_HERE = {
     "set_log_level": "",
     "shell": "",
     "sql": "",
+    "remove_logs": _SERVERS,
+    "run": "the command is 'dskype local topologies/NAME.py --local-ttl SECS'",
+    "slot_usage": _SERVERS,
+    "update_virtualenv": _SERVERS,
+    "visualize": "'dskype ui' draws a running topology",
+    "worker_uptime": _SERVERS,
     "supervisor": _ELSEWHERE,
     "upload-credentials": "",
 }
-"""Commands of ``storm`` that are recognised but not implemented, with the reason."""
+"""Commands of ``storm`` and ``sparse`` that are recognised but not implemented, with the reason."""
 
 
 def _parser() -> LazyParser:

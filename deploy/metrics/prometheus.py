@@ -339,10 +339,10 @@ class Exporter:
         self._following.close()
 
 
-def _new_meter(since_ms: int) -> Callable[[], Meter]:
+def _new_meter(since_ms: int) -> Callable[[Mapping[str, Any]], Meter]:
     """Return what makes a meter whose histograms count from a time on."""
 
-    def make() -> Meter:
+    def make(record: Mapping[str, Any]) -> Meter:
         meter = Meter()
         meter.observe_from(since_ms)
         return meter

@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -132,7 +132,6 @@ class TopologyDriver:
         :raises TopologyError: Kafka or Spark cannot run the topology.
         """
         check_kafka_options(self.plan, self.kafka)
-        self._clock = TopologyClock(self.plan, self.stats, now_ms())  # the clock starts now, not when the driver was made
         self._prepare_folder()
         self.warnings = self._topics.create(self.resume, self.store)
         ship_files(self.plan, self.store)
@@ -146,11 +145,12 @@ class TopologyDriver:
         self._producer = self.kafka.producer()
         self._transports = Transports(self.plan, self._spark, self.kafka)
         self.warnings += self._transports.warnings
+        self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
-        for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
-            thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
+        runs = ((self._clock_step, "clock"), (self._watch(), "watch"))
+        self._threads = [threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True) for run, name in runs]
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
         self._opened = True
 
     def _prepare_folder(self) -> None:
@@ -183,6 +183,11 @@ class TopologyDriver:
         self._active = False
         if self._opened:
             self._control("deactivate")
+
+    def debug(self, percents: Mapping[str, float]) -> None:
+        """Set which percentages of the tuples go to the event loggers."""
+        if self._opened:
+            self._write(self._clock.debug(percents, now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
         """Continue with the same tasks on other executors and workers: every query restarts from its snapshots.
@@ -222,8 +227,8 @@ class TopologyDriver:
     def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
         futures: dict[tuple[str, int], Any] = {}
-        for topic, partition, value in self._transports.with_nudges(self._clock.snapshot_requests(now_ms())):
-            futures.setdefault((topic, partition), self._producer.send(topic, value=value, partition=partition))
+        for topic, partition, value in self._clock.snapshot_requests(now_ms()):
+            futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
         self._producer.flush(timeout=30)
         return {
             task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
@@ -277,8 +282,6 @@ class TopologyDriver:
             logs=None if self.store.remote else self.folder / "logs",
             term=self.tenure.term,
             epoch=self.tenure.term * _STARTS_PER_TERM + self._starts,
-            nudged=self._transports.nudged,
-            sessions=self._transports.sessions,
         )
         return self._last_context
 
@@ -371,7 +374,7 @@ class TopologyDriver:
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
         if records and self.tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
-        for record in self._transports.with_nudges(records):
+        for record in records:
             self._producer.send(record.topic, value=record.value, partition=record.partition)
         if records:
             self._producer.flush(timeout=timeout_s)
@@ -460,7 +463,6 @@ class TopologyDriver:
         self._restart_queries()
         if self.failure is None:
             self._pace()
-            self._write(self._transports.wake(self._versions(), self._waiting(), time.monotonic()))
             self._report_health()
 
     def _versions(self) -> dict[int, int]:
@@ -580,8 +582,6 @@ class TopologyDriver:
             ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
-
-    # -- looking inside ---------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = "the condition") -> None:
         """Wait until ``condition(stats)`` holds.

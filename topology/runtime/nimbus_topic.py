@@ -4,6 +4,7 @@ Keys and values (JSON)::
 
     topology:<name>   {"v": 1, "state", "summary", "driver": {"host", "pid", "machine", "started"}, "heartbeat": n,
                        "files": [[keys of the configuration, path of the copy], ...], "plan": components,
+                       "logs": folder on the driver's machine | null,
                        "store": URL of its state if other hosts reach it, else null}                                 null: removed
     standby:<token>/<name>  {"v": 1, "driver": as above, "beat": n}: waits beside the topology's driver               null: it has ended
     command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                                  null: done
@@ -37,7 +38,7 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
-from dskype.topology.nimbus.states import Rebalance, TopologyState
+from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.planning.system import system_bolts
@@ -215,6 +216,12 @@ def _files(managed: ManagedTopology) -> list[Any]:
     return [[list(key), path] for (component, key), path in declared_files(plan).items() if key[0] in plan.conf and key[0] not in plan.spec(component).conf]
 
 
+def _logs(managed: ManagedTopology) -> str | None:
+    """Return the folder of the executors' logs; None if they are on other machines."""
+    folder, store = getattr(managed.backend, "folder", None), getattr(managed.backend, "store", None)
+    return None if folder is None or store is None or store.remote else str(folder.absolute() / "logs")
+
+
 class NimbusService:
     """Publishes the states of a manager's topologies, and carries out commands for them.
 
@@ -260,6 +267,7 @@ class NimbusService:
                             "state": managed.state.to_json(),
                             "summary": self._manager.summary(name),
                             "files": _files(managed),
+                            "logs": _logs(managed),
                             "plan": PlanOutline.of(managed.plan).to_json(),
                             "store": managed.plan.conf.get(Config.TOPOLOGY_EMULATOR_STATE_URL),
                             "driver": self._driver,
@@ -318,10 +326,7 @@ class NimbusService:
                 return  # another driver runs it
             failure = None
             try:
-                rebalance = Rebalance(command.get("workers"), command.get("executors") or {})
-                self._manager.command(
-                    command["name"], command["event"], wait_secs=command.get("wait_secs"), rebalance=rebalance if command["event"] == "REBALANCE" else None
-                )
+                self._manager.execute(command)
             except TopologyError as error:
                 failure = {"type": type(error).__name__, "text": str(error)}
             except Exception as error:  # the sender needs an answer in any case
