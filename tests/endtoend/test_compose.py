@@ -21,13 +21,13 @@ _WORKERS = ("spark-worker-1", "spark-worker-2")
 
 
 @pytest.fixture
-def engine(tmp_path):
+def engine():
     """An engine with stand-ins for all images but Grafana's and Prometheus's."""
     if reason := unusable():
         if os.environ.get("CI"):
             pytest.fail(f"the compose file has to be tested here: {reason}")
         pytest.skip(f"THE COMPOSE FILE WAS NOT RUN: {reason}")
-    with lab(tmp_path, without=("grafana", "prometheus")) as running:
+    with lab(without=("grafana", "prometheus")) as running:
         yield running
 
 
@@ -75,10 +75,9 @@ def test_two_worker_containers_give_exact_results_though_one_is_killed(engine, m
     containers.kill(_WORKERS[0])
     assert demo.end() == 0, engine.logs()
     assert re.search(r"verified  [\d,]+ results", demo.output), demo.output
-    left = components(engine, _WORKERS[1])
-    assert {"message-spou", "subscription"} & {name[:12] for name in left} or left, left
+    assert components(engine, _WORKERS[1])
     metrics = engine.run("exec", "dskype-metrics-1", "curl", "-fsS", "http://localhost:9464/metrics").stdout.decode()
-    assert "dskype_executed_total{" in metrics
+    assert "dskype_tuples_sent_total{" in metrics
     assert Make(engine, "compose-down").end() == 0
     assert engine.run("ps", "-aq").stdout == b""
     assert b"dskype_topology" in engine.run("volume", "ls", "-q").stdout
