@@ -35,7 +35,7 @@ class Make:
     """``make TARGET`` where the containers are, with its output."""
 
     def __init__(self, engine, target, **variables):
-        command = engine.inside("/usr/bin/make", "-C", str(ROOT), target, *(f"{k}={v}" for k, v in variables.items()))
+        command = engine.inside("/usr/bin/timeout", str(_TIMEOUT_S), "/usr/bin/make", "-C", str(ROOT), target, *(f"{k}={v}" for k, v in variables.items()))
         self.output = ""
         self._process = spawn_tied(command, env=engine.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
