@@ -29,6 +29,7 @@ def engine():
         pytest.skip(f"THE COMPOSE FILE WAS NOT RUN: {reason}")
     with lab(without=("grafana", "prometheus")) as running:
         yield running
+        print(f"containers took {running.cpu_s():.0f} s of processor time")
 
 
 class Make:
