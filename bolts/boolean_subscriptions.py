@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import Any
 
 import numpy as np
+from sortedcontainers import SortedList
 
 from dskype.bolts import boolean
 from dskype.bolts.busiest import Busiest
@@ -36,7 +36,8 @@ class BooleanSubscriptions:
         self.busiest = Busiest(settings.results_per_s, self.metadata.name)
         self._slack_ms = max(_TTL_SLACK_MS, settings.ahead_ms)
         self._ends_ms = np.zeros(0, np.int64)  # by slot; those behind it do not end
-        self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration)
+        self._expiring = SortedList()  # (end in ms, slot) of those that have not expired
+        self._expired: set[int] = set()  # slots that have expired, and have not been forgotten yet
 
     def open(self, name: str, registration: str, subscription: BooleanSubscription) -> int:
         """Begin a subscription; return its slot."""
@@ -47,7 +48,7 @@ class BooleanSubscriptions:
         if subscription.expires_ms is not None:
             self._cover(slot)
             self._ends_ms[slot] = subscription.expires_ms
-            heapq.heappush(self._expiring, (subscription.expires_ms, slot, registration))
+            self._expiring.add((subscription.expires_ms, slot))
         return slot
 
     def _cover(self, slot: int) -> None:
@@ -58,13 +59,16 @@ class BooleanSubscriptions:
     def forget(self, slot: int) -> None:
         """Empty a slot."""
         self._index.remove(slot)
-        self._ends_ms[slot : slot + 1] = _NEVER_MS
+        if slot < len(self._ends_ms):
+            self._expiring.discard((int(self._ends_ms[slot]), slot))
+            self._ends_ms[slot] = _NEVER_MS
+        self._expired.discard(slot)
         self.metadata.release(slot)
 
     def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows, slots): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived."""
         rows, slots = self._index.match(arrived.messages)
-        if self._expiring and len(slots):
+        if (self._expiring or self._expired) and len(slots):
             self._cover(int(slots.max()))
             alive = arrived.arrival_ms[rows] < self._ends_ms[slots]
             rows, slots = rows[alive], slots[alive]
@@ -72,15 +76,17 @@ class BooleanSubscriptions:
         return rows, slots
 
     def pop_expired(self, arrived: Arrived) -> list[int]:
-        """Return the slots of expired subscriptions. A subscription counts as expired when no message can follow that arrived before its expiry."""
+        """Return the slots of subscriptions that have expired since the last call. The owner forgets each of them, at once or later.
+
+        A subscription counts as expired when no message can follow that arrived before its expiry.
+        """
         found: list[int] = []
         if not self._expiring:
             return found
         now_ms = int(arrived.arrival_ms.min()) - self._slack_ms
         while self._expiring and self._expiring[0][0] <= now_ms:
-            _, slot, registration = heapq.heappop(self._expiring)
-            if self.metadata.name(slot) is not None and self.metadata.registration(slot) == registration:
-                found.append(slot)
+            found.append(self._expiring.pop(0)[1])
+        self._expired.update(found)
         return found
 
     def __len__(self) -> int:
@@ -93,7 +99,7 @@ class BooleanSubscriptions:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as arrays and plain values."""
-        return {"boolean": self._index.snapshot(), "filters": self.metadata.snapshot(), "ends_ms": self._expiries()}
+        return {"boolean": self._index.snapshot(), "filters": self.metadata.snapshot(), "ends_ms": self._expiries(), "expired": sorted(self._expired)}
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
@@ -104,5 +110,5 @@ class BooleanSubscriptions:
         for slot, ends_ms in state["ends_ms"]:
             self._cover(slot)
             self._ends_ms[slot] = ends_ms
-        self._expiring = [(ends_ms, slot, self.metadata.registration(slot)) for slot, ends_ms in self._expiries()]
-        heapq.heapify(self._expiring)
+        self._expired = set(state.get("expired", ()))  # absent from snapshots of earlier versions
+        self._expiring = SortedList((ends_ms, slot) for slot, ends_ms in self._expiries() if slot not in self._expired)

@@ -18,10 +18,10 @@ from dskype.distribution.baselines.uniform_space import UniformSpaceDistributor
 from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.distribution.hashing import HashingDistributor
 from dskype.distribution.hybrid_distributor import HybridDistributor
-from dskype.distribution.hybrids import KeywordFirstDistributor, SpatialFirstDistributor
 from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
 from dskype.distribution.location import LocationDistributor
 from dskype.distribution.partitioned import Partitioned
+from dskype.distribution.two_level_hybrids import KeywordFirstDistributor, SpatialFirstDistributor
 from dskype.topology.core.kernel_cache import compare_imported_kernels
 from dskype.topology.errors import IllegalArgumentException, explain
 

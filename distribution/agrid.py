@@ -80,7 +80,9 @@ class AGrid:
     def __init__(self, columns: int, rows: int, box: Sequence[float] = WORLD, partitions: Mapping[int, Sequence[int]] | None = None) -> None:
         west, south, east, north = map(float, box)
         if not (1 <= columns <= _MOST_CELLS and 1 <= rows <= _MOST_CELLS):
-            raise IllegalArgumentException(explain("The grid cannot have so many cells.", given=f"{columns} x {rows}", legal=f"1 to {_MOST_CELLS:,} each"))
+            raise IllegalArgumentException(
+                explain("The grid has too many columns or rows, or none.", given=f"{columns} x {rows}", legal=f"1 to {_MOST_CELLS:,} each")
+            )
         if not (np.isfinite([west, south, east, north]).all() and west < east and south < north):
             raise IllegalArgumentException(explain("The grid has no cells.", given=list(box), legal="[west, south, east, north], west < east, south < north"))
         self.columns, self.rows, self.box = columns, rows, (west, south, east, north)

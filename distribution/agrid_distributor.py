@@ -131,6 +131,11 @@ class AGridDistributor(HasPartitions):
         """Return the cost of each task for a sample, float64[tasks]; see :meth:`loads`."""
         return np.bincount(self.task_of, self.costs_of(self.grid, sample), self.tasks)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the A-Grid."""
+        return self.grid.memory_bytes + self.task_of.nbytes
+
     # -- routing ----------------------------------------------------------------------------------
 
     def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:

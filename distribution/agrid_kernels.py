@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dskype.distribution.route_kernels import with_room
+
 __all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "link", "locate", "match_costs", "route_areas", "route_points", "search"]
 
 
@@ -249,10 +251,7 @@ def route_areas(offsets, areas, grid, task_of, tasks):
     for i in range(len(areas)):
         if offsets[i] == offsets[i + 1]:
             continue
-        if total + tasks > len(rows):
-            more_rows, more_to = np.empty(2 * len(rows) + tasks, np.int64), np.empty(2 * len(rows) + tasks, np.int32)
-            more_rows[:total], more_to[:total] = rows[:total], to[:total]
-            rows, to = more_rows, more_to
+        rows, to = with_room(rows, to, total, tasks)
         x0, x1 = cell(areas[i, 0], west, per_lon, columns), cell(areas[i, 2], west, per_lon, columns)
         y0, y1 = cell(areas[i, 1], south, per_lat, height), cell(areas[i, 3], south, per_lat, height)
         crosses = areas[i, 0] > areas[i, 2]

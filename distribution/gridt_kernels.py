@@ -9,6 +9,7 @@ from numba import njit
 
 from dskype.distribution.agrid_kernels import cell, search
 from dskype.distribution.interest_kernels import find
+from dskype.distribution.route_kernels import with_room
 
 __all__ = ["BUCKETS", "TermTasks", "bucket_of", "count_checked", "place", "place_many", "route_areas", "route_points", "tasks_of", "wanted_points"]
 
@@ -56,16 +57,6 @@ def tasks_of(divided, terms, tasks):
 
 
 @njit(cache=True)
-def _room(rows, to, total, more):
-    """Return the arrays with room for ``more`` entries."""
-    if total + more <= len(rows):
-        return rows, to
-    more_rows, more_to = np.empty(2 * len(rows) + more, np.int64), np.empty(2 * len(rows) + more, np.int32)
-    more_rows[:total], more_to[:total] = rows[:total], to[:total]
-    return more_rows, more_to
-
-
-@njit(cache=True)
 def route_points(offsets, terms, leaves, tasks, count):
     """Return (rows int64[m], tasks int32[m]): the tasks of each message's terms where it is, each once.
 
@@ -79,7 +70,7 @@ def route_points(offsets, terms, leaves, tasks, count):
         begin, end = offsets[i], offsets[i + 1]
         if begin == end:
             continue
-        rows, to = _room(rows, to, total, count)
+        rows, to = with_room(rows, to, total, count)
         task = tasks.task_of[leaves[i]]
         if task >= 0:
             rows[total], to[total] = i, task
@@ -137,7 +128,7 @@ def route_areas(offsets, terms, areas, grid, tasks, count):
     for i in range(len(areas)):
         if offsets[i] == offsets[i + 1]:
             continue
-        rows, to = _room(rows, to, total, count)
+        rows, to = with_room(rows, to, total, count)
         for q in range(_gather(areas[i], terms[offsets[i] : offsets[i + 1]], grid, tasks, (last, i + 1), found)):
             rows[total], to[total] = i, found[q]
             total += 1
@@ -195,7 +186,7 @@ def wanted_points(documents, leaves, tasks, words, withheld):
         begin, end = offsets[i], offsets[i + 1]
         if begin == end:
             continue
-        rows, to = _room(rows, to, total, count)
+        rows, to = with_room(rows, to, total, count)
         task, several = np.int64(tasks.task_of[leaves[i]]), 0
         for p in range(begin, end):
             own = task if task >= 0 else _task(tasks, ~task, terms[p])

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dskype.distribution.route_kernels import with_room
+
 __all__ = [
     "BLOCK",
     "Documents",
@@ -228,10 +230,7 @@ def candidates(words, documents, withheld):
     for row in range(n):
         if documents.offsets[row] == documents.offsets[row + 1]:
             continue
-        if found + count > len(rows):
-            more_rows, more_regions = np.empty(2 * len(rows) + count, np.int64), np.empty(2 * len(rows) + count, np.int32)
-            more_rows[:found], more_regions[:found] = rows[:found], regions[:found]
-            rows, regions = more_rows, more_regions
+        rows, regions = with_room(rows, regions, found, count)
         position = documents.positions[row]
         for block in range(blocks):
             bits = _word(words, documents, row, block)

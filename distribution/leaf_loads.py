@@ -91,7 +91,6 @@ class SampleLoads:
         self.known, both = np.unique(np.concatenate((m.terms[begin:end], sample.terms)), return_inverse=True)
         """All terms; those of entries and triggers are numbered by it."""
         self.entry_terms, self.trigger_terms = both[: end - begin], both[end - begin :]
-        self.entry_rows = np.repeat(np.arange(m.n), np.diff(m.offsets))
         self.checked = checked_subscriptions(sample._replace(messages=m._replace(offsets=self.offsets, terms=m.terms[begin:end]))) * self.scale
         self.owners = np.repeat(np.arange(sample.n), np.diff(sample.offsets))
         self.boxes = self._cells_of_subscriptions(grid)

@@ -10,7 +10,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dskype.distribution import _kernels as kernels
-from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, default_hashes, refuse_options
+from dskype.distribution.base import (
+    PLAN_FORMAT,
+    Distributor,
+    HasPartitions,
+    Placed,
+    Sample,
+    array_bytes,
+    check_flag,
+    check_plan,
+    default_hashes,
+    refuse_options,
+)
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
@@ -104,6 +115,11 @@ class Partitioned(HasPartitions):
     def loads(self) -> np.ndarray:
         """Return the loads in the plan: by default subscriptions x the probability of a message (equations 15 and 16), as measured with a sample."""
         return np.array(self._plan["loads"], np.float64)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the plan's arrays."""
+        return array_bytes(self._flat)
 
     # -- routing ----------------------------------------------------------------------------------
 

@@ -23,13 +23,21 @@ from dskype.topology.errors import IllegalArgumentException, explain
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
 
-__all__ = ["make_sample", "read_sample", "sample_thresholds"]
+__all__ = ["make_sample", "read_records", "read_sample", "sample_thresholds"]
 
 _MOST = 200_000
 
 
 def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Vocabulary, settings: Settings, most: int = _MOST) -> Sample:
-    """Read a sample from two files of JSON lines.
+    """Read a sample from two files of JSON lines, see :func:`read_records`.
+
+    :raises IllegalArgumentException: a file cannot be read, or has no records.
+    """
+    return make_sample(*read_records(messages, subscriptions, settings, most), vocabulary, settings)
+
+
+def read_records(messages: str | Path, subscriptions: str | Path, settings: Settings, most: int = _MOST) -> tuple[list[Message], list[Subscription]]:
+    """Read messages and subscriptions from two files of JSON lines.
 
     A message is a record of the messages topic. A subscription is a record of the subscriptions topic with its ``id`` as a field, or a line
     ``{"key": id, "value": {...}}``. Malformed lines are skipped. If there are too many records, evenly spaced ones are used.
@@ -48,8 +56,7 @@ def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Voc
         value = json.dumps(record["value"]).encode() if isinstance(record, dict) and "value" in record else line
         return parse_subscription(str(key).encode(), value, tokenizer=tokenizer, space=settings.space, limits=settings.limits)
 
-    found = [_records(path, parse, most) for path, parse in ((messages, message), (subscriptions, subscription))]
-    return make_sample(found[0], found[1], vocabulary, settings)
+    return _records(messages, message, most), _records(subscriptions, subscription, most)
 
 
 def _records(path: str | Path, parse: Any, most: int) -> list[Any]:

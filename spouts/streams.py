@@ -77,11 +77,14 @@ FIELDS = {
     RESULTS: Fields("subscription", "registration", "kind", "watermark", "message", "score", "rank", "meta", "seq", "position"),
     LISTS: Fields("subscription", "kind", "record"),
 }
-"""Fields by stream. ``id`` is the message's id as JSON text (``17`` or ``"a17"``); ``terms`` and ``weights`` are Arrow
-lists; ``lat`` and ``lon`` are degrees. In ``messages`` and ``matching`` they are pairs of degrees, float64[n, 2], where some messages of
-a frame are areas (:func:`dskype.spouts.areas.areas_to_columns`). ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
-lists in rank order; ``task`` is the id of the subscription task that asked, and ``count`` how many messages it wants.
+"""Fields by stream.
+
+``id`` is the message's id as JSON text (``17`` or ``"a17"``). ``terms`` and ``weights`` are Arrow lists. ``lat`` and ``lon`` are degrees; in
+``messages`` and ``matching`` they are pairs of degrees, float64[n, 2], where some messages of a frame are areas
+(:func:`dskype.spouts.areas.areas_to_columns`). ``record`` and ``placement`` are None to unregister. In ``partials`` and ``answers`` a tuple is about one
+request, with lists in rank order. ``task`` is the id of the subscription task that asked, and ``count`` how many messages it wants.
 
 With a distributor that replicates, a placement says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and ``placements`` carries other
 messages, which end a subscription or announce a plan: see :mod:`dskype.bolts.replication.messages`. ``shortages``, ``plans``, ``switched`` and
-``registrations`` are unused where the distributor does not replicate, and ``interest`` where it keeps no summaries, and ``balance`` where ``dskype.balance`` is off."""
+``registrations`` are unused where the distributor does not replicate, ``interest`` where it keeps no summaries, and ``balance`` where
+``dskype.balance`` is off."""

@@ -1,4 +1,4 @@
-"""Relative links of all Markdown files resolve, anchors included, and files that documents and code name exist."""
+"""Relative links of all Markdown files resolve, anchors included, files that documents and code name exist, and tables are whole."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ _MODULE = re.compile(r"python -m dskype\.([\w.]+\w)")
 _FILE = re.compile(r"`((?:bolts|deploy|distribution|docs|spouts|tests|topology)/[\w/.-]*)`")
 _RECORDS = ("decisions.md", "tuning.md", "history.md")
 """Documents about the past: what they name may be gone."""
+_TABLE = re.compile(r"(?:^\|.*\n){2,}", re.MULTILINE)
+_RULE = re.compile(r"\|(?:\s*:?-+:?\s*\|)+")
+_CELL_END = re.compile(r"(?<!\\)\|")
 _DOCUMENT = re.compile(r"(?<![\w/.-])docs/[a-z][\w/-]*\.(?:md|svg)\b")
 
 
@@ -62,6 +65,18 @@ def links(path: Path) -> Iterator[str]:
             yield target
 
 
+def broken_rows(text: str) -> list[str]:
+    """Return the first rows of tables without headings, and rows with more or fewer cells than their headings: neither is shown as a row."""
+    found = []
+    for table in _TABLE.findall(text):
+        heading, rule, *rows = table.splitlines()
+        if not _RULE.fullmatch(rule.strip()):
+            found.append(heading)
+        else:
+            found += [row for row in rows if len(_CELL_END.findall(row)) != len(_CELL_END.findall(heading))]
+    return found
+
+
 def problem(path: Path, target: str) -> str | None:
     """Return what is wrong with a link, or None."""
     name, _, anchor = unquote(target).partition("#")
@@ -78,6 +93,11 @@ def problem(path: Path, target: str) -> str | None:
 @pytest.mark.parametrize("path", files(".md"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_resolve(path):
     assert [found for target in links(path) if (found := problem(path, target))] == []
+
+
+@pytest.mark.parametrize("path", files(".md"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_tables_are_whole(path):
+    assert broken_rows(prose(path)) == []
 
 
 @pytest.mark.parametrize("path", [p for p in files(".md") if p.parent == ROOT / "docs" / "benchmarks"], ids=lambda p: p.name)
@@ -120,3 +140,9 @@ def test_a_broken_link_is_found(tmp_path, monkeypatch):
     assert problem(page, "gone.md") == "gone.md: no such file"
     assert problem(page, "other.md#no-heading") == "other.md#no-heading: no such heading"
     assert problem(page, "../x.md") == "../x.md: outside of the repository"
+
+
+def test_a_broken_table_is_found():
+    assert broken_rows("| a | b |\n|---|---|\n| 1 | `x \\| y` |\n") == []
+    assert broken_rows("| 1 | 2 |\n| a | b |\n|---|---|\n| 3 | 4 |\n") == ["| 1 | 2 |"]
+    assert broken_rows("| a | b |\n|---|---|\n| 1 | 2 | 3 |\n") == ["| 1 | 2 | 3 |"]

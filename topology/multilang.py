@@ -1,8 +1,8 @@
 """Components in other languages, by Storm's multi-language protocol: JSON documents over the standard input and output of a process.
 
-Each document is followed by a line ``end``. Storm's ShellBolt writes and reads in two threads; here a task waits after each tuple until the process
-has handled it, which a heartbeat tells. So what a task emits follows from its inbox, as for every component, and a process that hangs is noticed
-with the tuple that it hangs at. A tuple may still be acked later, with another one.
+Each document is followed by a line ``end``. Storm's ShellBolt writes and reads in two threads. Here a task sends a heartbeat after each tuple, and waits
+for its answer: then the process has handled the tuple. So what a task emits follows from its inbox, as for every component, and a process that hangs is
+noticed at the tuple at which it hangs. A tuple may still be acked later, with another one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from dskype.topology.components import Bolt, Spout
 from dskype.topology.config import Config
-from dskype.topology.errors import TopologyError, explain
-from dskype.topology.fields import Fields
+from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.fields import Fields, StreamInfo
 from dskype.topology.model import OutputFieldsDeclarer
 from dskype.topology.tuples import Tuple
 
@@ -30,6 +30,7 @@ __all__ = ["ShellBolt", "ShellError", "ShellProcess", "ShellSpout"]
 log = logging.getLogger(__name__)
 
 _MESSAGE_BYTES = 16 << 20
+_END = b"\nend\n"
 _GRACE_S = 2.0
 _DEFAULT_TIMEOUT_SECS = 30
 _LEVELS = {0: logging.DEBUG, 1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
@@ -62,8 +63,8 @@ class ShellProcess:
                 explain("The component's process cannot be started.", given=self._command, hint=f"{error.strerror}; its folder is {folder}")
             ) from None
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
-        os.set_blocking(self._in, False)
+        self._in, self._out = self._process.stdin, self._process.stdout
+        os.set_blocking(self._in.fileno(), False)
 
     def shake_hands(self, conf: Mapping[str, Any], context: Mapping[str, Any]) -> int:
         """Introduce the task to the process; return the process id that it answers."""
@@ -75,7 +76,7 @@ class ShellProcess:
 
     def write(self, message: Any) -> None:
         """Write a document. What the process writes meanwhile is kept, so that neither waits for the other."""
-        data = memoryview(json.dumps(message, allow_nan=False).encode() + b"\nend\n")
+        data = memoryview(json.dumps(message, allow_nan=False).encode() + _END)
         deadline = time.monotonic() + self._timeout_secs
         while data:
             readable, writable, _ = select.select([self._out], [self._in], [], max(0.0, deadline - time.monotonic()))
@@ -85,7 +86,7 @@ class ShellProcess:
                 self._fill()
             if writable:
                 try:
-                    data = data[os.write(self._in, data) :]
+                    data = data[os.write(self._in.fileno(), data) :]
                 except BlockingIOError:
                     pass
                 except BrokenPipeError:
@@ -96,15 +97,17 @@ class ShellProcess:
 
         :raises ShellError: none came in time, the process has ended, or it is no JSON.
         """
-        deadline = time.monotonic() + self._timeout_secs
+        deadline, searched = time.monotonic() + self._timeout_secs, 0
         while True:
-            begin, mark, rest = self._buffer.partition(b"\nend\n")
-            if mark:
-                self._buffer = rest
+            length = self._buffer.find(_END, searched)
+            if length >= 0:
+                document = bytes(self._buffer[:length])
+                del self._buffer[: length + len(_END)]
                 try:
-                    return json.loads(begin)
-                except ValueError:
-                    raise self._error("writes something that is no JSON", bytes(begin[:200])) from None
+                    return json.loads(document)
+                except (ValueError, RecursionError):
+                    raise self._error("writes something that is no JSON", document[:200]) from None
+            searched = max(0, len(self._buffer) - len(_END))
             if len(self._buffer) > _MESSAGE_BYTES:
                 raise self._error(f"writes more than {_MESSAGE_BYTES} bytes without a line 'end'")
             if not select.select([self._out], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -112,9 +115,12 @@ class ShellProcess:
             self._fill()
 
     def _fill(self) -> None:
-        data = os.read(self._out, 1 << 16)
+        data = os.read(self._out.fileno(), 1 << 16)
         if not data:
             raise self._error("has ended")
+        if self._buffer.endswith(b"\r"):  # the end of a line may come in two pieces
+            del self._buffer[-1:]
+            data = b"\r" + data
         self._buffer += data.replace(b"\r\n", b"\n")
 
     def _error(self, what: str, *given: Any) -> ShellError:
@@ -128,14 +134,14 @@ class ShellProcess:
     def close(self) -> None:
         """End the process: close its input, and kill it if it does not end by itself."""
         with contextlib.suppress(OSError):
-            self._process.stdin.close()  # type: ignore[union-attr]
+            self._in.close()
         try:
             self._process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         with contextlib.suppress(OSError):
-            self._process.stdout.close()  # type: ignore[union-attr]
+            self._out.close()
         self._pids.cleanup()
 
 
@@ -144,15 +150,17 @@ class _Shell:
 
     :param command: program and arguments.
     :param output_fields: fields of the stream ``default``; None: declare streams with the methods below.
-    :ivar folder: the process's working folder: ``resources`` in the folder where the topology was built, if there is one, else that folder. It has to exist
-        on every machine.
+    :ivar folder: the process's working folder, which has to exist on every machine: ``resources`` in the folder where the topology was built, or that folder
+        itself if it has no ``resources``.
     """
 
     def __init__(self, command: list[str], output_fields: list[str] | None = None) -> None:
         self.command = command
         self.folder = next(f for f in (os.path.abspath("resources"), os.path.abspath(".")) if os.path.isdir(f))
         self.env: dict[str, str] = {}
-        self.streams: dict[str, Fields] = {} if output_fields is None else {"default": Fields(output_fields)}
+        self.streams: dict[str, StreamInfo] = {}
+        if output_fields is not None:
+            self.set_default_stream(output_fields)
         self.component_config: dict[str, Any] = {}
         self._process: ShellProcess | None = None
 
@@ -160,13 +168,19 @@ class _Shell:
         """Add a key to the component's configuration."""
         self.component_config[key] = value
 
-    def set_named_stream(self, name: str, output_fields: list[str]) -> None:
-        """Declare a stream."""
-        self.streams[name] = Fields(output_fields)
+    def set_named_stream(self, name: str, direct: bool | list[str], output_fields: list[str] | None = None) -> None:
+        """Declare a stream, as in Storm: ``(name, fields)`` or ``(name, direct, fields)``.
 
-    def set_default_stream(self, output_fields: list[str]) -> None:
-        """Declare the stream ``default``."""
-        self.set_named_stream("default", output_fields)
+        :param direct: whether the process names the task of each tuple; default False.
+        """
+        fields = direct if output_fields is None else output_fields
+        if isinstance(fields, bool) or (output_fields is not None and not isinstance(direct, bool)):
+            raise IllegalArgumentException(explain(f"A stream needs its fields: {name}.", given=direct, legal="(fields) or (direct, fields)"))
+        self.streams[name] = StreamInfo(Fields(fields), direct is True)
+
+    def set_default_stream(self, direct: bool | list[str], output_fields: list[str] | None = None) -> None:
+        """Declare the stream ``default``; see :meth:`set_named_stream`."""
+        self.set_named_stream("default", direct, output_fields)
 
     def set_env(self, env: dict[str, str]) -> None:
         """Set environment variables of the process."""
@@ -174,8 +188,8 @@ class _Shell:
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams."""
-        for name, fields in self.streams.items():
-            declarer.declare_stream(name, fields)
+        for name, stream in self.streams.items():
+            declarer.declare_stream(name, stream.fields, stream.direct)
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Return the added configuration."""
@@ -187,7 +201,11 @@ class _Shell:
         self._name = f"{context.get_this_component_id()}/{context.get_this_task_id()}"
         secs = conf.get(Config.TOPOLOGY_SUBPROCESS_TIMEOUT_SECS) or _DEFAULT_TIMEOUT_SECS
         self._process = ShellProcess(self.command, self.folder, self.env, secs)
-        log.info("%s: process %s", self._name, self._process.shake_hands(conf, _context_of(context)))
+        try:
+            log.info("%s: process %s", self._name, self._process.shake_hands(conf, _context_of(context)))
+        except ShellError:
+            self._stop()
+            raise
 
     def _stop(self) -> None:
         if self._process is not None:
@@ -207,7 +225,8 @@ class _Shell:
             if command == "sync":
                 return
             if command == "log":
-                log.log(_LEVELS.get(message.get("level", 2), logging.INFO), "%s: %s", self._name, message.get("msg"))
+                level = message.get("level")
+                log.log(_LEVELS.get(level, logging.INFO) if isinstance(level, int) else logging.INFO, "%s: %s", self._name, message.get("msg"))
             elif command == "error":
                 self._collector.report_error(str(message.get("msg")))
             elif command == "metrics":
@@ -226,6 +245,19 @@ class _Shell:
         """Tell the process to which tasks a tuple went, if it wants to know."""
         if message.get("task") is None and message.get("need_task_ids", True):
             self._shell.write(list(tasks))
+
+
+def _emission(message: Mapping[str, Any]) -> tuple[tuple[Any, ...], str, int | None]:
+    """Return values, stream and task of an ``emit``; the task is None unless the stream is direct.
+
+    :raises ShellError: one of them is of the wrong type.
+    """
+    values, stream, task = message.get("tuple"), message.get("stream"), message.get("task")
+    values, stream = [] if values is None else values, "default" if stream is None else stream
+    if not (isinstance(values, list) and isinstance(stream, str) and (task is None or type(task) is int)):
+        legal = '{"command": "emit", "tuple": [values], "stream": name, "task": number}; all but the command may be missing'
+        raise ShellError(explain("A component's process emits something that is no tuple.", given=message, legal=legal))
+    return tuple(values), stream, task
 
 
 def _context_of(context: Any) -> dict[str, Any]:
@@ -274,10 +306,10 @@ class ShellBolt(_Shell, Bolt):
             raise ShellError(explain("A bolt's process gives a command that bolts do not have.", given=message))
 
     def _emit(self, message: dict[str, Any]) -> Any:
+        values, stream, task = _emission(message)
         anchors = [tup for number in message.get("anchors") or () if (tup := self._tuples.get(str(number))) is not None] or None
-        values, stream, task = tuple(message.get("tuple") or ()), message.get("stream") or "default", message.get("task")
         if task is not None:
-            return self._collector.emit_direct(int(task), values, stream, anchors)
+            return self._collector.emit_direct(task, values, stream, anchors)
         return self._collector.emit(values, stream, anchors)
 
     def cleanup(self) -> None:
@@ -297,11 +329,11 @@ class ShellSpout(_Shell, Spout):
         for message in self._messages():
             if message["command"] != "emit":
                 raise ShellError(explain("A spout's process gives a command that spouts do not have.", given=message))
-            values, stream, task = tuple(message.get("tuple") or ()), message.get("stream") or "default", message.get("task")
+            values, stream, task = _emission(message)
             if task is None:
                 self._answer(message, self._collector.emit(values, stream, message.get("id")))
             else:
-                self._collector.emit_direct(int(task), values, stream, message.get("id"))
+                self._collector.emit_direct(task, values, stream, message.get("id"))
 
     def next_tuple(self) -> None:
         """Ask the process for tuples."""

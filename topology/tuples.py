@@ -184,9 +184,9 @@ class Tuple:
         return self.message_id
 
     def __getitem__(self, key: int | str | slice) -> Any:
-        if key.__class__ is str:
+        if isinstance(key, str):
             return self.get_value_by_field(key)
-        return self.values[key]  # type: ignore[index]
+        return self.values[key]
 
     def __len__(self) -> int:
         return len(self.values)

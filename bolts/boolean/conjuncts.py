@@ -11,7 +11,7 @@ from dskype.distribution.triggers import Normal, normalize
 __all__ = ["Decomposed", "decompose"]
 
 GROWTH = 4
-"""The conjuncts of an expression may have so many terms for each of its own."""
+"""The most terms that the conjuncts of an expression may have together, for each term of the expression."""
 _SHORT = 32
 
 
@@ -20,8 +20,8 @@ class Decomposed(NamedTuple):
 
     :ivar conjuncts: sets of terms, each as a list that rises. A set of terms satisfies the expression only if it contains one of them; without
         a program, always then.
-    :ivar program: what remains to be asked, as literals (term, where to go on if it is there, where if not), one after another; positions
-        count literals, their number means "satisfied", one more "not". None if nothing remains.
+    :ivar program: what remains to be asked, as literals (term, where to continue if it is there, where if not), one after another. A place
+        is the number of a literal; the number of all literals means "satisfied", one more "not satisfied". None if nothing remains.
     """
 
     conjuncts: list[Sequence[int]]

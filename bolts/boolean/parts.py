@@ -20,7 +20,7 @@ __all__ = ["PartsIndex", "Rows", "grown"]
 
 _FORMAT = 1
 _SEARCHES = 1 << 26
-"""So many searches can be told apart in the scratch; then it is cleared."""
+"""How many searches the scratch can tell apart; after that it is cleared."""
 
 
 class Rows(NamedTuple):

@@ -14,8 +14,6 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["PlainIndex"]
 
-_NEEDS = {kernels.NEED_PROGRAMS: "programs", kernels.NEED_POSTINGS: "entries", kernels.NEED_TERMS: "terms"}
-
 
 class PlainIndex(CompiledIndex):
     """Files each subscription under its trigger terms (see :mod:`~dskype.bolts.boolean.programs`) and scans their postings.

@@ -6,8 +6,8 @@ A program is a list of int64, by kind::
     OR       terms in rising order: any will do; all are triggers
     GENERAL  t, then the t triggers in rising order, then literals: pairs (term, jumps)
 
-A literal of a GENERAL program asks for one term; ``jumps >> 32`` is the literal to go on with when it is there, ``jumps &
-0xffffffff`` when it is not; the number of literals L stands for "satisfied", L + 1 for "not". Without negation such a
+A literal of a GENERAL program asks for one term. The next literal is ``jumps >> 32`` if the term is there, and ``jumps &
+0xffffffff`` if it is not; the number of literals L stands for "satisfied", L + 1 for "not satisfied". Without negation such a
 program asks for every literal once at most, and needs no stack.
 """
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sortedcontainers import SortedKeyList
 
 from dskype.bolts.replication.coverage import Coverage
 from dskype.bolts.replication.messages import EXPIRED, READY, SURVEYED, End, Epoch, Located, Placement, ReplicaReport, ReportedPlacement
@@ -16,6 +17,10 @@ from dskype.topology.core.values import pack_state, unpack_state
 __all__ = ["BooleanPlacements"]
 
 _ALWAYS = np.iinfo(np.int64).max
+
+
+def _watermark(end: tuple[int, int]) -> int:
+    return end[0]
 
 
 class BooleanPlacements:
@@ -38,7 +43,7 @@ class BooleanPlacements:
         self._span = np.zeros((2, 0), np.int64)  # by slot: matches positions above the first number, up to the second
         self._epochs: dict[int, tuple[int, int, bytes]] = {}  # slot -> epoch, plan, and the packed subscription and guard
         self._unreported: dict[int, int] = {}  # slot -> plan; reports ready when that plan is in force here
-        self._ending: list[tuple[int, int]] = []  # (watermark, slot)
+        self._ending = SortedKeyList(key=_watermark)  # (watermark, slot)
 
     def open(self, slot: int, placement: Placement) -> None:
         """Begin a subscription in a new slot."""
@@ -72,7 +77,7 @@ class BooleanPlacements:
             return True
         self._span[1, slot] = message.at
         self._unreported.pop(slot, None)
-        self._ending.append((message.at, slot))
+        self._ending.add((message.at, slot))
         self.end_due()
         return False
 
@@ -92,12 +97,10 @@ class BooleanPlacements:
 
     def end_due(self) -> None:
         """Forget subscriptions whose end the watermark has reached."""
-        due = [slot for at, slot in self._ending if at <= self.watermark]
-        if due:
-            self._ending = [(at, slot) for at, slot in self._ending if at > self.watermark]
-            for slot in due:
-                del self._epochs[slot]
-                self._forget(slot)
+        while self._ending and self._ending[0][0] <= self.watermark:
+            _, slot = self._ending.pop(0)
+            del self._epochs[slot]
+            self._forget(slot)
 
     def _report(self, slot: int, kind: str, placement: ReportedPlacement | Located | None = None) -> None:
         report = ReplicaReport(self._metadata.name(slot), self._metadata.registration(slot), self._epochs[slot][0], kind, None, placement)
@@ -110,11 +113,17 @@ class BooleanPlacements:
 
     def snapshot(self) -> Any:
         """Return the state as plain values."""
-        return [self.watermark, np.array(self._span), [[slot, *epoch] for slot, epoch in self._epochs.items()], list(self._unreported.items()), self._ending]
+        return [
+            self.watermark,
+            np.array(self._span),
+            [[slot, *epoch] for slot, epoch in self._epochs.items()],
+            list(self._unreported.items()),
+            list(self._ending),
+        ]
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
         self.watermark, span, epochs, unreported, ending = state
         self._span = np.array(span)
         self._epochs = {slot: (epoch, plan, packed) for slot, epoch, plan, packed in epochs}
-        self._unreported, self._ending = dict(unreported), [tuple(end) for end in ending]
+        self._unreported, self._ending = dict(unreported), SortedKeyList(map(tuple, ending), key=_watermark)

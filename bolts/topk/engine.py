@@ -33,7 +33,6 @@ BUFFERS: dict[str, type[ResultBuffers]] = {"kmax": KmaxBuffers, "skyband": Skyba
 
 _FORMAT = 1
 _NONE = np.zeros(0, np.int32)
-_NO_CHANGES = tuple(np.zeros(0, dtype) for dtype in (np.int32, np.int8, np.int64, np.float64, np.int32, np.int64))
 
 
 class TopkEngine:

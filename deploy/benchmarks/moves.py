@@ -2,7 +2,7 @@
 
 Two scenes, each with a topology of its own, boolean subscriptions, and always more messages in Kafka than can be applied:
 
-1. *By hand.* The border of two partitions is shifted to and fro. A move lasts from the moment at which its plan is sent until no distribution task
+1. *By hand.* The border of two partitions is shifted back and forth. A move lasts from the moment at which its plan is sent until no distribution task
    has routes of the plan before it. Its throughput is compared with that of the rests before and after it.
 2. *By load.* A hotspot moves twice, with ``dskype.balance: auto`` and without. What balancing sends is the stream ``balance``, and the plans and
    partition maps. It is compared with centralized balancing, which sends 12 bytes for each cell with messages once in a period.
@@ -41,7 +41,7 @@ __all__ = ["add_arguments", "cell_bytes", "claims", "run", "shifted"]
 _STEP_S = 0.1
 _ROUTING_UNITS, _EVALUATORS = "distribution-bolt", "subscription-bolt"
 _NEAR, _FAR = 0.35, 0.65
-"""The border goes to and fro between these quantiles of the messages in both partitions, so that a move concerns a third of the subscriptions."""
+"""The border goes back and forth between these quantiles of the messages in both partitions, so that a move concerns a third of the subscriptions."""
 _HOTSPOTS = ((-125.0, 25.0, -65.0, 55.0), (68.0, 5.0, 125.0, 45.0))
 _HOT_SHARE = 0.8
 _CELL_BYTES = 12
@@ -166,7 +166,7 @@ class _Scene(throughput.Run):
 
 
 class _ByHand(_Scene):
-    """Shifts a border to and fro."""
+    """Shifts a border back and forth."""
 
     def _play(self, client: PubSub, rate: float) -> None:
         options, units = self.options, self.options.routing_units

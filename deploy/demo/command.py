@@ -11,6 +11,7 @@ from typing import Any
 
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
+from dskype.topology.config import TRANSPORTS
 
 __all__ = ["add_arguments", "run"]
 
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", metavar="R", type=_number(1, float), help=f"messages per second; default: {default.rate:g}")
     parser.add_argument("--window", metavar="N", type=_number(1), help="messages in the window; default: half of all messages")
     parser.add_argument("--seed", metavar="N", type=_number(0), help=f"seed of everything that is drawn at random; default: {default.seed}")
+    parser.add_argument("--transport", choices=TRANSPORTS, help="how components get their records; default: the topology's setting")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="keep data and snapshots there; default: nothing is kept")
     parser.add_argument("--resume", action="store_true", help="continue the run in --folder; default: start over")
     parser.add_argument(
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         folder, plan, resumed = demo.open_folder(args.folder, args.resume, given, say)
         picture = None if args.no_picture else _writable(args.picture)
-        return demo.run(plan, folder=folder, resumed=resumed, picture=picture, verify=not args.no_verify)
+        return demo.run(plan, folder=folder, resumed=resumed, picture=picture, verify=not args.no_verify, transport=args.transport)
     except KeyboardInterrupt:
         pass
     except Exception as ex:

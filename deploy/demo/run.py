@@ -37,6 +37,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology import flux
+from dskype.topology.config import Config
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.validation import CycleWarning
@@ -153,6 +154,7 @@ def run(
     resumed: bool = False,
     picture: Path | None = None,
     verify: bool = True,
+    transport: str | None = None,
     say: Callable[[str], None] = say,
     console: Any = None,
 ) -> int:
@@ -162,6 +164,7 @@ def run(
     :param resumed: continue the run in ``folder``.
     :param picture: where to write the map; None: draw none.
     :param verify: compare the results with a plain computation.
+    :param transport: how components get their records; None: the topology's setting.
     :param say: gets one line of text per step; default: standard error.
     :param console: a rich console; default: standard output.
     :returns: the exit code: 0, or 1 if the results differ from the plain computation.
@@ -185,7 +188,7 @@ def run(
         with hold_interrupts(say):
             cluster = LocalCluster(folder=folder, resume=resumed, progress=say)
             parts.callback(cluster.shutdown, remove=folder is None)
-        handle = _submit(cluster, plan, vocabulary, preparation, say)
+        handle = _submit(cluster, plan, vocabulary, transport, preparation, say)
         live = _Live(cluster, handle, plan, preparation, parts)
         live.until_ready()
         say(f"ready after {time.monotonic() - began:.0f} s")
@@ -205,8 +208,10 @@ def run(
     return code
 
 
-def _submit(cluster: Any, plan: Plan, vocabulary: Path, preparation: _Preparation, say: Any) -> Any:
+def _submit(cluster: Any, plan: Plan, vocabulary: Path, transport: str | None, preparation: _Preparation, say: Any) -> Any:
     config = {"dskype.vocabulary": str(vocabulary), "dskype.window.messages": plan.window}
+    if transport is not None:
+        config[Config.TOPOLOGY_EMULATOR_TRANSPORT] = transport
     loaded = flux.load(TOPOLOGIES / "dskype.yaml", registry=registry(), config=config)
     loaded.check_runnable()
     for problem in ensure_topics(cluster.environment.kafka, loaded.name, settings=Settings.from_conf(loaded.config)):

@@ -127,7 +127,15 @@ def await_brokers(servers: str, progress: Callable[[str], None], environ: Mappin
 
 
 def kafka_options(conf: Mapping[str, Any]) -> dict[str, str]:
-    """Return the ``kafka.*`` settings of a configuration as text. Spark's Kafka source and sink use them unchanged."""
+    """Return the ``kafka.*`` settings of a configuration as text. Spark's Kafka source and sink use them unchanged.
+
+    :raises OptionError: one names the brokers, which all clients get from :func:`resolve_bootstrap`.
+    """
+    if (servers := conf.get("kafka.bootstrap.servers")) is not None:
+        raise OptionError(
+            f"expected the brokers from --bootstrap-servers or {BOOTSTRAP_VARIABLE}, given: kafka.bootstrap.servers {servers!r}",
+            fix="leave kafka.bootstrap.servers out of the configuration",
+        )
     return {k: _text(v) for k, v in conf.items() if k.startswith("kafka.") and v is not None}
 
 

@@ -142,7 +142,7 @@ def _packages() -> list[Row]:
     for line in required:
         if "extra ==" in line.replace("'", '"').replace("extra==", "extra =="):
             continue
-        name = re.match(r"[\w.-]+", line).group()  # type: ignore[union-attr]
+        name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
         try:
             versions[name.lower()] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -150,7 +150,7 @@ def _packages() -> list[Row]:
     rows = []
     if missing:
         rows.append(Row("packages", FAIL, f"missing: {', '.join(missing)}", "pip install dskype again in this environment"))
-    major = {name: int(re.match(r"\d*", v).group() or 0) for name, v in versions.items()}  # type: ignore[union-attr]
+    major = {name: int(v.partition(".")[0]) for name, v in versions.items() if v.partition(".")[0].isdecimal()}
     if major.get("kafka-python", 3) < 3:
         rows.append(Row("packages", FAIL, f"expected kafka-python 3, given: {versions['kafka-python']}", "pip install 'kafka-python>=3,<4'"))
     if major.get("pandas", 2) >= 3:
@@ -278,7 +278,9 @@ def _memory() -> list[Row]:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return []
-    free = int(re.search(r"MemAvailable:\s+(\d+) kB", text).group(1)) * 1024  # type: ignore[union-attr]
+    if (found := re.search(r"MemAvailable:\s+(\d+) kB", text)) is None:  # an old kernel
+        return []
+    free = int(found[1]) * 1024
     detail = f"{free / _GIB:.1f} GiB available"
     if free < _MIN_MEMORY:
         return [Row("memory", FAIL, f"expected {_MIN_MEMORY // _GIB} GiB of memory for Spark and a broker, given: {detail}", "end other programs")]

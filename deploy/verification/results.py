@@ -188,7 +188,7 @@ def _lists_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, registry: Registry, history: History, found: dict[int, _List]
 ) -> Sequence[int]:
     """Parse a chunk; return the rows that must be parsed one by one."""
-    table = read_table([records[i].value for i in chunk], schema)  # type: ignore[misc]
+    table = read_table([records[i].value or b"" for i in chunk], schema)
     if table is None:
         return chunk
     registrations = [registry.by_name.get(name) for name in table["registration"].to_pylist()]
@@ -213,12 +213,13 @@ def _lists_at_once(
 
 def _one_list(i: int, record: Record, inputs: Inputs, registry: Registry, history: History, report: Report, found: dict[int, _List]) -> None:
     topic = inputs.topics.topk
-    value = decode(record, "state", topic, report)
-    registration = None if value is None else registry.find(value["registration"], value["subscription"], "topk", topic, record)
+    if (value := decode(record, "state", topic, report)) is None:
+        return
+    registration = registry.find(value["registration"], value["subscription"], "topk", topic, record)
     if registration is None:
         return
     try:
-        entries = [(_message(e["message"]), float(e["score"])) for e in value["topk"]]  # type: ignore[index]
+        entries = [(_message(e["message"]), float(e["score"])) for e in value["topk"]]
     except (TypeError, KeyError, ValueError):
         report.differ("format", f"a list of {topic} cannot be read", where=where(topic, record), details=(f"{record.value!r:.300}",))
         return
@@ -348,7 +349,7 @@ def _deltas_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, owners: dict[int, Registration], history: History, columns: _Deltas
 ) -> Sequence[int]:
     """Parse a chunk; return the rows that must be parsed one by one."""
-    table = read_table([records[i].value for i in chunk], schema)  # type: ignore[misc]
+    table = read_table([records[i].value or b"" for i in chunk], schema)
     if table is None:
         return chunk
     registrations = [owners[i] for i in chunk]

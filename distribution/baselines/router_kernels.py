@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from dskype.distribution.agrid_kernels import cell
+from dskype.distribution.route_kernels import with_room
 
 __all__ = ["CellFrame", "TreeArrays", "fill", "grid_areas", "grid_points", "tree_areas", "tree_points"]
 
@@ -56,16 +57,6 @@ def grid_points(lat, lon, frame, cells):
 
 
 @njit(cache=True)
-def _room(rows, to, total, more):
-    """Return the arrays with room for ``more`` entries."""
-    if total + more <= len(rows):
-        return rows, to
-    more_rows, more_to = np.empty(2 * len(rows) + more, np.int64), np.empty(2 * len(rows) + more, np.int32)
-    more_rows[:total], more_to[:total] = rows[:total], to[:total]
-    return more_rows, more_to
-
-
-@njit(cache=True)
 def _columns(area, part, frame):
     """Return the first and the last column of a part of an area: an area across the antimeridian has two. An absent part has first > last."""
     x0, x1 = cell(area[0], frame.west, frame.per_lon, frame.columns), cell(area[2], frame.west, frame.per_lon, frame.columns)
@@ -86,7 +77,7 @@ def grid_areas(areas, frame, cells, partitions):
     rows, to = np.empty(2 * len(areas) + partitions, np.int64), np.empty(2 * len(areas) + partitions, np.int32)
     total = 0
     for i in range(len(areas)):
-        rows, to = _room(rows, to, total, partitions)
+        rows, to = with_room(rows, to, total, partitions)
         y0, y1 = cell(areas[i, 1], frame.south, frame.per_lat, frame.rows), cell(areas[i, 3], frame.south, frame.per_lat, frame.rows)
         for part in range(2):
             x0, x1 = _columns(areas[i], part, frame)
@@ -137,7 +128,7 @@ def tree_areas(areas, frame, tree, partitions):
     rows, to = np.empty(2 * len(areas) + partitions, np.int64), np.empty(2 * len(areas) + partitions, np.int32)
     total = 0
     for i in range(len(areas)):
-        rows, to = _room(rows, to, total, partitions)
+        rows, to = with_room(rows, to, total, partitions)
         y0, y1 = cell(areas[i, 1], frame.south, frame.per_lat, frame.rows), cell(areas[i, 3], frame.south, frame.per_lat, frame.rows)
         for part in range(2):
             x0, x1 = _columns(areas[i], part, frame)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dskype.deploy.cli import plan_picture
+from dskype.deploy.client import plan_picture
 from dskype.deploy.client.plans import with_partitions
 from dskype.deploy.demo import places
 from dskype.distribution import distributor_class, make_distributor
@@ -199,7 +199,7 @@ def test_options_that_make_no_sense_are_refused(options, text):
         ({"loads": [1.0]}, "a load for each task is missing"),
         ({"grid": None}, "the grid is missing"),
         ({"grid": {"columns": 8, "rows": 8, "box": [1, 2]}}, "the grid is missing"),
-        ({"grid": {"columns": 9999, "rows": 8, "box": [0, 0, 1, 1]}}, "do not fit.*so many cells"),
+        ({"grid": {"columns": 9999, "rows": 8, "box": [0, 0, 1, 1]}}, "do not fit.*too many columns or rows"),
         ({"partitions": []}, "the partitions are missing"),
         ({"partitions": [{"cells": [0, 0, 8, 8]}]}, "a partition is not usable"),
         ({"partitions": [{"cells": [0, 0, 8, 8], "task": 3, "load": 1.0}]}, "a partition's task is not usable.*given: 3.*0 to 2"),

@@ -27,6 +27,7 @@ from dskype.distribution import DISTRIBUTORS, AGridDistributor, GridtDistributor
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
 from dskype.topology import TopologyBuilder
+from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.planning.plan import TopologyPlan
@@ -237,10 +238,13 @@ def shifted(rng, distributor):
 
 
 class Planner:
-    """Writes plans now and then: mostly good ones."""
+    """Writes plans now and then: mostly good ones.
 
-    def __init__(self, simulation, rng, often=0.3):
-        self.simulation, self.rng, self.often, self.version = simulation, rng, often, 0
+    :param takeovers: the share of plans that take over step by step.
+    """
+
+    def __init__(self, simulation, rng, often=0.3, takeovers=0.0):
+        self.simulation, self.rng, self.often, self.version, self.takeovers = simulation, rng, often, 0, takeovers
         conf = simulation.conf
         self.name, self.tasks = conf.get("dskype.distributor", "hashing"), len(simulation.plan.component_tasks("subscription-bolt"))
         self.options = conf.get("dskype.distributor.options", {})
@@ -259,13 +263,15 @@ class Planner:
         else:
             self.version += 1
             self.newest = another_plan(rng, self.name, self.tasks, self.options, self.newest)
-            self.simulation.change_plan(self.version, self.newest)
+            by_steps = self.takeovers and rng.random() < self.takeovers
+            self.simulation.change_plan(self.version, {**self.newest, "takeover": rng.choice([0, 0.4, 0.8])} if by_steps else self.newest)
 
 
-def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0, topk=0.7, drain=True):
+def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0, topk=0.7, steps_ms=(20, 200), drain=True):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
     :param areas: probability that a message is an area; ``topk``: that a subscription is a top-k one.
+    :param steps_ms: lengths of the time in between.
     :param drain: whether to let it come to rest in the end.
     """
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
@@ -288,7 +294,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
             )
         if planner is not None:
             planner.step()
-        simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
+        simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice(steps_ms))
     if drain:
         simulation.drain(16 if timed else 8)  # with time windows the last message waits until nothing has come for a while
 
@@ -342,6 +348,7 @@ def random_run(seed, distributor=None, most=5):
     conf["dskype.boolean.index"] = more.choice(sorted(boolean.INDEXES))
     if DISTRIBUTORS[name].summaries is not None:
         conf["dskype.distributor.options"] |= {"summaries": more.random() < 0.7}
+    conf["topology.emulator.transport"] = more.choice(TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas)

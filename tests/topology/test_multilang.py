@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dskype.topology import Fields, TopologyBuilder
+from dskype.topology import Fields, IllegalArgumentException, TopologyBuilder
 from dskype.topology.flux import load
 from dskype.topology.local import LocalCluster
 from dskype.topology.multilang import ShellBolt, ShellError, ShellProcess, ShellSpout
@@ -58,6 +58,8 @@ while True:
             sys.stdin.read()
         if word == "nonsense":
             print("nonsense", "end", sep="\\n", flush=True)
+        if word == "no tuple":
+            say(command="emit", tuple="no list")
         if word == "later":
             held.append(tup["id"])
             continue
@@ -157,11 +159,17 @@ def test_ticks_reach_it(caplog):
 
 
 @pytest.mark.parametrize(
-    ("word", "reason"), [("die", "has ended (exit code 7)"), ("hang", "has not answered for 1 s"), ("nonsense", "writes something that is no JSON")]
+    ("word", "reason"),
+    [
+        ("die", "has ended (exit code 7)"),
+        ("hang", "has not answered for 1 s"),
+        ("nonsense", "writes something that is no JSON"),
+        ("no tuple", "emits something that is no tuple"),
+    ],
 )
 def test_a_process_that_ends_hangs_or_talks_nonsense_is_started_again(word, reason):
     stats, found = run(bolt(), ["a", word, "b"], {"topology.subprocess.timeout.secs": 1, "topology.message.timeout.secs": 2}, secs=8)
-    assert found["default"] == ["A", "B"] if word != "nonsense" else found["default"][0] == "A"
+    assert found["default"] == ["A", "B"] if word in ("die", "hang") else found["default"][0] == "A"
     assert reason in stats.errors[0]["error"]
     assert (stats.total("feeder", "acked"), stats.total("feeder", "failed")) == (2, 1)
 
@@ -221,6 +229,27 @@ streams: [{from: words, to: shout, grouping: {type: SHUFFLE}}]
     assert found["default"] == ["a!", "b c!"]
 
 
+def test_lines_may_end_as_on_windows_even_in_two_pieces():
+    pieces = ['{"pid": 1}\r', "\nend\r", '\n{"a": "x\\r\\n"}\r\nend', "\r\n"]
+    program = f"import sys, time\nfor piece in {pieces!r}:\n    sys.stdout.buffer.write(piece.encode())\n    sys.stdout.flush()\n    time.sleep(0.05)\nsys.stdin.read()"
+    process = ShellProcess([sys.executable, "-c", program], "/", {}, 20)
+    try:
+        assert [process.read(), process.read()] == [{"pid": 1}, {"a": "x\r\n"}]
+    finally:
+        process.close()
+
+
+def test_a_process_that_does_not_shake_hands_is_ended(monkeypatch):
+    closed = []
+    monkeypatch.setattr(ShellProcess, "close", lambda self, close=ShellProcess.close: closed.append(close(self)))
+    builder = TopologyBuilder()
+    builder.set_spout("shell", ShellSpout([sys.executable, "-c", "print('{}'); print('end', flush=True); input()"], ["word"]))
+    with pytest.raises(Exception, match="does not answer the handshake"), LocalCluster(simulated=True) as cluster:
+        cluster.submit_topology("t", {}, builder.create_topology())
+        cluster.advance_cluster_time(1)
+    assert closed
+
+
 def test_processes_end_with_their_tasks():
     process = ShellProcess([sys.executable, "-c", BOLT], "/", {"X": "y"}, 20)
     pid = process.shake_hands({"a": 1}, {"taskid": 1})
@@ -256,3 +285,42 @@ def test_declared_streams_and_configuration():
     builder.set_bolt("shell", shell).shuffle_grouping("feeder")
     spec = builder.create_topology().components["shell"]
     assert spec.conf == {"k": 1} and spec.outputs["to"].fields == Fields("component")
+
+
+DIRECT = (
+    PROTOCOL
+    + """
+while True:
+    tup = read()
+    if tup["stream"] == "__heartbeat":
+        say(command="sync")
+    else:
+        task = max(int(task) for task, name in setup["context"]["task->component"].items() if name == "capture")
+        say(command="emit", anchors=[tup["id"]], tuple=tup["tuple"], stream="told", task=task)
+        say(command="ack", id=tup["id"])
+"""
+)
+
+
+def test_a_process_names_the_task_on_a_direct_stream():
+    told = ShellBolt([sys.executable, "-c", DIRECT])
+    told.set_named_stream("told", True, ["word"])
+    feeder, capture = FeederSpout("word"), TupleCaptureBolt()
+    builder = TopologyBuilder()
+    builder.set_spout("feeder", feeder)
+    builder.set_bolt("told", told).shuffle_grouping("feeder")
+    builder.set_bolt("capture", capture, 3).direct_grouping("told", "told")
+    with LocalCluster(simulated=True) as cluster:
+        handle = cluster.submit_topology("t", {}, builder.create_topology())
+        assert handle.warnings == []
+        feeder.feed(["a"], 1)
+        cluster.advance_cluster_time(2)
+        last = max(handle.backend.plan.component_tasks("capture"))
+        assert handle.stats.tasks[last]["executed"] == {"told/told": 1} and handle.stats.total("feeder", "acked") == 1
+        assert handle.stats.errors == type(handle.stats.errors)()
+    assert [t.values for t in capture.get_results()["told"]] == [["a"]]
+
+
+def test_a_stream_without_fields_is_refused():
+    with pytest.raises(IllegalArgumentException, match="A stream needs its fields: told"):
+        ShellBolt(["x"]).set_named_stream("told", True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
+
+_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 
 GROUPING_TYPES = ("ALL", "CUSTOM", "DIRECT", "SHUFFLE", "LOCAL_OR_SHUFFLE", "FIELDS", "GLOBAL", "NONE")
 
@@ -253,10 +256,11 @@ class _Map:
     def strings(self, key: str) -> list[str] | None:
         if self.data.get(key) is None:
             return None
-        found = [_text(item) for item in self.items(key)]
-        if None in found:
+        items = self.items(key)
+        found = [text for item in items if (text := _text(item)) is not None]
+        if len(found) < len(items):
             raise FluxException(explain(f"{key} of {self.where} must be a list of strings.", given=self.data[key]))
-        return found  # type: ignore[return-value]
+        return found
 
     def args(self, key: str) -> list[Any] | dict[str, Any]:
         """Return arguments, with references resolved to :class:`Ref` and :class:`ListRef`: a list, or (not in Storm) a map by name."""
@@ -280,7 +284,7 @@ def _text(value: Any) -> str | None:
 
 
 def _integer(value: Any) -> int | None:
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -1,7 +1,7 @@
 """Python replacements of the Java classes that Storm's own Flux files name.
 
-Some need what is not there (HDFS). They can be created, so that a
-file passes a dry run, but have an ``emulator_refusal``: the reason why a topology with them is not run.
+Some stand for what is not there, such as HDFS. They can be created, so that a file passes a dry run, and have an
+``emulator_refusal``: the reason why a topology with them is not run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from dskype.topology.builder import TopologyBuilder
 from dskype.topology.components import BasicBolt, Bolt, KafkaSpout
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
+from dskype.topology.hooks import WorkerHook
+from dskype.topology.joins import JoinBolt, Selector
 from dskype.topology.model import StormTopology
 from dskype.topology.multilang import ShellSpout
 from dskype.topology.testing import LogInfoBolt
 from dskype.topology.tuples import Tuple
+from dskype.topology.windows import Duration as WindowDuration
 
 _Class = TypeVar("_Class")
 
@@ -33,6 +36,8 @@ __all__ = [
     "KafkaSpoutConfigBuilder",
     "OnlyValueRecordTranslator",
     "SimpleTopology",
+    "StormDuration",
+    "StormJoinBolt",
     "StormKafkaSpout",
     "TestBolt",
     "TestClass",
@@ -67,14 +72,8 @@ def _setter(attribute: str, key: str, kind: type) -> Callable[[Any, Any], Any]:
 # --- hooks -----------------------------------------------------------------------------------------------------------
 
 
-class BaseWorkerHook:
+class BaseWorkerHook(WorkerHook):
     """A worker hook that does nothing."""
-
-    def start(self, conf: Mapping[str, Any], context: Any) -> None:
-        """Do nothing."""
-
-    def shutdown(self) -> None:
-        """Do nothing."""
 
 
 # --- flux.test --------------------------------------------------------------------------------------------------------
@@ -348,7 +347,7 @@ class StormKafkaSpout(KafkaSpout):
     def translate(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Sequence[tuple[str, bytes]]
     ) -> Sequence[tuple[str, Sequence[Any]]]:
-        """Deserialize, then translate; a tuple for another stream is ``KafkaTuple``-like: it has ``stream``."""
+        """Deserialize, then translate. Values with an attribute ``stream``, as Storm's ``KafkaTuple`` has one, go to that stream."""
         key, value = (None if data is None else _DESERIALIZERS[name](data) for name, data in zip(self._names, (key, value), strict=True))
         if self._translator is None:
             return [("default", (topic, partition, offset, key, value))]
@@ -394,3 +393,35 @@ class HdfsBolt(Bolt):
     def execute(self, tup: Tuple) -> None:
         """Refuse."""
         raise NotImplementedError(self.emulator_refusal)
+
+
+# --- windows and joins ------------------------------------------------------------------------------------------------
+
+
+class TimeUnit(enum.Enum):
+    """Java's units of time, in milliseconds."""
+
+    MILLISECONDS = 1
+    SECONDS = 1000
+    MINUTES = 60_000
+    HOURS = 3_600_000
+    DAYS = 86_400_000
+
+
+class StormDuration(WindowDuration):
+    """A duration with the arguments of Storm's ``BaseWindowedBolt.Duration``."""
+
+    def __init__(self, value: int, unit: TimeUnit) -> None:
+        super().__init__(value * unit.value)
+
+
+class StormJoinBolt(JoinBolt):
+    """A join with the arguments of Storm's: ``(source, field)`` or ``(selector, source, field)``."""
+
+    def __init__(self, first: str, second: str, third: str | None = None) -> None:
+        if third is None:
+            super().__init__(first, second)
+        elif first not in Selector.__members__:
+            raise IllegalArgumentException(explain("Not a selector.", given=first, legal=", ".join(Selector.__members__)))
+        else:
+            super().__init__(second, third, Selector[first])

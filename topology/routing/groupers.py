@@ -168,6 +168,7 @@ class _NoneGrouper(Grouper):
 
 
 def _new_caches() -> dict[type, dict[Any, Any]]:
+    """Return caches by type, because 1, True and 1.0 are equal as keys."""
     return {t: {} for t in _CACHEABLE}
 
 
@@ -193,11 +194,7 @@ class _FieldsGrouper(Grouper):
         self._positions = list(positions)
         self._lists = [[task] for task in self.all_tasks]
         self._tasks = np.array(self.all_tasks, np.int32)
-        # type -> value -> list of the task (one field) or hash (several fields). By type, because 1 == True == 1.0 as dict keys.
         self._caches = _new_caches()
-        if len(self._positions) == 1:
-            self._position = self._positions[0]
-            self.choose = self._choose_by_one  # type: ignore[method-assign]
 
     def choose(self, values: Sequence[Any]) -> Sequence[int]:
         h = 1
@@ -207,7 +204,18 @@ class _FieldsGrouper(Grouper):
             h -= 0x100000000
         return self._lists[h % len(self._lists)]
 
-    def _choose_by_one(self, values: Sequence[Any]) -> Sequence[int]:
+    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray:
+        return java_hash.kernels().take_floor_mod(java_hash.hash_columns([columns[i] for i in self._positions], n), self._tasks)
+
+
+class _FieldGrouper(_FieldsGrouper):
+    """A fields grouping by one field: caches the task of a value instead of its hash."""
+
+    def __init__(self, spec: Grouping, target_tasks: Sequence[int], positions: Sequence[int]) -> None:
+        super().__init__(spec, target_tasks, positions)
+        self._position = positions[0]
+
+    def choose(self, values: Sequence[Any]) -> Sequence[int]:
         value = values[self._position]
         cache = self._caches.get(value.__class__)
         if cache is None:
@@ -219,9 +227,6 @@ class _FieldsGrouper(Grouper):
                 cache.clear()
             cache[value] = chosen
         return chosen
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray:
-        return java_hash.kernels().take_floor_mod(java_hash.hash_columns([columns[i] for i in self._positions], n), self._tasks)
 
 
 class _PartialKeyGrouper(Grouper):
@@ -371,7 +376,7 @@ def build_grouper(
         positions = [out_fields.field_index(name) for name in as_fields(spec.fields)]
         if isinstance(spec, PartialKeyGrouping):
             return _PartialKeyGrouper(spec, targets, positions)
-        return _FieldsGrouper(spec, targets, positions)
+        return (_FieldGrouper if len(positions) == 1 else _FieldsGrouper)(spec, targets, positions)
     if isinstance(spec, (GlobalGrouping, FieldsGrouping)):
         return _FixedGrouper(spec, targets)
     if isinstance(spec, ShuffleGrouping):

@@ -36,7 +36,6 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = [
     "bytes_hash",
-    "choose_task_index",
     "deep_hash",
     "double_hash",
     "hash_column",
@@ -176,11 +175,6 @@ def _other_hash(value: Any) -> int:
             hint="group by a field that holds the value as a string or a number",
         )
     )
-
-
-def choose_task_index(keys: Sequence[Any], num_tasks: int) -> int:
-    """Return ``floorMod(deepHashCode(keys), num_tasks)``: the index, among the sorted tasks, of a key's task."""
-    return deep_hash(keys) % num_tasks
 
 
 # --- partial key grouping ---------------------------------------------------------------------------------------------

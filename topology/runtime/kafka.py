@@ -29,6 +29,7 @@ __all__ = [
     "TopicAdmin",
     "brokers_answer",
     "read_to_end",
+    "records_until",
     "refuse_own_security",
     "topic_warnings",
 ]
@@ -115,18 +116,28 @@ class KafkaInboxReader:
             if first > start or end < stop:
                 raise lost_input(topic, partition, start, stop, first, end)
             consumer.seek(where, start)
+            yield from map(_in_record, records_until(consumer, where, stop))
+
+
+def records_until(consumer: KafkaConsumer, where: TopicPartition, stop: int) -> Iterator[Any]:
+    """Yield the records of a partition from a consumer's position up to an offset, as they come.
+
+    :param where: the only partition that is assigned to the consumer.
+    :param stop: the offset behind the last record.
+    :raises KafkaTimeoutError: no record came for a minute.
+    """
+    deadline = time.monotonic() + _READ_TIMEOUT_S
+    while (position := consumer.position(where)) < stop:
+        batch = consumer.poll(timeout_ms=1000).get(where, ())
+        for record in batch:
+            if record.offset >= stop:
+                return
+            yield record
+        if batch:
             deadline = time.monotonic() + _READ_TIMEOUT_S
-            while (position := consumer.position(where)) < stop:
-                batch = consumer.poll(timeout_ms=1000).get(where, ())
-                for record in batch:
-                    if record.offset >= stop:
-                        return
-                    yield _in_record(record)
-                if batch:
-                    deadline = time.monotonic() + _READ_TIMEOUT_S
-                elif time.monotonic() > deadline:
-                    msg = f"no records of {topic}/{partition} came for {_READ_TIMEOUT_S} s; expected offsets {position} to {stop - 1}"
-                    raise KafkaTimeoutError(msg)
+        elif time.monotonic() > deadline:
+            msg = f"no records of {where.topic}/{where.partition} came for {_READ_TIMEOUT_S} s; expected offsets {position} to {stop - 1}"
+            raise KafkaTimeoutError(msg)
 
 
 def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:

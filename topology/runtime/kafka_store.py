@@ -32,8 +32,7 @@ from dskype.topology.core.chunking import cut
 from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, TermTakenError, WriteError, removed, taken
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import chunks_topic, state_topic
-from dskype.topology.runtime import kafka as brokers
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, records_until
 from dskype.topology.runtime.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, TERM, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
 
 __all__ = ["KafkaSnapshotStore"]
@@ -43,12 +42,11 @@ _INLINE_BYTES = 512 << 10
 _IN_FLIGHT = 16
 """Chunks that are sent before the first of them is waited for."""
 _PINNED = 4
-"""A chunk is written again once it is further behind the newest one than this many times the number of chunks of a snapshot."""
+"""How old a chunk may become before it is written again: so many times the chunks of a snapshot may follow it in the topic."""
 _TIMEOUT_S = 15
-_READ_TIMEOUT_S = 60
 _ASK_MS = 2000
 _TRIM_SNAPSHOTS = 8
-"""Of so many small snapshots, one reads the partition and lets Kafka drop what is not needed."""
+"""One of this many small snapshots reads the partition, and lets Kafka drop what is not needed."""
 _TRIM_EVERY = 64
 """Journal entries after which Kafka may drop those that are no longer needed."""
 _TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)}
@@ -208,18 +206,7 @@ class KafkaSnapshotStore(StoreBase):
         reader = self._reader()
         reader.assign([where])
         reader.seek(where, start)
-        deadline = time.monotonic() + _READ_TIMEOUT_S
-        while reader.position(where) < stop:
-            batch = reader.poll(timeout_ms=1000).get(where, ())
-            for record in batch:
-                if record.offset >= stop:
-                    return
-                yield record
-            if batch:
-                deadline = time.monotonic() + _READ_TIMEOUT_S
-            elif time.monotonic() > deadline:
-                msg = f"no records of {where.topic}/{where.partition} came for {_READ_TIMEOUT_S} s; expected offsets up to {stop - 1}"
-                raise brokers.KafkaTimeoutError(msg)
+        yield from records_until(reader, where, stop)
 
     def _numbers(self, folder: str, prefix: str) -> list[int]:
         with self._locked():

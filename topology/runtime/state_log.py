@@ -128,7 +128,7 @@ class PartitionLog:
     def apply(self, commit: Commit | None, offset: int) -> bool:
         """Take in the next record, and tell whether it counts.
 
-        :param commit: None for a record that is none.
+        :param commit: None for a record that is not a commit.
         """
         self.position = offset + 1
         if commit is None:

@@ -82,6 +82,9 @@ class ShellSpout(_Shell):
 class TopologyType(type):
     """Reads the specs in the body of a topology's class, and checks them."""
 
+    specs: dict[str, ComponentSpec]
+    """Component id -> spec, in the order of the class."""
+
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> TopologyType:
         """Make the class.
 
@@ -102,7 +105,7 @@ class TopologyType(type):
             msg = f"Topology config must be a dict, given: {body['config']!r}"
             raise TypeError(msg)
         made = super().__new__(mcs, name, bases, body)
-        made.specs = specs  # type: ignore[attr-defined]
+        made.specs = specs
         if bases:
             _check(specs)
         return made
@@ -153,8 +156,6 @@ class Topology(metaclass=TopologyType):
     """
 
     config: ClassVar[Mapping[str, Any] | None] = None
-    specs: ClassVar[dict[str, ComponentSpec]]
-    """Component id -> spec, in the order of the class."""
 
     @classmethod
     def build(cls, environment: str | None = None) -> StormTopology:

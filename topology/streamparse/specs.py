@@ -25,14 +25,15 @@ __all__ = ["ComponentSpec", "Grouping", "Stream", "StreamOf"]
 class Stream:
     """A stream that a component declares.
 
-    :param fields: its fields.
+    :param fields: its fields; None: it has none.
     :param name: its name.
-    :param direct: whether tuples are emitted to tasks by name.
+    :param direct: whether the sender chooses the task of each tuple.
     :raises TypeError: a value of the wrong type.
     """
 
-    def __init__(self, fields: Sequence[str] = (), name: str = DEFAULT_STREAM_ID, direct: bool = False) -> None:
-        if isinstance(fields, str) or not isinstance(fields, (list, tuple)) or not all(isinstance(field, str) for field in fields):
+    def __init__(self, fields: Sequence[str] | None = None, name: str = DEFAULT_STREAM_ID, direct: bool = False) -> None:
+        fields = () if fields is None else fields
+        if not isinstance(fields, (list, tuple)) or not all(isinstance(field, str) for field in fields):
             msg = f"Stream fields must be a list, tuple or None of strings, given: {fields!r}"
             raise TypeError(msg)
         if not isinstance(name, str):
@@ -146,7 +147,7 @@ class ComponentSpec:
 def _streams(outputs: Any) -> dict[str, Stream]:
     if outputs is None:
         return {}
-    if isinstance(outputs, str) or not isinstance(outputs, (list, tuple)):
+    if not isinstance(outputs, (list, tuple)):
         msg = f"Component outputs must be a list of strings or Streams, given: {outputs!r}"
         raise TypeError(msg)
     if all(isinstance(item, str) for item in outputs):
@@ -155,7 +156,11 @@ def _streams(outputs: Any) -> dict[str, Stream]:
         if not isinstance(item, Stream):
             msg = f"Outputs must either be a list of strings or a list of Streams. Invalid entry: {item!r}"
             raise TypeError(msg)
-    return {stream.name: stream for stream in outputs}
+    names = [stream.name for stream in outputs]
+    if len(set(names)) < len(names):
+        msg = f"Streams of a component must have different names, given: {names!r}"
+        raise ValueError(msg)
+    return dict(zip(names, outputs))
 
 
 def _parallelism(par: Any) -> Any:

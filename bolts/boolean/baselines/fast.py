@@ -45,7 +45,7 @@ class FastIndex(RecordIndex):
     name = "fast"
     OPTIONS: ClassVar[Mapping[str, str]] = {
         "cells": "cells along each side of the finest grid, a power of two",
-        "frequent": "a keyword with so many postings is frequent",
+        "frequent": "the number of postings from which on a keyword is frequent",
         "spill": "how many postings that could go to the cells below may stay at the end of a trie",
         "vacuum": "rows and postings to look at for each posting made or ended",
     }

@@ -22,7 +22,7 @@ _MOST_WORDS = 2**31
 class RecordIndex(CompiledIndex):
     """Holds one record per subscription (see :mod:`~dskype.bolts.boolean.baselines.record_kernels`), and files records in postings of its own.
 
-    A subclass files with a kernel that can go on where it stopped: it returns what is lacking, :meth:`_grow` makes room, and the kernel is
+    A subclass files with a kernel that can continue where it stopped: the kernel returns what is lacking, :meth:`_grow` makes room, and the kernel is
     called again. Memory: 4 bytes per slot, 48 and 8 per step of the program for each record, and the subclass's postings.
     """
 

@@ -74,8 +74,8 @@ class LanesIndex(CompiledIndex):
     # -- growing --------------------------------------------------------------------------------------------------------
 
     def _reserve(self, **rows: int) -> None:
-        """Let pools have so many rows."""
-        self._stores = self._handle = None  # without compilation the handle holds them, too; nobody may hold an array that grows
+        """Give pools room for at least this many rows, by name."""
+        self._stores = self._handle = None  # without compilation the handle holds them, too, and an array grows only if nothing else refers to it
         for name, n in rows.items():
             self._rows[name].reserve(n)
         self._stores = kernels.Stores(*(rows.array for rows in self._rows.values()), self._state)
@@ -149,7 +149,7 @@ class LanesIndex(CompiledIndex):
         return found.rows[:end], found.slots[:end]
 
     def _more_messages(self, n: int, terms: int) -> matching.Found:
-        """Make room for ``n`` messages with so many terms; what was there is lost."""
+        """Make room for ``n`` messages with ``terms`` terms together; what was there is lost."""
         old = self._found
         self._hold(matching.new_found(old.items.shape[1], len(old.slots), max(len(old.row), 2 * n), max(len(old.terms), 2 * terms)))
         return self._found

@@ -35,7 +35,7 @@ class Rows:
         return self.array.nbytes
 
     def reserve(self, rows: int) -> bool:
-        """Let there be so many rows, and somewhat more; say whether ``array`` is another one now. Nobody else may hold it meanwhile."""
+        """Make room for at least ``rows`` rows; return whether ``array`` is another one now. Nothing else may refer to it during the call."""
         have = len(self.array)
         if rows <= have:
             return False

@@ -174,12 +174,13 @@ class TreeIndex(PartsIndex):
         a = self._index
         found: dict[tuple[int, int], Any] = {}
         for place in np.flatnonzero(a.key != parts_kernels.EMPTY).tolist():
-            value = int(a.value[place])
+            key = int(a.key[place]) >> 32, int(a.key[place]) & 0xFFFFFFFF
             if self.kind == kernels.LISTS:
                 postings = self._postings(place)
                 assert len(set(postings)) == len(postings)
-                value = set(postings)  # type: ignore[assignment]
-            found[int(a.key[place]) >> 32, int(a.key[place]) & 0xFFFFFFFF] = value
+                found[key] = set(postings)
+            else:
+                found[key] = int(a.value[place])
         assert found == known
 
     def _list_blocks(self) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """What a snapshot of a large state costs: how long its task stands still, and how much is written, with each store.
 
-It does what a resident executor does: a fork writes the snapshot while the task goes on changing its state.
+It does what a resident executor does: a fork writes the snapshot while the task continues to change its state.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _available_bytes() -> int:
         return next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) << 10
 
 
-def _agree(experiment: Experiment) -> Claim:
+def _agree() -> Claim:
     """Claim that all rows about the same subscriptions and messages found the same matches."""
 
     def check(found: Rows) -> tuple[bool, str]:
@@ -236,7 +236,7 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
 
     results = []
     for experiment in experiments:
-        whole = replace(experiment, claims=[*experiment.claims, _agree(experiment)])
+        whole = replace(experiment, claims=[*experiment.claims, _agree()])
         result = run_experiment(whole, bench.run, bench.missing, tell)
         for row in result["rows"]:
             del row["digests"], row["world"]

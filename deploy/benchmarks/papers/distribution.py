@@ -2,7 +2,8 @@
 
 By default a routing simulation runs in one process, for any number of tasks
 (:mod:`~dskype.deploy.benchmarks.papers.distribution_simulation`). With ``--spark`` the same methods run on Spark and Kafka, with as many tasks as
-this machine can run.
+this machine can run. With ``--boolean`` all distributors run on boolean subscriptions
+(:mod:`~dskype.deploy.benchmarks.papers.distribution_boolean`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dskype.deploy.benchmarks.papers import distribution_report
+from dskype.deploy.benchmarks.papers import distribution_boolean, distribution_report
+from dskype.deploy.benchmarks.papers.distribution_boolean import TASKS
 from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NAMES, Setting, experiments
 from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation
 from dskype.deploy.benchmarks.papers.distribution_workload import LONG, PLACES, DataSet, Scale, View, Workload, file_names, read_data
@@ -57,11 +59,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=positive, metavar="N", default=2, help="run every task N times, and use the shortest time of each step; default: 2")
     parser.add_argument("--folder", metavar="DIR", help="write a report, tables and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument(
+        "--boolean",
+        action="store_true",
+        help="compare all distributors on boolean subscriptions instead, of the three groups of PS2Stream: 100000 (--full: a million), with 16384 arrivals and --tasks",
+    )
     spark = parser.add_argument_group("on Spark and Kafka")
     spark.add_argument("--spark", action="store_true", help="run methods on Spark and Kafka instead of the simulation")
     spark.add_argument("--methods", metavar="NAME,...", type=lambda text: text.split(","), default=list(METHODS), help=f"default: {','.join(METHODS)}")
     spark.add_argument(
-        "--tasks", metavar="N,...", type=lambda text: [positive(n) for n in text.split(",")], default=[2, 4], help="of the subscription bolt; default: 2,4"
+        "--tasks",
+        metavar="N,...",
+        type=lambda text: [positive(n) for n in text.split(",")],
+        help=f"of the subscription bolt; default: 2,4; with --boolean {','.join(map(str, TASKS))}",
     )
     spark.add_argument("--seconds", type=positive, metavar="SECS", default=30, help="how long to measure each; default: 30")
     output(parser)
@@ -169,8 +179,10 @@ def run_experiments(chosen: Sequence[Experiment], bench: Bench, progress: Callab
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report.
 
-    :returns: 0; 1 if a checked list is wrong, or a run on Spark failed.
+    :returns: 0; 1 if a checked list or a match is wrong, or a run on Spark failed.
     """
+    if args.boolean:
+        return distribution_boolean.run(args)
     if args.spark:
         from dskype.deploy.benchmarks.papers import distribution_spark
 

@@ -29,6 +29,7 @@ from dskype.topology.local import LocalCluster
 __all__ = ["markdown", "run", "settings", "summary"]
 
 _K = 20
+_TASKS = (2, 4)
 
 
 def settings(args: argparse.Namespace, method: str, tasks: int, plan: Path | None) -> argparse.Namespace:
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         vocabulary = throughput.build_vocabulary(first, Path(folder))
         workload = _workload(first, vocabulary)
         found |= {"subscriptions": first.subscriptions[0], "window": first.window, "seconds_each": first.seconds}
-        for tasks in args.tasks:
+        for tasks in args.tasks or _TASKS:
             for method in args.methods:
                 plan = None
                 if method != "hashing":

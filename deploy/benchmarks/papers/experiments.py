@@ -135,12 +135,12 @@ def add_only_argument(parser: argparse.ArgumentParser, experiments: Sequence[Exp
         metavar="NAME,...",
         type=lambda text: _chosen(experiments, text),
         default=list(experiments),
-        help=f"these experiments, or all whose names begin so: {', '.join(e.name for e in experiments)}",
+        help=f"names of experiments, or the beginnings of their names: {', '.join(e.name for e in experiments)}",
     )
 
 
 def _chosen(experiments: Sequence[Experiment], text: str) -> list[Experiment]:
-    """Return the experiments that the text of an argument names: ``NAME,...``. A name that is none stands for all whose names begin so.
+    """Return the experiments that the text of an argument names: ``NAME,...``. A name that no experiment has stands for all whose names begin with it.
 
     :raises argparse.ArgumentTypeError: there is no such experiment.
     """

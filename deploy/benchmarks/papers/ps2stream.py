@@ -1,4 +1,4 @@
-"""``dskype bench ps2stream``: the experiments of PS2Stream (ICDE 2017, section VI) that need no migration, in a simulation."""
+"""``dskype bench ps2stream``: the experiments of PS2Stream (ICDE 2017, section VI) in a simulation."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument, read_messages
+from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument
 from dskype.deploy.benchmarks.papers import ps2stream_report
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, add_only_argument, run_experiment
+from dskype.deploy.benchmarks.papers.ps2stream_adjustment import AdjustmentBench, DriftRun, MigrationRun, SelectionRun
+from dskype.deploy.benchmarks.papers.ps2stream_adjustment_experiments import ADJUSTMENTS
 from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, MemoryRun, Run
-from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, interest_of, learn
+from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
+from dskype.deploy.benchmarks.papers.simulated import add_scale_arguments, run_and_report
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
-from dskype.deploy.cli.arguments import output, positive
+from dskype.deploy.cli.arguments import output
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS
+from dskype.distribution.base import Distributor
 from dskype.distribution.gridt_distributor import GridtDistributor
+from dskype.distribution.trials import interest_of
 
-__all__ = ["Bench", "add_arguments", "run", "run_experiments"]
+__all__ = ["GRID", "Bench", "add_arguments", "run", "run_experiments"]
+
+GRID = 4096
+"""Columns and rows of the grid over the messages: with cells of kilometres a city would be a single one, which nothing can divide by space."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
-    add_only_argument(parser, EXPERIMENTS)
-    parser.add_argument("--subscriptions", type=positive, metavar="N", default=1_000_000, help="default: 1000000")
-    parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=16_384, help="messages to measure; default: 16384")
-    parser.add_argument("--step", type=positive, metavar="N", default=4_096, help="messages that are dispatched and matched at a time; default: 4096")
-    parser.add_argument("--sample", type=positive, metavar="N", default=20_000, help="subscriptions and messages to learn plans from; default: 20000")
-    parser.add_argument("--repeat", type=positive, metavar="N", default=3, help="do everything N times, and take the least time of each step; default: 3")
+    add_only_argument(parser, [*EXPERIMENTS, *ADJUSTMENTS])
+    add_scale_arguments(parser, 1_000_000)
     parser.add_argument("--index", choices=sorted(INDEXES), default="lanes", help="of each worker; default: lanes")
-    parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
 
 
@@ -51,6 +51,7 @@ class Bench:
         self._found: dict[str, dict[str, Any]] = {}
         self._workload: tuple[Any, RegionalWorkload] | None = None
         self._warm: set[str] = set()
+        self._adjustments = AdjustmentBench(corpus, scale, index)
 
     def missing(self, setting: Any) -> str | None:
         """Return why a setting cannot be run: there is no such distributor."""
@@ -59,13 +60,17 @@ class Bench:
     def run(self, setting: Any) -> dict[str, Any]:
         """Measure a setting.
 
-        :returns: of a :class:`Run` what :class:`~dskype.deploy.benchmarks.papers.ps2stream_simulation.UpdatedSimulation` finds, ``measured`` (messages), ``zones`` of the plan, how many of them
-            are ``divided`` by text, and ``learn_s``; of a :class:`MemoryRun` ``dispatcher_mib`` and ``summary_pairs``; of both ``seconds``.
+        :returns: of a :class:`Run` what :class:`~dskype.deploy.benchmarks.papers.ps2stream_simulation.UpdatedSimulation` finds, ``measured`` (messages), ``learn_s``, and, of a
+            plan with zones, their number ``zones``, and how many of them are ``divided`` by text; of a :class:`MemoryRun` ``dispatcher_mib`` and ``summary_pairs``; of load adjustment what
+            :class:`~dskype.deploy.benchmarks.papers.ps2stream_adjustment.AdjustmentBench` finds; of all ``seconds``.
         """
         began = time.perf_counter()
         key = repr(setting)
         if key not in self._found:
-            self._found[key] = self._memory(setting) if isinstance(setting, MemoryRun) else self._simulate(setting)
+            if isinstance(setting, SelectionRun | MigrationRun | DriftRun):
+                self._found[key] = self._adjustments.run(setting)
+            else:
+                self._found[key] = self._memory(setting) if isinstance(setting, MemoryRun) else self._simulate(setting)
         return {**self._found[key], "seconds": time.perf_counter() - began}
 
     def workload(self, group: str, share: float = 1.0) -> RegionalWorkload:
@@ -75,29 +80,34 @@ class Bench:
             self._workload = (group, share), draw_group(self.corpus, group, replace(self.scale, subscriptions=max(1, round(share * self.scale.subscriptions))))
         return self._workload[1]
 
-    def _learned(self, method: Method, workers: int, workload: RegionalWorkload) -> tuple[GridtDistributor, dict[str, Any]]:
+    def _learned(self, method: Method, workers: int, workload: RegionalWorkload) -> tuple[Distributor, dict[str, Any]]:
         began = time.perf_counter()
         found = learn(method, workers, workload, self.scale.grid)
-        assert isinstance(found, GridtDistributor)
-        divided = sum(zone.divided for zone in found.gridt.zones)
-        return found, {"learn_s": time.perf_counter() - began, "zones": len(found.gridt.zones), "divided": divided}
+        measures: dict[str, Any] = {"learn_s": time.perf_counter() - began}
+        if isinstance(found, GridtDistributor):
+            measures |= {"zones": len(found.gridt.zones), "divided": sum(zone.divided for zone in found.gridt.zones)}
+        return found, measures
+
+    def _simulation(self, setting: Run, workload: RegionalWorkload, step: int, repeat: int) -> tuple[UpdatedSimulation, dict[str, Any]]:
+        distributor, found = self._learned(setting.method, setting.workers, workload)
+        summaries = distributor.summaries is not None and distributor.summarizes(setting.method.options)
+        return UpdatedSimulation(workload, distributor, summaries, self.index, step, repeat), found
 
     def _simulate(self, setting: Run) -> dict[str, Any]:
         if repr(setting.method) not in self._warm:  # compile kernels first
             self._warm.add(repr(setting.method))
             small = draw_group(self.corpus, setting.group, replace(self.scale, subscriptions=500, messages=200, step=100, sample=200, repeat=1))
-            UpdatedSimulation(small, self._learned(setting.method, setting.workers, small)[0], self.index, 100).run()
-        workload = self.workload(setting.group, setting.share)
-        distributor, found = self._learned(setting.method, setting.workers, workload)
-        return {**UpdatedSimulation(workload, distributor, self.index, self.scale.step, self.scale.repeat).run(), **found, "measured": self.scale.messages}
+            self._simulation(setting, small, 100, 1)[0].run()
+        simulation, found = self._simulation(setting, self.workload(setting.group, setting.share), self.scale.step, self.scale.repeat)
+        return {**simulation.run(), **found, "measured": self.scale.messages}
 
     def _memory(self, setting: MemoryRun) -> dict[str, Any]:
         n = round(setting.millions * self.scale.subscriptions)
         few = replace(self.scale, subscriptions=n, messages=1)
         workload = draw_group(self.corpus, setting.group, few, matches=False)
         distributor, found = self._learned(setting.method, setting.workers, workload)
-        interest = interest_of(distributor, workload, *distributor.place_all(workload.places)[:2])
-        return {"dispatcher_mib": (distributor.gridt.memory_bytes + interest.memory_bytes) / 2**20, "summary_pairs": len(interest), "subscriptions": n, **found}
+        interest = interest_of(distributor.regions(), workload.offsets, workload.terms, *distributor.place_all(workload.places)[:2])
+        return {"dispatcher_mib": (distributor.memory_bytes + interest.memory_bytes) / 2**20, "summary_pairs": len(interest), "subscriptions": n, **found}
 
 
 def run_experiments(experiments: Sequence[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
@@ -108,7 +118,9 @@ def run_experiments(experiments: Sequence[Experiment], bench: Bench, progress: C
 
     def tell(name: str, found: Found) -> None:
         rate = f"{found['throughput']:,.0f} tuples/s, {found['communication']:.3f} copies, " if "communication" in found else ""
-        progress(f"{name}: {rate}{found['dispatcher_mib']:.1f} MiB ({found['seconds']:.1f} s)")
+        moved = f"{found['moved']:,} subscriptions moved, " if "moved" in found else ""
+        memory = f"{found['dispatcher_mib']:.1f} MiB " if "dispatcher_mib" in found else ""
+        progress(f"{name}: {rate}{moved}{memory}({found['seconds']:.1f} s)")
 
     return [run_experiment(experiment, bench.run, bench.missing, tell) for experiment in experiments]
 
@@ -118,21 +130,6 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 if a match was missing or too much.
     """
-    scale = Scale(args.subscriptions, args.count, args.step, args.sample, args.repeat, seed=args.seed)
-    corpus = read_messages(args)
-    say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages, {scale.step:,} at a time")
-    began = time.perf_counter()
-    experiments = run_experiments(args.only, Bench(corpus, scale, args.index))
-    found = {
-        "machine": ps2stream_report.machine(),
-        **corpus.described(),
-        "scale": vars(scale),
-        "index": args.index,
-        "seconds": time.perf_counter() - began,
-        "experiments": experiments,
-    }
-    ps2stream_report.REPORT.show(found, args)
-    wrong = int(np.sum([row.get("different", 0) for e in experiments for row in e["rows"]]))
-    if wrong:
-        say(f"error: {wrong} matches are missing or too many")
-    return 1 if wrong else 0
+    return run_and_report(
+        args, ps2stream_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, args.index)), GRID, index=args.index
+    )

@@ -7,7 +7,7 @@ half insert one. A tuple is a message or an update.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,17 +19,15 @@ from dskype.deploy.benchmarks.boolean.subscriptions import ALL, BooleanSubscript
 from dskype.deploy.benchmarks.boolean.workloads import draw_messages, draw_regional
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers.tornado_simulation import BooleanSimulation, Scale
-from dskype.distribution import make_distributor
+from dskype.distribution import distributor_class
 from dskype.distribution.base import Distributor, Sample
-from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.distribution.interest import Interest
 from dskype.distribution.loads import UPDATES_PER_MESSAGE
+from dskype.distribution.recent_sample import sample_of
 from dskype.distribution.subscriptions import BooleanSubscription
-from dskype.spouts.areas import centres
+from dskype.distribution.trials import interest_of
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.groupings import RowTasks
 
-__all__ = ["Method", "RegionalWorkload", "UpdatedSimulation", "draw_group", "interest_of", "learn"]
+__all__ = ["Method", "RegionalWorkload", "UpdatedSimulation", "draw_group", "learn"]
 
 _PLACED = 20_000
 """Subscriptions that are placed one by one, to measure how long that takes."""
@@ -67,13 +65,7 @@ class RegionalWorkload(NamedTuple):
     @property
     def places(self) -> Sample:
         """The subscriptions in the form in which distributors place many of them; without messages."""
-        return _sample(MessageBatch.empty(), self.subscriptions.boxes, self.offsets, self.terms)
-
-
-def _sample(messages: MessageBatch, boxes: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> Sample:
-    n = len(boxes)
-    lat, lon = centres(boxes)
-    return Sample(messages, np.ones(n, np.int64), np.zeros(n), lat, lon, offsets, terms, np.ones(len(terms)), np.full(n, -np.inf), np.ones(n), boxes)
+        return sample_of(MessageBatch.empty(), self.subscriptions.boxes, self.offsets, self.terms)
 
 
 def _routing_terms(s: BooleanSubscriptions) -> tuple[np.ndarray, np.ndarray]:
@@ -83,18 +75,19 @@ def _routing_terms(s: BooleanSubscriptions) -> tuple[np.ndarray, np.ndarray]:
     return offsets, s.terms[np.arange(offsets[-1]) + np.repeat(s.offsets[:-1] - offsets[:-1], lengths)].astype(np.int64)
 
 
-def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True) -> RegionalWorkload:
+def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True, switched: int = 0) -> RegionalWorkload:
     """Draw a workload: ``q1``, ``q2`` or ``q3``; the same arguments give the same one.
 
     :param matches: False: do not look for the matches that are expected.
+    :param switched: so many of the 100 regions of ``q3`` have the other group.
     """
     rng = np.random.default_rng([scale.seed, 37])
-    own, other = (draw_regional(corpus, n, rng, group, scale.seed) for n in (scale.subscriptions, scale.sample))
+    own, other = (draw_regional(corpus, n, rng, group, scale.seed, switched) for n in (scale.subscriptions, scale.sample))
     messages = draw_messages(corpus, scale.sample + scale.messages, rng)
     counted = messages.select(np.arange(scale.sample, messages.n))._replace(seq=np.arange(scale.messages), position=np.arange(scale.messages))
     updated = np.zeros(own.n, np.bool_)
     updated[rng.permutation(own.n)[: max(1, round(scale.messages * UPDATES_PER_MESSAGE / 2))]] = True
-    sample = _sample(messages.select(np.arange(scale.sample)), other.boxes, *_routing_terms(other))
+    sample = sample_of(messages.select(np.arange(scale.sample)), other.boxes, *_routing_terms(other))
     return RegionalWorkload(own, *_routing_terms(own), counted, sample, _matches(own, counted) if matches else np.zeros(0, np.int64), updated)
 
 
@@ -110,42 +103,26 @@ def _matches(s: BooleanSubscriptions, messages: MessageBatch) -> np.ndarray:
 
 
 def learn(method: Method, tasks: int, workload: RegionalWorkload, granularity: int) -> Distributor:
-    """Return the distributor of a method with a plan for the sample of a workload, and a grid over its messages."""
+    """Return the distributor of a method with a plan for the sample of a workload; if it has a grid, this is over the messages."""
     lat, lon = workload.sample.messages.lat, workload.sample.messages.lon
     box = [float(x) for x in (lon.min(), lat.min(), lon.max(), lat.max())]
-    options = {"granularity": granularity, "box": box, "subscriptions": workload.subscriptions.n, **method.options}
-    empty = make_distributor(method.distributor, tasks, options)
-    return make_distributor(method.distributor, tasks, options, type(empty).learn(tasks, workload.sample, options))
-
-
-def interest_of(distributor: Distributor, workload: RegionalWorkload, offsets: np.ndarray, tasks: np.ndarray) -> Interest:
-    """Return the interest of subscriptions.
-
-    :param offsets: of their ``tasks``, as :meth:`Distributor.place_all` returns them.
-    """
-    found, n = Interest(distributor.regions()), workload.subscriptions.n
-    lengths = np.diff(workload.offsets)
-    for start in range(0, n, 100_000):
-        end = min(n, start + 100_000)
-        owners = np.repeat(np.arange(start, end), np.diff(offsets[start : end + 1]))
-        own = tasks[offsets[start] : offsets[end]]
-        each = lengths[owners]
-        first = np.cumsum(each) - each
-        terms = workload.terms[np.arange(int(each.sum())) + np.repeat(workload.offsets[owners] - first, each)]
-        found.add(np.repeat(own, each).astype(np.int32), terms)
-    return found
+    kind = distributor_class(method.distributor)
+    known = {"granularity": granularity, "box": box, "subscriptions": workload.subscriptions.n}
+    legal: Sequence[str] = getattr(kind, "legal_options", ())
+    options = {**{name: value for name, value in known.items() if name in legal}, **method.options}
+    return kind(tasks, options, kind.learn(tasks, workload.sample, options))
 
 
 class UpdatedSimulation(BooleanSimulation):
     """One run.
 
-    :param distributor: one with a gridt index.
+    :param summaries: whether messages are routed by what subscriptions need, too (the paper's H2).
     :param index: name of the index of each worker.
     """
 
-    def __init__(self, workload: RegionalWorkload, distributor: GridtDistributor, index: str, step: int, repeat: int = 1) -> None:
+    def __init__(self, workload: RegionalWorkload, distributor: Distributor, summaries: bool, index: str, step: int, repeat: int = 1) -> None:
         super().__init__(workload, distributor, False, index, step, repeat)  # type: ignore[arg-type]  # it has all that is used
-        self.regional, self.gridt = workload, distributor
+        self.regional, self.summaries = workload, summaries
         self.updates = np.zeros(distributor.tasks)
 
     def _place(self) -> tuple[float, list[np.ndarray]]:
@@ -153,23 +130,19 @@ class UpdatedSimulation(BooleanSimulation):
         s, place = self.workload.subscriptions, self.distributor.place
         rows = np.arange(min(self.n, _PLACED))
         given = [BooleanSubscription(box, e, None, None) for box, e in zip(s.boxes[rows].tolist(), s.expressions(rows))]
-        best = np.inf
+        names, best = list(map(str, rows.tolist())), np.inf
         for _ in range(2):
-            t0 = time.perf_counter()
-            placed = [place("s", one).tasks for one in given]
-            best = min(best, time.perf_counter() - t0)
-        offsets, tasks, _ = self.distributor.place_all(self.regional.places)
+            t0 = time.thread_time()
+            placed = [place(name, one).tasks for name, one in zip(names, given)]
+            best = min(best, time.thread_time() - t0)
+        places = self.regional.places
+        offsets, tasks, _ = self.distributor.place_all(places, places.thresholds)
         assert placed == [tasks[offsets[i] : offsets[i + 1]].tolist() for i in rows.tolist()]
-        if self.gridt.options["summaries"]:
-            self.interest = interest_of(self.distributor, self.regional, offsets, tasks)
+        if self.summaries:
+            self.interest = interest_of(self.distributor.regions(), self.regional.offsets, self.regional.terms, offsets, tasks)
         owners = np.repeat(np.arange(self.n), np.diff(offsets))
         order = np.argsort(tasks, kind="stable")
         return best / len(rows) * 1e6, np.split(owners[order], np.searchsorted(tasks[order], np.arange(1, self.tasks)))
-
-    def _routes(self, messages: MessageBatch) -> RowTasks | None:
-        """Return which worker gets which message, as the distribution bolt decides it."""
-        found = None if self.interest is None else self.distributor.wanted_tasks(messages, self.interest)
-        return super()._routes(messages) if found is None else found[0]
 
     def _match(self, task: int, index: BooleanIndex, rows: np.ndarray) -> list[np.ndarray]:
         """Do a worker's work: match in all steps, and afterwards apply the updates."""
@@ -179,10 +152,10 @@ class UpdatedSimulation(BooleanSimulation):
         if len(slots):
             expressions, spent = s.expressions(rows[slots]), []
             for _ in range(self.repeat):
-                t0 = time.perf_counter()
+                t0 = time.thread_time()
                 index.remove_many(slots)
                 index.insert_many(slots, s.boxes[rows[slots]], expressions)
-                spent.append(time.perf_counter() - t0)
+                spent.append(time.thread_time() - t0)
             self.updates[task] = min(spent)
         return found
 
@@ -190,13 +163,13 @@ class UpdatedSimulation(BooleanSimulation):
         """Return the measures of :class:`BooleanSimulation`, of which the throughput is that of tuples, and more.
 
         ``update_us`` (per update, of all workers), ``work_us`` (per tuple), ``ratio_busy`` (greatest / least time of a worker), ``ratio_load`` (likewise, as the plan says),
-        ``dispatcher_mib`` (gridt index and interest), ``worker_mib`` is made of ``memory_mib`` by :meth:`run`.
+        ``dispatcher_mib`` (what the distributor routes by, and interest), ``worker_mib`` is made of ``memory_mib`` by :meth:`run`.
         """
         found = super()._found(living)
         n = self.workload.messages.n
         updates = 2 * int(np.count_nonzero(self.regional.updated))
         spent, loads = self.busy.sum(axis=0) + self.updates, self.distributor.loads()
-        memory = self.gridt.gridt.memory_bytes + (0 if self.interest is None else self.interest.memory_bytes)
+        memory = self.distributor.memory_bytes + (0 if self.interest is None else self.interest.memory_bytes)
         return found | {
             "throughput": (n + updates) / float(spent.max()),
             "slowest_us": float(spent.max()) / (n + updates) * 1e6,

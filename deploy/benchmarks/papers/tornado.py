@@ -16,13 +16,14 @@ import numpy as np
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.benchmarks import routing
-from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument, read_messages
+from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument
 from dskype.deploy.benchmarks.papers import tornado_report
 from dskype.deploy.benchmarks.papers.balancing import measures
 from dskype.deploy.benchmarks.papers.balancing_simulation import BalancingSetting, simulate
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting, play
 from dskype.deploy.benchmarks.papers.boolean_experiments import World
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, add_only_argument, run_experiment
+from dskype.deploy.benchmarks.papers.simulated import add_scale_arguments, run_and_report
 from dskype.deploy.benchmarks.papers.tornado_experiments import EXPERIMENTS, BalancingRun, MapRun, RoutersRun, Setting
 from dskype.deploy.benchmarks.papers.tornado_simulation import ROUTED, BooleanSimulation, BooleanWorkload, Scale, draw_workload
 from dskype.deploy.cli.arguments import output, positive
@@ -40,14 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
     add_only_argument(parser, EXPERIMENTS)
-    parser.add_argument("--subscriptions", type=positive, metavar="N", default=100_000, help="default: 100000")
-    parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=16_384, help="messages to measure; default: 16384")
-    parser.add_argument("--step", type=positive, metavar="N", default=4_096, help="messages that are routed and matched at a time; default: 4096")
-    parser.add_argument("--sample", type=positive, metavar="N", default=20_000, help="subscriptions and messages to learn partitions from; default: 20000")
-    parser.add_argument("--repeat", type=positive, metavar="N", default=3, help="do everything N times, and take the least time of each step; default: 3")
+    add_scale_arguments(parser, 100_000)
     parser.add_argument("--rate", type=positive, metavar="N", default=20_000, help="balancing: messages per second; default: 20000")
-    parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
 
 
@@ -168,22 +163,7 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 if a match was missing or too much.
     """
-    scale = Scale(args.subscriptions, args.count, args.step, args.sample, args.repeat, seed=args.seed)
-    corpus = read_messages(args)
-    say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages, {scale.step:,} at a time")
-    began = time.perf_counter()
-    balancing = WorkloadSetting(grid=2 * scale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
-    experiments = run_experiments(args.only, Bench(corpus, scale, balancing))
-    found = {
-        "machine": tornado_report.machine(),
-        **corpus.described(),
-        "scale": vars(scale),
-        "balancing": vars(balancing),
-        "seconds": time.perf_counter() - began,
-        "experiments": experiments,
-    }
-    tornado_report.REPORT.show(found, args)
-    wrong = sum(row.get("different", 0) for e in experiments for row in e["rows"])
-    if wrong:
-        say(f"error: {wrong} matches are missing or too many")
-    return 1 if wrong else 0
+    balancing = WorkloadSetting(grid=2 * Scale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
+    return run_and_report(
+        args, tornado_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, balancing)), balancing=vars(balancing)
+    )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.cli import partition_map, plan_picture
+from dskype.deploy.cli import advice_text, partition_map
 from dskype.deploy.cli.arguments import (
     Actions,
     UsageError,
@@ -29,6 +29,8 @@ from dskype.deploy.cli.arguments import (
     positive_seconds,
     target,
 )
+from dskype.deploy.client import plan_picture
+from dskype.deploy.client.advice import Costs, advise
 from dskype.deploy.client.balancing import Band, balance, watch
 from dskype.deploy.client.calibration import calibrate
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions
@@ -44,11 +46,17 @@ from dskype.distribution import (
     make_distributor,
     read_plan,
 )
+from dskype.distribution.base import TAKEOVER
+from dskype.distribution.loads import LoadModel
 from dskype.distribution.migration import SELECTIONS
 from dskype.distribution.partitioned import measure
-from dskype.distribution.sampling import read_sample
+from dskype.distribution.sampling import make_sample, read_records, read_sample
+from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
+
+_ADVISED = 20_000
+"""The most messages and subscriptions that advice is based on, so that it takes less than a minute."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = Actions(parser)
     actions.add("learn", _learn, "learn a plan from a sample", _learn_arguments)
     actions.add("calibrate", _calibrate, "measure what messages and subscriptions cost on this machine, for the distributor hybrid", _calibrate_arguments)
+    actions.add("advise", _advise, "recommend a distributor for a sample, with its plan and the reasons", _advise_arguments)
     actions.add("show", _show, "show a plan: the topology's, or that of a file", _show_arguments)
     actions.add("split", _split, "give half of a partition to another task", _split_arguments)
     actions.add("divide", _divide, "divide the words of a zone with another task (hybrid)", _divide_arguments)
@@ -63,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("adjust", _adjust, "move parts of the most loaded tasks to the least loaded ones, by a recent sample (hybrid)", _adjust_arguments)
     actions.add("shift", _shift, "give some cells of a partition to a neighbour (agrid)", _shift_arguments)
     actions.add("publish", _publish, "change the running topology to a plan", _publish_arguments)
+    actions.add("finish", _finish, "move the subscriptions that a takeover has left where they were", client_options)
     actions.add("watch", _watch, "keep the tasks' loads balanced: split and merge partitions of the running topology", _watch_arguments)
 
 
@@ -82,6 +92,15 @@ def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", metavar="NAME", choices=sorted(INDEXES), default="lanes", help="dskype.boolean.index; default: lanes")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
+
+
+def _advise_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("--tasks", metavar="N", type=positive, required=True, help="tasks of the subscription bolt")
+    parser.add_argument("--expected", metavar="N", type=positive, help="how many subscriptions there will be; default: as many as in the file")
+    parser.add_argument("--costs", metavar="JSON", type=json.loads, default={}, help="what 'partition calibrate' measured; default: those of a usual machine")
+    _sample_options(parser, required=True)
+    _output_options(parser)
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +153,19 @@ def _change_arguments(parser: argparse.ArgumentParser, *numbers: str) -> None:
 def _publish_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("plan", metavar="FILE")
+    parser.add_argument(
+        "--takeover",
+        metavar="REST",
+        type=_share,
+        help="use the plan for new subscriptions only, until this share of the older ones is left (0 to 1); then move these. Default: move all at once",
+    )
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError("expected a share from 0 to 1")
+    return value
 
 
 def _watch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -205,6 +237,29 @@ def _calibrate(args: argparse.Namespace) -> int:
     for name, value in costs.items():
         put(f"{name:<12} {value:>12.6g}")
     put(f"learn a plan with them: dskype partition learn --distributor hybrid --option 'costs={json.dumps(costs)}' ...")
+    return 0
+
+
+def _advise(args: argparse.Namespace) -> int:
+    if args.output is not None and os.path.exists(args.output) and not args.force:
+        _write(args.output, "", False)
+    settings = offline_settings(args)
+    path = args.vocabulary or settings.vocabulary
+    if args.output is not None and not path:
+        raise UsageError(
+            "expected --vocabulary with -o: a plan names words by their numbers in the topology's vocabulary; 'dskype vocabulary build FILE -o OUT' makes one"
+        )
+    costs = Costs(LoadModel.checked("hybrid", args.costs))
+    messages, subscriptions = read_records(args.messages, args.subscriptions, settings, _ADVISED)
+    vocabulary = Vocabulary.load(path) if path else Vocabulary.build([one.text for one in messages], Tokenizer(settings.stop_words))
+    sample = make_sample(messages, subscriptions, vocabulary, settings)
+    window = settings.extent if settings.window_kind == "count" else sample.messages.n
+    say(f"comparing on {counted(sample.messages.n, 'message')} and {counted(sample.n, 'subscription')}")
+    found = advise(sample, min(window, sample.messages.n), args.tasks, args.expected or sample.n, costs)
+    for line in advice_text.lines(found, args.output):
+        put(line)
+    if args.output is not None:
+        _write(args.output, json.dumps(found.plan), args.force)
     return 0
 
 
@@ -333,8 +388,16 @@ def _publish(args: argparse.Namespace) -> int:
             if plan[key] != current[key]:
                 raise IllegalArgumentException(explain("The plan does not fit the running topology.", given=f"{key} {plan[key]}", legal=current[key]))
         distributor_of(plan)
-        send_plan(client, version + 1, plan)
+        send_plan(client, version + 1, plan if args.takeover is None else {**plan, TAKEOVER: args.takeover})
         say(f"version {version + 1} is sent to {client.name}")
+    return 0
+
+
+def _finish(args: argparse.Namespace) -> int:
+    with open_client(args) as client:
+        version, plan = read_current(client)
+        send_plan(client, version + 1, plan)
+        say(f"version {version + 1} is sent to {client.name}: the same plan, which ends the takeover")
     return 0
 
 

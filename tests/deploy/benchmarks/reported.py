@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
+import random
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from dskype.deploy.cli import main as cli
 
 
 def assert_reported(report: Any, found: Any, folder: Any, capsys: Any) -> list[dict[str, str]]:
@@ -48,3 +52,17 @@ def assert_claims_follow(experiments: Iterable[Any], make_up: Callable[[Any], di
                 break
         undecided = [text for text, outcomes in seen.items() if len(outcomes) < 2]
         assert not undecided, (experiment.name, undecided)
+
+
+def assert_runs_on_a_file(command: str, options: list[str], experiments: list[str], folder: Any, capsys: Any) -> None:
+    """Assert that a benchmark reads messages from a file, runs the experiments with these names, prints JSON and writes its report.
+
+    :param options: of the command line, besides tiny sizes.
+    """
+    rng = random.Random(2)
+    file = folder / "messages.jsonl"
+    file.write_text("".join(json.dumps({"text": " ".join(rng.choices("abcdefgh", k=3)), "lat": rng.random(), "lon": rng.random()}) + "\n" for _ in range(50)))
+    sizes = ["--subscriptions", "40", "--messages" if command != "distribution" else "--arrivals", "10", "--sample", "20", "--repeat", "1"]
+    assert cli.main(["bench", command, str(file), *options, *sizes, "-o", "json", "--folder", str(folder / "out")]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [e["name"] for e in result["experiments"]] == experiments and (folder / "out" / "report.md").is_file()

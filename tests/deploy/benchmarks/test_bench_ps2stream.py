@@ -17,9 +17,8 @@ from dskype.deploy.benchmarks.papers.ps2stream import Bench, run_experiments
 from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, METHODS, Run
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import draw_group
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
-from dskype.deploy.cli import main as cli
 from tests import naive
-from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
+from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots, assert_runs_on_a_file
 
 SMALLER = [replace(e, rows=e.rows[:: 1 if e.name == "memory" else 2]) for e in EXPERIMENTS[:3]]
 TINY = Scale(subscriptions=300, messages=150, step=75, sample=200, repeat=1, grid=20)
@@ -127,10 +126,4 @@ def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
 
 
 def test_the_command_line_runs_some_experiments_on_a_file(tmp_path, capsys):
-    rng = random.Random(2)
-    file = tmp_path / "messages.jsonl"
-    file.write_text("".join(json.dumps({"text": " ".join(rng.choices("abcdefgh", k=3)), "lat": rng.random(), "lon": rng.random()}) + "\n" for _ in range(50)))
-    sizes = ["--subscriptions", "40", "--messages", "10", "--sample", "20", "--repeat", "1"]
-    assert cli.main(["bench", "ps2stream", str(file), "--only", "workers,mem", *sizes, "-o", "json", "--folder", str(tmp_path / "out")]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert [e["name"] for e in result["experiments"]] == ["workers", "memory"] and (tmp_path / "out" / "report.md").is_file()
+    assert_runs_on_a_file("ps2stream", ["--only", "workers,mem"], ["workers", "memory"], tmp_path, capsys)

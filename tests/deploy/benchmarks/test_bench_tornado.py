@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dskype.deploy.benchmarks.corpus import Corpus
-from dskype.deploy.benchmarks.papers import tornado, tornado_report, tornado_simulation
+from dskype.deploy.benchmarks.papers import simulated, tornado_report, tornado_simulation
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting
 from dskype.deploy.benchmarks.papers.boolean_experiments import World
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Row
@@ -19,7 +19,7 @@ from dskype.deploy.benchmarks.papers.tornado_experiments import EXPERIMENTS, MET
 from dskype.deploy.benchmarks.papers.tornado_simulation import BooleanSimulation, Scale, draw_workload
 from dskype.deploy.cli import main as cli
 from dskype.distribution import make_distributor
-from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
+from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots, assert_runs_on_a_file
 
 SMALLER = [
     replace(e, rows=[row for row in e.rows if row.setting.evaluators <= 32]) if e.name == "adaptivity" else e  # more evaluators than that take seconds
@@ -105,7 +105,7 @@ def test_a_match_that_is_missing_is_told(corpus, capsys, monkeypatch):
     assert place("s1", None).tasks
     assert BooleanSimulation(workload, distributor, False, "lanes", 100).run()["different"] > 0
     monkeypatch.setattr(BooleanSimulation, "_match", lambda self, task, index, rows: [np.zeros(0, np.int64)])
-    monkeypatch.setattr(tornado, "read_messages", lambda args: corpus)
+    monkeypatch.setattr(simulated, "read_messages", lambda args: corpus)
     monkeypatch.setattr(BooleanSimulation, "_found", lambda self, living: {"throughput": 1.0, "distribution_per_s": 1.0, "matches": 1.0, "communication": 1.0})
     sizes = ["--subscriptions", "300", "--messages", "200", "--sample", "100", "--repeat", "1"]
     assert cli.main(["bench", "tornado", "--only", "units", *sizes, "-o", "json"]) == 1
@@ -169,12 +169,6 @@ def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
 
 
 def test_the_command_line_runs_some_experiments_on_a_file(tmp_path, capsys):
-    rng = random.Random(2)
-    file = tmp_path / "messages.jsonl"
-    file.write_text("".join(json.dumps({"text": " ".join(rng.choices("abcdefgh", k=3)), "lat": rng.random(), "lon": rng.random()}) + "\n" for _ in range(50)))
-    sizes = ["--subscriptions", "40", "--messages", "10", "--sample", "20", "--repeat", "1"]
-    assert cli.main(["bench", "tornado", str(file), "--only", "unit,sel", *sizes, "-o", "json", "--folder", str(tmp_path / "out")]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert [e["name"] for e in result["experiments"]] == ["units", "selectivity"] and (tmp_path / "out" / "report.md").is_file()
+    assert_runs_on_a_file("tornado", ["--only", "unit,sel"], ["units", "selectivity"], tmp_path, capsys)
     assert cli.main(["bench", "tornado", "--only", "nothing"]) == 2
     assert "'nothing'" in capsys.readouterr().err

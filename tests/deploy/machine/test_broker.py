@@ -357,6 +357,12 @@ def test_java_client_settings_become_arguments_that_all_python_clients_accept() 
         assert set(arguments) <= set(client.DEFAULT_CONFIG)
 
 
+def test_brokers_in_the_configuration_are_refused_because_all_clients_get_them_from_one_place() -> None:
+    with pytest.raises(OptionError, match=r"--bootstrap-servers or DSKYPE_BOOTSTRAP_SERVERS, given: kafka.bootstrap.servers 'a:1'"):
+        kafka_options({"kafka.bootstrap.servers": "a:1", "kafka.client.id": "x"})
+    assert kafka_options({"kafka.bootstrap.servers": None, "kafka.client.id": "x", "topology.debug": True}) == {"kafka.client.id": "x"}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

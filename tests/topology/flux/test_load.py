@@ -89,6 +89,7 @@ def test_the_error_of_an_unknown_key_offers_a_near_one() -> None:
         ("spouts: [{id: x}]", "spout 'x' has no className"),
         ("spouts: [{id: [1], className: x}]", "must be a string"),
         ("spouts: [{id: a, className: x, parallelism: many}]", "parallelism of spout 'a' must be an integer. given: 'many'"),
+        ("spouts: [{id: a, className: x, parallelism: '-+2'}]", "parallelism of spout 'a' must be an integer. given: '-+2'"),
         ("spouts: [{id: a, className: x, cpuLoad: lots}]", "cpuLoad of spout 'a' must be a number"),
         ("config: [1]", "config of text must be a map"),
         ("streams: [{from: a, to: b}]", "has no grouping"),

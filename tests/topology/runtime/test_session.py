@@ -31,11 +31,12 @@ def test_a_killed_jvm_leaves_its_files_in_its_folder_alone_and_the_next_start_th
     )
     try:
         jvm = int(program.stdout.readline())
-        tree = {program.pid, jvm, *descendants(program.pid)}
+        tree = descendants(program.pid)
+        assert jvm in tree
         os.kill(jvm, signal.SIGKILL)
         program.kill()
         program.wait()
-        wait_for(lambda: not alive(tree), 30, "the end of all processes")
+        wait_for(lambda: not alive(tree), 120, f"the end of all processes of {tree}")
     finally:
         program.kill()
         program.stdout.close()

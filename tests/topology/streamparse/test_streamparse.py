@@ -128,6 +128,10 @@ class Direct(Spout):
     outputs = [Stream(["word"], direct=True)]
 
 
+def test_a_stream_may_have_no_fields():
+    assert Stream(name="signal").fields == Stream(None).fields == []
+
+
 def test_inputs_are_groupings_or_lists():
     class T(Topology):
         spout = WordSpout.spec(name="words", par=3)
@@ -195,6 +199,7 @@ def topology(**specs):
         (lambda: WordSpout.spec(config=5), TypeError, "Component config must be a dict"),
         (lambda: type("S", (Spout,), {"outputs": "word"}).spec(), TypeError, "outputs must be a list"),
         (lambda: type("S", (Spout,), {"outputs": ["a", 5]}).spec(), TypeError, "Invalid entry"),
+        (lambda: type("S", (Spout,), {"outputs": [Stream(["a"]), Stream(["b"])]}).spec(), ValueError, "different names, given: .'default', 'default'"),
         (lambda: Stream("word"), TypeError, "Stream fields"),
         (lambda: Stream(["a"], name=5), TypeError, "Stream name"),
         (lambda: Stream(["a"], direct=1), TypeError, "True or False"),

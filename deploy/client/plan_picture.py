@@ -38,9 +38,9 @@ def places_of(file: str | None) -> tuple[np.ndarray, np.ndarray] | None:
     return found[:, 0], found[:, 1]
 
 
-def colour(part: int, parts: int) -> str:
-    """Return the colour of task ``part`` of ``parts``."""
-    return f"hsl({round(360 * ((part * 0.618034) % 1))},62%,{58 if part % 2 else 48}%)"
+def colour(task: int) -> str:
+    """Return the colour of a task."""
+    return f"hsl({round(360 * ((task * 0.618034) % 1))},62%,{58 if task % 2 else 48}%)"
 
 
 def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None = None, title: str | None = None) -> str:
@@ -110,7 +110,7 @@ def _map(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] |
         x2, y1 = at(north if box[3] is None else box[3], east if box[2] is None else box[2])
         if x2 - x1 < 0.05 or y2 - y1 < 0.05:
             continue
-        tint = colour(number if hybrid else own[0], tasks)
+        tint = colour(number if hybrid else own[0])
         cells.append(
             f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{x2 - x1:.1f}" height="{y2 - y1:.1f}" fill="{tint}" fill-opacity=".22" stroke="{tint}" stroke-width="1"/>'
         )
@@ -141,7 +141,7 @@ def _rows(ranges: Mapping[tuple[int, int | None], list[Any]], tasks: int, x_of: 
         for task in (t for node in nodes for t in node["tasks"]):
             paths[task].append(f"M{begin:.1f} {top + _ROW * (task + 0.5):g}h{max(0.6, end - begin - 0.3):.1f}")
     return [
-        f'<path d="{"".join(path)}" stroke="{colour(task, tasks)}" stroke-width="{_ROW - 2}" fill="none"><title>task {task}: {len(path)} ranges</title></path>'
+        f'<path d="{"".join(path)}" stroke="{colour(task)}" stroke-width="{_ROW - 2}" fill="none"><title>task {task}: {len(path)} ranges</title></path>'
         for task, path in enumerate(paths)
     ]
 
@@ -175,7 +175,7 @@ def _bars(parts: list[Any], tasks: int, y0: float) -> tuple[list[str], int]:
             x1, x2 = x_of[terms[0]], _MARGIN + width if terms[1] is None else x_of[terms[1]]
             load = sum(n["load"] for n in nodes)
             bar = max(2.0, (high - 34) * load / greatest)
-            tint = colour(own[0], tasks)
+            tint = colour(own[0])
             drawn.append(
                 f'<rect x="{x1:.1f}" y="{top + high - 30 - bar:.1f}" width="{max(0.8, x2 - x1 - 0.6):.1f}" height="{bar:.1f}" fill="{tint}" fill-opacity=".75">'
                 f"<title>words {terms[0]:,} to {'the last' if terms[1] is None else f'{terms[1] - 1:,}'}: tasks {', '.join(map(str, own))}, load {load:,.1f}</title></rect>"

@@ -1,4 +1,4 @@
-"""Hybrid distribution: first by location and then by keywords, or the other way round (journal paper, section 8.2)."""
+"""Two-level hybrid distribution: first by location and then by keywords, or the other way round (journal paper, section 8.2)."""
 
 from __future__ import annotations
 
