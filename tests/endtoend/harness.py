@@ -27,6 +27,7 @@ from dskype.distribution import DISTRIBUTORS, AGridDistributor, GridtDistributor
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
 from dskype.topology import TopologyBuilder
+from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.planning.plan import TopologyPlan
@@ -347,6 +348,7 @@ def random_run(seed, distributor=None, most=5):
     conf["dskype.boolean.index"] = more.choice(sorted(boolean.INDEXES))
     if DISTRIBUTORS[name].summaries is not None:
         conf["dskype.distributor.options"] |= {"summaries": more.random() < 0.7}
+    conf["topology.emulator.transport"] = more.choice(TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas)

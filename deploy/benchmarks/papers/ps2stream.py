@@ -25,7 +25,10 @@ from dskype.distribution.base import Distributor
 from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.distribution.trials import interest_of
 
-__all__ = ["Bench", "add_arguments", "run", "run_experiments"]
+__all__ = ["GRID", "Bench", "add_arguments", "run", "run_experiments"]
+
+GRID = 4096
+"""Columns and rows of the grid over the messages: with cells of kilometres a city would be a single one, which nothing can divide by space."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,4 +130,6 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 if a match was missing or too much.
     """
-    return run_and_report(args, ps2stream_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, args.index)), index=args.index)
+    return run_and_report(
+        args, ps2stream_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, args.index)), GRID, index=args.index
+    )

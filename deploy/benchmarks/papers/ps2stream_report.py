@@ -81,7 +81,7 @@ def _conditions(found: Mapping[str, Any]) -> list[str]:
         messages_in_words(found),
         f"{s['subscriptions']:,} subscriptions; {s['messages']:,} messages and {round(0.2 * s['messages']):,} updates, {s['step']:,} messages at a time; index of each worker: {found['index']}; "
         f"plans learned from {s['sample']:,} other subscriptions and messages; grid of {s['grid']:,} x {s['grid']:,}",
-        machine_in_words(found, "times by the wall clock, each task for itself", "the least of {} runs of each step", s["repeat"]),
+        machine_in_words(found, "CPU times, each task for itself", "the least of {} runs of each step", s["repeat"]),
     ]
 
 

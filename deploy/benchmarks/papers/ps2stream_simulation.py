@@ -132,9 +132,9 @@ class UpdatedSimulation(BooleanSimulation):
         given = [BooleanSubscription(box, e, None, None) for box, e in zip(s.boxes[rows].tolist(), s.expressions(rows))]
         names, best = list(map(str, rows.tolist())), np.inf
         for _ in range(2):
-            t0 = time.perf_counter()
+            t0 = time.thread_time()
             placed = [place(name, one).tasks for name, one in zip(names, given)]
-            best = min(best, time.perf_counter() - t0)
+            best = min(best, time.thread_time() - t0)
         places = self.regional.places
         offsets, tasks, _ = self.distributor.place_all(places, places.thresholds)
         assert placed == [tasks[offsets[i] : offsets[i + 1]].tolist() for i in rows.tolist()]
@@ -152,10 +152,10 @@ class UpdatedSimulation(BooleanSimulation):
         if len(slots):
             expressions, spent = s.expressions(rows[slots]), []
             for _ in range(self.repeat):
-                t0 = time.perf_counter()
+                t0 = time.thread_time()
                 index.remove_many(slots)
                 index.insert_many(slots, s.boxes[rows[slots]], expressions)
-                spent.append(time.perf_counter() - t0)
+                spent.append(time.thread_time() - t0)
             self.updates[task] = min(spent)
         return found
 

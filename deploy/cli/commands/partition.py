@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.cli import advice_text, partition_map, plan_picture
+from dskype.deploy.cli import advice_text, partition_map
 from dskype.deploy.cli.arguments import (
     Actions,
     UsageError,
@@ -29,6 +29,7 @@ from dskype.deploy.cli.arguments import (
     positive_seconds,
     target,
 )
+from dskype.deploy.client import plan_picture
 from dskype.deploy.client.advice import Costs, advise
 from dskype.deploy.client.balancing import Band, balance, watch
 from dskype.deploy.client.calibration import calibrate

@@ -423,7 +423,7 @@ def test_idle_tasks_are_left_alone():
 
 
 def test_areas_are_drawn_at_their_centres(tmp_path):
-    from dskype.deploy.cli.plan_picture import places_of
+    from dskype.deploy.client.plan_picture import places_of
 
     lines = [{"lat": 1, "lon": 2}, {"bbox": [170, -10, -160, 10]}, {"text": "no place"}, {"bbox": [1, 2]}]
     (tmp_path / "m").write_text("".join(json.dumps(line) + "\n" for line in lines))
