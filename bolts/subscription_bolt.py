@@ -32,7 +32,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms frozen fresh changed replicas coverage placements transfers evaluator".split()
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator".split()
 """Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing."""
 
 
@@ -167,7 +167,9 @@ class SubscriptionBolt(BatchBolt):
             **self._boolean.snapshot(),
             **self._owner.snapshot(),
         }
-        return {key: state[key] for key in _SNAPSHOT_KEYS if key in state}
+        ordered = {key: state.pop(key) for key in _SNAPSHOT_KEYS if key in state}
+        assert not state, f"not kept: {sorted(state)}"
+        return ordered
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""

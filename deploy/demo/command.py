@@ -35,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-picture", action="store_true", help="draw no map")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")
+    parser.add_argument(
+        "--bootstrap-servers", metavar="HOST:PORT,...", help="publish to the topology dskype of these brokers; default: a topology and a broker of its own"
+    )
 
 
 def _number(least: float, kind: type = int) -> Any:
@@ -55,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     if args.resume and args.folder is None:
         say("error: --resume needs the folder of the run; expected --folder DIR")
         return 2
+    if args.bootstrap_servers is not None:
+        return _run_elsewhere(args)
     from dskype.deploy.demo import run as demo
 
     for stream in (sys.stdout, sys.stderr):
@@ -74,6 +79,24 @@ def run(args: argparse.Namespace) -> int:
         say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
     say(f"stopped; to continue: dskype demo --folder {args.folder} --resume" if args.folder else "stopped; nothing is left behind")
     return 130
+
+
+def _run_elsewhere(args: argparse.Namespace) -> int:
+    """Publish to a running topology. Ctrl-C ends the demo and leaves the topology as it is."""
+    own = [f"--{name}" for name in ("window", "folder", "resume", "picture") if getattr(args, name)]
+    if own:
+        say(f"error: expected no {', '.join(own)} with --bootstrap-servers: that topology runs already")
+        return 2
+    from dskype.deploy.demo import running
+    from dskype.deploy.demo.feeder import Plan
+    from dskype.deploy.machine.cluster import Target, kafka_settings
+
+    given = {k: v for k in ("messages", "subscriptions", "rate", "seed") if (v := getattr(args, k)) is not None}
+    try:
+        return running.run(Plan(**given), kafka_settings(Target(args.bootstrap_servers)), verify=not args.no_verify)
+    except KeyboardInterrupt:
+        say("stopped; the topology goes on")
+        return 130
 
 
 def _writable(picture: Path | None) -> Path:

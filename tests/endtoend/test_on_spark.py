@@ -145,7 +145,8 @@ def test_areas_and_grouped_matches_are_exact_with_executors_killed_on_the_way(cl
 
 
 @contextlib.contextmanager
-def driver(**arguments) -> Iterator[subprocess.Popen]:
+def driver(says: str = "running", **arguments) -> Iterator[subprocess.Popen]:
+    """Yield a driver that has said something: ``running`` or ``standing by``."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.endtoend.driver_program", json.dumps(arguments)],
         stdin=subprocess.PIPE,
@@ -154,7 +155,7 @@ def driver(**arguments) -> Iterator[subprocess.Popen]:
         cwd=Path(__file__).parents[2],
     )
     try:
-        assert process.stdout.readline().strip() == "running"
+        assert process.stdout.readline().strip() == says
         yield process
     finally:
         process.kill()

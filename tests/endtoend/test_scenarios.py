@@ -408,6 +408,32 @@ def test_a_boolean_subscription_outlives_messages_that_were_applied_before_an_ol
     check(simulation, timed=True)
 
 
+def test_a_task_that_has_reported_an_expired_subscription_does_not_report_it_again_when_its_process_is_replaced():
+    """A second report would shift the numbers of all later tuples on this channel, and their receiver would take them for tuples behind a gap."""
+    simulation = Simulation({"dskype.distributor": "keyword"})
+    queries, run = simulation.sim._queries, simulation.sim._run_batch
+    for id, ttl_s in (("first", 1), ("second", 100)):
+        simulation.subscription(id, {**FILTER, "expression": "lake", "ttl_s": ttl_s})
+    simulation.step()
+    for ms in (70_000, 1_000):  # the second message is under way before "first" is reported
+        simulation.time_ms += ms
+        simulation.message(message("lake"))
+        run(queries["message-spout"])
+        if ms > 1_000:
+            run(queries["distribution-bolt"])
+    run(queries["subscription-bolt"])
+    for executor in queries["subscription-bolt"].executors.values():
+        simulation.sim._save(executor, queries["subscription-bolt"].batch_id)
+    run(queries["distribution-bolt"])
+    run(queries["subscription-bolt"])
+    queries["subscription-bolt"].executors.clear()
+    simulation.step(ms=200_000)
+    simulation.message(message("lake"))
+    simulation.drain(4)
+    check(simulation)
+    assert sorted(e["subscription"] for _, e, _ in simulation.json(TOPICS.registrations) if e["event"] == "removed") == ["first", "second"]
+
+
 @pytest.mark.parametrize("distributor", ["hashing", "prefix"])
 def test_the_deepest_expression_travels_and_matches(distributor):
     deepest = "(lake OR park AND " * 16 + "hill" + ")" * 16

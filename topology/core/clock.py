@@ -7,7 +7,7 @@ The driver (or the simulated transport) writes the records that :meth:`TopologyC
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,8 +15,10 @@ from dskype.topology.config import Config
 from dskype.topology.core.frames import encode_control, encode_pulse, encode_tick
 from dskype.topology.core.pressure import Pressure
 from dskype.topology.core.stats import TopologyStats
+from dskype.topology.core.system_emits import DEBUG, METRICS
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
+from dskype.topology.planning.system import METRICS_STREAM_ID
 
 __all__ = ["ClockRecord", "TopologyClock"]
 
@@ -86,6 +88,11 @@ class _TickClock:
     every_ms: int
     rate_secs: int
     next_ms: int
+    command: str | None = None  # of a control record; None: it is a tick
+
+    def value(self, now_ms: int) -> bytes:
+        """Return the value of its record."""
+        return encode_tick(self.rate_secs, now_ms) if self.command is None else encode_control(self.command, now_ms)
 
 
 class TopologyClock:
@@ -137,6 +144,11 @@ class TopologyClock:
             if interval_of is not None and (interval_ms := interval_of(conf)):  # windowed bolts
                 self._ticks.append(_TickClock(topic, len(tasks), interval_ms, 0, now_ms + interval_ms))
 
+        secs = plan.conf[Config.TOPOLOGY_BUILTIN_METRICS_BUCKET_SIZE_SECS]
+        for component in sorted({source for spec in plan.topology.components.values() for source, stream in spec.inputs if stream == METRICS_STREAM_ID}):
+            topic, tasks = inbox_topic(plan.name, component), plan.component_tasks(component)
+            self._ticks.append(_TickClock(topic, len(tasks), secs * 1000, 0, now_ms + secs * 1000, f"{METRICS}{secs}"))
+
     def control(self, command: str, now_ms: int) -> list[ClockRecord]:
         """Return the records that tell every spout task to activate or deactivate."""
         value = encode_control(command, now_ms)
@@ -152,13 +164,24 @@ class TopologyClock:
             for task in self._plan.component_tasks(c)
         ]
 
+    def debug(self, percents: Mapping[str, float], now_ms: int) -> list[ClockRecord]:
+        """Return the records that tell tasks which percentage of their tuples goes to the event loggers.
+
+        :param percents: component id -> percentage.
+        """
+        return [
+            ClockRecord(inbox_topic(self._plan.name, c), self._plan.task_index(task), encode_control(f"{DEBUG}{percent:g}", now_ms))
+            for c, percent in percents.items()
+            for task in self._plan.component_tasks(c)
+        ]
+
     def due(self, now_ms: int, *, active: bool) -> list[ClockRecord]:
         """Return the records to write now."""
         records = []
         for tick in self._ticks:
             if now_ms >= tick.next_ms:
                 tick.next_ms += tick.every_ms * (1 + (now_ms - tick.next_ms) // tick.every_ms)
-                value = encode_tick(tick.rate_secs, now_ms)
+                value = tick.value(now_ms)
                 records += [ClockRecord(tick.topic, p, value) for p in range(tick.partitions)]
         if active:
             room = self._pressure.room(now_ms)

@@ -16,7 +16,9 @@ before is in Kafka by then, so the whole topology can restart from any snapshot.
 
 from __future__ import annotations
 
+import copy
 import json
+import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +26,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from dskype.topology.config import Config
+from dskype.topology.context import TopologyContext
 from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
 from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, expand_records, peek_header
 from dskype.topology.core.loss import LostInputError
@@ -37,6 +40,8 @@ from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_top
 from dskype.topology.tuples import InRecord
 
 __all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
+
+log = logging.getLogger(__name__)
 
 _SNAPSHOT_SHARE = 20
 """Least time between snapshots, as a multiple of the processor time that the last ones took."""
@@ -206,6 +211,9 @@ class Executor:
         self.is_spout = _is_spout(plan, component)
         self._interval_ms = plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS]
         self._snapshot_at = now_ms() + self._interval_ms
+        self._worker_hooks = copy.deepcopy(plan.topology.worker_hooks)
+        for hook in self._worker_hooks:
+            hook.start(plan.conf, TopologyContext(plan, plan.executor_tasks(component, index)[0]))
         self._hosted = {task: self._load(task, None) for task in plan.executor_tasks(component, index)}
         self._unreported: set[int] = set()  # tasks that have handled records since the last report
         self._unreported_s = 0.0
@@ -550,6 +558,11 @@ class Executor:
         return {} if hosted.saved_ms is None else {"checkpoint_age_ms": max(0, task.clock_ms - hosted.saved_ms)}
 
     def close(self) -> None:
-        """Close all components (``close``/``cleanup``)."""
+        """Close all components (``close``/``cleanup``), and shut the worker hooks down; their errors are only logged."""
         for hosted in self._hosted.values():
             hosted.task.close()
+        for hook in self._worker_hooks:
+            try:
+                hook.shutdown()
+            except Exception:  # the user's code
+                log.exception("a worker hook could not be shut down")

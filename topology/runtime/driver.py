@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -35,6 +35,7 @@ from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
 from dskype.topology.runtime.resume import SNAPSHOTS, Tenure, check_changes, installed_version, read_started
 from dskype.topology.runtime.session import jvm_exit_code
+from dskype.topology.runtime.shared_files import SharedFiles
 from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
@@ -89,20 +90,20 @@ class TopologyDriver:
     ) -> None:
         self._spark, self.kafka, self.folder = spark, kafka, Path(folder)
         self.plan, self.store = choose_store(plan, spark, kafka, self.folder / SNAPSHOTS)
-        self._tenure = Tenure(self.store)
+        self.tenure = Tenure(self.store)
         self.resume = resume
-        self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
+        self._scratch = Path(spark_scratch or self.folder / "spark")
         self.stats = TopologyStats()
         self._clock = TopologyClock(plan, self.stats, now_ms())
         self._topics = TopologyTopics(self.plan, kafka)
-        self._inputs = ExternalInputs(kafka, self.folder, plan.name)
+        self._shared = SharedFiles(self.plan, self.folder, self.store)
+        self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
         self._queries: dict[str, ComponentQuery] = {}
         self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
-        self._active = False
-        self._opened = False
+        self._active = self._opened = False
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._resources = contextlib.ExitStack()  # what the threads have opened
@@ -136,6 +137,7 @@ class TopologyDriver:
         ship_files(self.plan, self.store)
         if not self.resume:
             self._manifest.write(self.folder)
+        self._shared.share()
         if self.resume:
             check_journals(self.plan, self.store, KafkaInboxReader(self.kafka))
         if not self._spark.sparkContext.master.startswith("local"):
@@ -145,26 +147,27 @@ class TopologyDriver:
         self.warnings += self._transports.warnings
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
-        for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
-            thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
+        runs = ((self._clock_step, "clock"), (self._watch(), "watch"))
+        self._threads = [threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True) for run, name in runs]
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
         self._opened = True
 
     def _prepare_folder(self) -> None:
         """Resume the state in the topology's folder, or clear it; and take the next term."""
+        if self.resume:
+            self._shared.fetch()
         started = read_started(self.plan, self.folder, self.store) if self.resume else None
         self.resume = started is not None
         self.plan = self._topics.plan = keep_files(self.plan, self.folder, self.resume)
         self._manifest = Manifest.describe(self.plan, installed_version())
         if started is not None and check_changes(self.plan, started, self._manifest):
             self._manifest.write(self.folder)
-        store = self.store
-        store.create()
+        self.store.create()
         # Before anything else, so that an earlier driver's processes cannot write any more.
-        self._tenure.take()
+        self.tenure.take()
         if not self.resume:
-            store.clear()
+            self.store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
             self._inputs.forget()
 
@@ -180,6 +183,11 @@ class TopologyDriver:
         self._active = False
         if self._opened:
             self._control("deactivate")
+
+    def debug(self, percents: Mapping[str, float]) -> None:
+        """Set which percentages of the tuples go to the event loggers."""
+        if self._opened:
+            self._write(self._clock.debug(percents, now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
         """Continue with the same tasks on other executors and workers: every query restarts from its snapshots.
@@ -202,7 +210,7 @@ class TopologyDriver:
         """Wait until all tuples are delivered and every bolt task has a snapshot of that state."""
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
-            ends, store, asked = self.request_snapshots(), self.store, time.monotonic()
+            ends, asked = self.request_snapshots(), time.monotonic()
 
             def saved(_: TopologyStats) -> bool:
                 nonlocal asked
@@ -210,7 +218,7 @@ class TopologyDriver:
                 if time.monotonic() - asked > _ASK_AGAIN_S:
                     self.request_snapshots()
                     asked = time.monotonic()
-                return all((store.versions(task) or [0])[-1] >= end for task, end in ends.items())
+                return all((self.store.versions(task) or [0])[-1] >= end for task, end in ends.items())
 
             self.wait_until(saved, _REST_S, "a snapshot of every bolt task")
         except (TimeoutError, KafkaError) as error:
@@ -247,7 +255,7 @@ class TopologyDriver:
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
             self._producer.close(timeout=5)
-        if remove and not self._tenure.is_over():
+        if remove and not self.tenure.is_over():
             self._topics.delete()
             self.store.remove()
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -272,8 +280,8 @@ class TopologyDriver:
             store=self.store,
             scratch=self._scratch,
             logs=None if self.store.remote else self.folder / "logs",
-            term=self._tenure.term,
-            epoch=self._tenure.term * _STARTS_PER_TERM + self._starts,
+            term=self.tenure.term,
+            epoch=self.tenure.term * _STARTS_PER_TERM + self._starts,
         )
         return self._last_context
 
@@ -341,8 +349,7 @@ class TopologyDriver:
         with self._lock:
             if self.failure is not None:
                 return
-            self._active = False
-            self.failure = error
+            self._active, self.failure = False, error
         self._reports.add_error("__driver", str(error), part="failure")
         self._reports.set_health("failed", [str(error)])
         if not isinstance(error, FencedError):
@@ -365,7 +372,7 @@ class TopologyDriver:
     # -- clock ------------------------------------------------------------------------------------
 
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
-        if records and self._tenure.is_over():
+        if records and self.tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
         for record in records:
             self._producer.send(record.topic, value=record.value, partition=record.partition)
@@ -442,7 +449,7 @@ class TopologyDriver:
         """Check term, JVM and queries once; restart failed queries, and report the health."""
         if self.failure is not None:
             return
-        if self._tenure.is_over():
+        if self.tenure.is_over():
             self.abandon("another driver has taken it over")
             return
         if (code := jvm_exit_code(self._spark)) is not None:
@@ -478,7 +485,7 @@ class TopologyDriver:
             self._reports.set_health("waiting", obstacles)
         elif stalls or failing:
             self._reports.set_health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
-        elif self.stats.tasks:
+        elif self.stats.reported(self.tenure.term):
             self._reports.set_health("running", [])
 
     def _pace(self) -> None:
@@ -575,8 +582,6 @@ class TopologyDriver:
             ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
-
-    # -- looking inside ---------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = "the condition") -> None:
         """Wait until ``condition(stats)`` holds.

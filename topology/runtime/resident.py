@@ -35,6 +35,7 @@ from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.errors import FatalError, mark_of
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
@@ -54,8 +55,8 @@ _REFUSED = 3
 _SYNC_S = 2.0
 """Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
 
-_LEAST_ASK_S = 0.001
-"""Least time between two calls of ``next_tuple`` of an idle spout: shorter ones would only burn a core."""
+_LEAST_SELECT_S = 0.001
+"""Shorter waits are not left to the selector, which knows milliseconds only."""
 _ASKED_PULSES = 3
 """An idle spout is asked for as long as it takes so many idle pulses to come."""
 _WAKE_BLOCK_MS = 1000
@@ -189,7 +190,7 @@ class _Resident:
         self._loop: InboxLoop | None = None
         self._wanted_by: socket.socket | None = None  # the shim that wants the loop to run
         conf = payload.plan.component_conf(component)
-        self._ask_every_s = max(_LEAST_ASK_S, conf[Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS] / 1000)
+        self._spout_wait = SpoutWait(conf)
         self._ask_for_s = _ASKED_PULSES * conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS] / 1000
         self._served_s = 0.0
         self._waker: KafkaProducer | None = None
@@ -213,7 +214,11 @@ class _Resident:
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            ready = selector.select(self._ask_wait_s() if self._wanted_by is None else 0)
+            wait_s = self._ask_wait_s() if self._wanted_by is None else 0.0
+            if wait_s and wait_s < _LEAST_SELECT_S:
+                time.sleep(wait_s)
+                wait_s = 0.0
+            ready = selector.select(wait_s)
             for key, _ in ready:
                 connection = cast("socket.socket", key.fileobj)
                 if connection is self._listener:
@@ -239,12 +244,15 @@ class _Resident:
         spouts read from.
         """
         if self._loop is not None or self._executor is None or not self._executor.askable or time.monotonic() - self._served_s > self._ask_for_s:
+            self._spout_wait.note(idle=False)
             return None
-        return self._ask_every_s
+        return self._spout_wait.seconds
 
     def _ask(self) -> None:
         """Ask idle spouts for tuples. If there are any, start a batch with a record for the task's inbox; without it, the next pulse would."""
-        for task in self._executor.ask():
+        found = self._executor.ask()
+        self._spout_wait.note(idle=not found)
+        for task in found:
             try:
                 if self._waker is None:
                     self._waker = self._payload.kafka.producer(max_block_ms=_WAKE_BLOCK_MS)

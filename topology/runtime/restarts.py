@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,8 +38,6 @@ class Restarts:
     def __init__(self, most: int) -> None:
         self._most = most
         self._rows: dict[str, _Row] = {}
-        self.total: Counter[str] = Counter()
-        """Component -> failures so far."""
 
     def record_failure(self, component: str, versions: Mapping[int, int], waiting: set[int]) -> float | None:
         """Count a failure.
@@ -49,7 +46,6 @@ class Restarts:
         :param waiting: the tasks that have input.
         :returns: seconds to wait before the restart; None to give up.
         """
-        self.total[component] += 1
         row = self._rows.get(component)
         stuck = row is not None and (any(versions.get(t) == row.versions.get(t) for t in row.waiting) if row.waiting else dict(versions) == row.versions)
         failures = row.failures + 1 if row is not None and stuck else 1

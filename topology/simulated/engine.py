@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,6 +161,11 @@ class SimulatedTopology:
         self.active = False
         if self.opened:
             self._write_clock(self.clock.control("deactivate", self.now_ms()))
+
+    def debug(self, percents: Mapping[str, float]) -> None:
+        """Set which percentages of the tuples go to the event loggers."""
+        if self.opened:
+            self._write_clock(self.clock.debug(percents, self.now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
         """Continue with the same tasks on other executors and workers."""
