@@ -8,12 +8,12 @@
 # CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.chaos -h
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
-# HA=1                     three brokers instead of one, for 'make compose-up'
+# HA=1                     three brokers instead of one, for 'make compose-up' and 'make compose-demo'
 # LOCKED=1                  install exactly the versions in requirements.lock, with checksums (SECURITY.md)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology check test lint types prepared chaos doctor clean compose-up compose-down compose-logs
+.PHONY: help setup run topology check test lint types prepared chaos doctor clean compose-up compose-demo compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -66,7 +66,10 @@ doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor
 
 compose-up: ## Build the image, and start Kafka, Spark, DSkype, Prometheus and Grafana in containers (HA=1: three brokers)
-	@$(COMPOSE) up --build --detach
+	@$(COMPOSE) up --build --detach --wait
+
+compose-demo: compose-up ## Publish the world's places to the topology in the containers, and check every result (DEMO_ARGS=...)
+	@$(COMPOSE) exec -T topology sh -c 'exec dskype demo --bootstrap-servers "$$DSKYPE_BOOTSTRAP_SERVERS" "$$@"' demo $(DEMO_ARGS)
 
 compose-down: ## Stop the containers; their volumes stay (docker volume ls)
 	@$(COMPOSE) --profile ha down

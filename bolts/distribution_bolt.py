@@ -11,6 +11,7 @@ import numpy as np
 from dskype.bolts.checks import require_component
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.balancer import Balancer
+from dskype.bolts.replication.balancing import make_balancer
 from dskype.bolts.replication.messages import decode_balance
 from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
@@ -135,7 +136,8 @@ class DistributionBolt(BatchBolt):
         if settings.balance is not None and context.get_this_task_index() == 0:
             assert isinstance(self._placement, ReplicatedPlacement)
             plans = Topics.for_topology(context.plan.name).plans
-            self._balancer = Balancer(settings.balance, self._placement, partial(collector.send_record, plans, BALANCE_KEY), context)
+            sources = len(context.get_component_tasks(self._component))
+            self._balancer = make_balancer(settings, self._placement, partial(collector.send_record, plans, BALANCE_KEY), context, sources)
 
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""
@@ -167,6 +169,8 @@ class DistributionBolt(BatchBolt):
         lat, lon, areas = columns_to_areas(lat, lon)
         messages = MessageBatch(np.array(seq), np.array(position), lat, lon, offsets, terms, weights, areas)
         columns = [messages.seq, messages.position, ids, lat, lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
+        if self._balancer is not None:
+            self._balancer.record(messages)
         routes = self._placement.routes(messages)
         matching = [*columns[:3], *areas_to_columns(lat, lon, areas), *columns[5:], arrival_ms]
         if routes is None:
@@ -200,7 +204,10 @@ class DistributionBolt(BatchBolt):
         elif not self._placement.has_room(name, self._refusals.limit):
             self._refusals.refuse(name, registration)
         else:
-            self._placement.register(name, registration, self._subscription(record))
+            subscription = self._subscription(record)
+            if self._balancer is not None:
+                self._balancer.register(name, subscription)
+            self._placement.register(name, registration, subscription)
 
     def _subscription(self, record: Mapping[str, Any]) -> Subscription:
         """Return the subscription in a record of the subscription spout, with term ids in place of words."""

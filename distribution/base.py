@@ -17,10 +17,26 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["PLAN_FORMAT", "Distributor", "HasPartitions", "Placed", "Sample", "array_bytes", "check_flag", "check_plan", "default_hashes", "refuse_options"]
+__all__ = [
+    "PLAN_FORMAT",
+    "TAKEOVER",
+    "Distributor",
+    "HasPartitions",
+    "Placed",
+    "Sample",
+    "array_bytes",
+    "check_flag",
+    "check_plan",
+    "default_hashes",
+    "read_takeover",
+    "refuse_options",
+]
 
 PLAN_FORMAT = 1
 """The value of ``v`` in a plan."""
+
+TAKEOVER = "takeover"
+"""Key of a plan that takes over step by step (:mod:`dskype.bolts.replication.takeover`): the share of the older subscriptions, 0 to 1, that is few enough to be moved."""
 
 
 def default_hashes(n: int) -> np.ndarray:
@@ -115,7 +131,7 @@ class Distributor(ABC):
     """
 
     balances: ClassVar[bool] = False
-    """Whether load balancing can run by itself (``dskype.balance: auto``): each task has one rectangle of an A-Grid."""
+    """Whether load balancing can run by itself (``dskype.balance: auto``), see :mod:`dskype.bolts.replication.balancing`."""
 
     # -- the optional part: summaries -------------------------------------------------------------
 
@@ -298,6 +314,20 @@ def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> 
                 hint="learn it again with --tasks, or change the bolt's parallelism",
             )
         )
+
+
+def read_takeover(plan: Mapping[str, Any]) -> tuple[dict[str, Any], float | None]:
+    """Return a plan without the key :data:`TAKEOVER`, and its value; None: the plan does not take over step by step.
+
+    :raises IllegalArgumentException: it is no share.
+    """
+    found = dict(plan)
+    rest = found.pop(TAKEOVER, None)
+    if rest is not None and (type(rest) not in (int, float) or not 0 <= rest <= 1):
+        raise IllegalArgumentException(
+            explain("The takeover of the plan is not usable.", given=rest, legal="the share of subscriptions that moves in the end, 0 to 1")
+        )
+    return found, rest
 
 
 def refuse_options(name: str, options: Mapping[str, Any] | None, legal: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dskype.distribution import leaf_loads
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, Cut, cell_costs, equal_partitions
 from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
@@ -26,6 +27,9 @@ from dskype.topology.groupings import RowTasks
 
 __all__ = ["GridtDistributor", "sample_loads"]
 
+_GRANULARITY = 4096
+"""Columns and rows by default: a cell of 10 km may hold a city, and more work than a task can have. More cells cost no time and little memory."""
+
 
 class GridtDistributor(HasPartitions):
     """Divides the world into zones; a task has a zone, or several tasks divide the terms in it.
@@ -39,7 +43,7 @@ class GridtDistributor(HasPartitions):
     A plan has ``grid``: ``{"columns", "rows", "box"}``, and ``zones``: a list of ``{"cells": [first column, first row, end of the columns, end of the rows], "task", "load"}``, or, if
     terms are divided, ``{"cells", "parts": [{"task", "load", "terms", "buckets"}, ...]}``. A task with a whole zone, or a part of one, is a partition; they are numbered in this order.
 
-    Subclasses learn plans. The options here are ``granularity``: columns and rows of the grid (default 1000), and ``box``: its [west, south, east, north] in degrees
+    Subclasses learn plans. The options here are ``granularity``: columns and rows of the grid (default 4096), and ``box``: its [west, south, east, north] in degrees
     (default: the world), for plans without a grid. ``summaries`` (default true): a task gets a message only because of a term that its subscriptions need. For learning, ``costs``: constants of the
     load model, from ``dskype partition calibrate``; ``matching``: ``checked`` (default) or ``product``, see :class:`~dskype.distribution.leaf_loads.SampleLoads`; ``subscriptions``: how many there will be
     (default: those of the sample).
@@ -65,7 +69,12 @@ class GridtDistributor(HasPartitions):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        found: dict[str, Any] = {**GRID_OPTIONS, "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
+        found: dict[str, Any] = {
+            **GRID_OPTIONS,
+            "granularity": _GRANULARITY,
+            "summaries": cls.summaries,
+            **refuse_options(cls.name, options, cls.legal_options),
+        }
         check_grid(cls.name, tasks, found)
         check_flag(cls.name, found, "summaries")
         return _check_costs(cls.name, found)
@@ -122,9 +131,15 @@ class GridtDistributor(HasPartitions):
         """Return the load of each task for a sample by the load model, in us for a message."""
         if not sample.n or not sample.messages.n:
             return np.zeros(self.tasks)
+        return loads_of_zones(self.root_of(sample), self.gridt.zones, self.tasks) / sample.messages.n
+
+    def root_of(self, sample: Sample, measured: Mapping[str, Any] | None = None) -> leaf_loads.Leaf:
+        """Return the whole grid with the loads of a sample.
+
+        :param measured: options of learning that are used in place of those of the topology.
+        """
         grid = self.gridt.grid
-        root = sample_loads(AGrid(grid.columns, grid.rows, grid.box), sample, self.options).root()
-        return loads_of_zones(root, self.gridt.zones, self.tasks) / sample.messages.n
+        return sample_loads(AGrid(grid.columns, grid.rows, grid.box), sample, {**self.options, **(measured or {})}).root()
 
     @property
     def memory_bytes(self) -> int:
@@ -292,20 +307,27 @@ class GridtDistributor(HasPartitions):
         return self._joined(zones)
 
     def _joined(self, zones: list[Zone]) -> dict[str, Any]:
-        """Return the plan of zones, after those that one task has are joined if they form a rectangle."""
-        at = 0
-        while at < len(zones):
-            one = zones[at]
-            for i, other in enumerate(zones):
-                together = one.cells.union(other.cells) if i != at and not one.divided and not other.divided else None
-                if together is not None and one.parts[0].task == other.parts[0].task:
-                    zones[min(i, at)] = Zone(together, (one.parts[0].joined(other.parts[0]),))
-                    del zones[max(i, at)]
-                    at = -1
-                    break
-            at += 1
+        """Return the plan of zones, after those that one task has are joined if they form a rectangle. O(tasks * (zones of a task)^3)."""
+        by_task: dict[int, list[Zone]] = {}
+        for zone in zones:
+            by_task.setdefault(-1 if zone.divided else zone.parts[0].task, []).append(zone)
+        found = by_task.pop(-1, [])
+        for own in by_task.values():
+            while (pair := _neighbours(own)) is not None:
+                one, other = pair
+                cells = own[one].cells.union(own[other].cells)
+                assert cells is not None
+                own[one] = Zone(cells, (own[one].parts[0].joined(own[other].parts[0]),))
+                del own[other]
+            found += own
         grid = self.gridt.grid
-        return self.planned(self.tasks, grid.columns, grid.box, zones)
+        return self.planned(self.tasks, grid.columns, grid.box, sorted(found, key=lambda zone: zone.cells))
+
+
+def _neighbours(zones: Sequence[Zone]) -> tuple[int, int] | None:
+    """Return two zones that form a rectangle, the first pair; None: there are none."""
+    pairs = ((i, j) for i in range(len(zones)) for j in range(i + 1, len(zones)))
+    return next((pair for pair in pairs if zones[pair[0]].cells.union(zones[pair[1]].cells) is not None), None)
 
 
 def _check_costs(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Sample
 from dskype.distribution.gridt import Zone
 from dskype.distribution.gridt_distributor import GridtDistributor, sample_loads
 from dskype.distribution.kdt_tree import Limits, best_partitions, hybrid_partitions, zones_of
-from dskype.distribution.migration import Adjusted, adjust
+from dskype.distribution.migration import Adjusted, adjust, loads_of_zones, matched_tasks
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["HybridDistributor"]
@@ -27,6 +29,7 @@ class HybridDistributor(GridtDistributor):
     """
 
     name = "hybrid"
+    balances = True
     legal_options = (*GridtDistributor.legal_options, "delta", "sigma", "theta")
 
     @classmethod
@@ -52,12 +55,38 @@ class HybridDistributor(GridtDistributor):
         found = best_partitions(root, tasks, sigma, theta) if delta is None else hybrid_partitions(root, tasks, Limits(delta, sigma, theta))
         return zones_of(found, sample.messages.n)
 
-    def adjusted(self, sample: Sample, selection: str = "greedy") -> tuple[dict[str, Any], Adjusted]:
+    def adjusted(self, sample: Sample, selection: str = "greedy", measured: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Adjusted]:
         """Return the plan after a local load adjustment for a recent sample, and what was moved (section V-A).
 
         :param selection: a name in :data:`~dskype.distribution.migration.SELECTIONS`.
+        :param measured: what is known better than the options ``costs`` and ``subscriptions`` say.
         """
-        grid = self.gridt.grid
-        root = sample_loads(AGrid(grid.columns, grid.rows, grid.box), sample, self.options).root()
-        found = adjust(root, self.gridt.zones, self.tasks, self.options["sigma"], selection)
-        return self.planned(self.tasks, grid.columns, grid.box, found.zones), found
+        found = adjust(self.root_of(sample, measured), self.gridt.zones, self.tasks, self.options["sigma"], selection)
+        return self._joined(list(found.zones)), found
+
+    def repartitioned(self, sample: Sample, gain: float, measured: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """Return a plan from scratch for a recent sample, if it is much better than this one after a local load adjustment (section V-B); None: it is not.
+
+        Its tasks are numbered so that many subscriptions stay where they are.
+
+        :param gain: by which share its greatest load has to be less.
+        :param measured: as of :meth:`adjusted`.
+        """
+        grid, root = self.gridt.grid, self.root_of(sample, measured)
+        options = {**self.options, **(measured or {})}
+        zones = type(self).learned(self.tasks, AGrid(grid.columns, grid.rows, grid.box), sample, options)
+        present = self.adjusted(sample, measured=measured)[1].zones
+        least = [float(loads_of_zones(root, some, self.tasks).max()) for some in (zones, present)]
+        if least[0] > (1 - gain) * least[1]:
+            return None
+        other = type(self)(self.tasks, self.options, self.planned(self.tasks, grid.columns, grid.box, zones))
+        tasks = matched_tasks(self._held_by_tasks(other, sample).T @ self._held_by_tasks(self, sample)).tolist()
+        renamed = [zone.with_parts(part._replace(task=tasks[part.task]) for part in zone.parts) for zone in zones]
+        return self.planned(self.tasks, grid.columns, grid.box, renamed)
+
+    def _held_by_tasks(self, distributor: GridtDistributor, sample: Sample) -> np.ndarray:
+        """Return which task has which subscription, int64[subscriptions, tasks] of 0 and 1."""
+        found = np.zeros((sample.n, self.tasks), np.int64)
+        offsets, tasks, _ = distributor.place_all(sample)
+        found[np.repeat(np.arange(sample.n), np.diff(offsets)), tasks] = 1
+        return found

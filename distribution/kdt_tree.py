@@ -46,6 +46,9 @@ _RELIEVED = 0.9
 _AT_ONCE = 16
 """While loads are not balanced, one node in so many is divided at a time."""
 
+_EQUAL = 1.01
+"""Greatest loads that differ by less than this factor count as equal; then the least load decides."""
+
 _IDLE = 1e-9
 """The load of a task without nodes, so that the ratio of loads is always defined."""
 
@@ -312,17 +315,17 @@ def _second_phase(nodes: list[Node], tasks: int, limits: Limits) -> list[Partiti
     if len(nodes) < tasks:
         counts = _numbers_of_partitions(nodes, tasks, limits)
         nodes = [part for node, count in zip(nodes, counts) for part in _partition_node(node, count, limits)]
-    best: tuple[float, list[Partition]] | None = None
+    best: tuple[float, float, list[Partition]] | None = None
     while True:
         partitions = merge_nodes(nodes, tasks)
         loads = [partition.load for partition in partitions]
-        if best is None or max(loads) < best[0]:
-            best = max(loads), partitions
+        if best is None or max(loads) < best[0] / _EQUAL or (max(loads) < best[0] * _EQUAL and min(loads) > best[1]):
+            best = max(loads), min(loads), partitions
         if max(loads) <= limits.sigma * min(loads):
             return partitions
         divided = _with_largest_divided(nodes, limits) if len(nodes) < limits.theta else nodes
         if len(divided) == len(nodes):
-            return best[1]
+            return best[2]
         nodes = divided
 
 

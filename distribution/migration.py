@@ -1,21 +1,23 @@
 """Local load adjustment: which parts of the most loaded task go to the least loaded one (PS2Stream, section V-A).
 
 A part is a zone of one task, or what a task has of the terms of a divided zone. *Phase I* divides a zone by text, or joins what two tasks have of one, where this makes less load. *Phase II*
-solves the minimum cost migration problem (definition 4): the parts that are at least so much load together, and the fewest subscriptions.
+solves the minimum cost migration problem (definition 4): the parts that are at least so much load together, and the fewest subscriptions. The paper's cells are small. Parts are not, so phase II cuts
+those that are much of what has to move into pieces, by space if it can and else by text; pieces that stay are put together again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dskype.distribution.gridt import Part, Zone
-from dskype.distribution.kdt_tree import Node, divide_text
+from dskype.distribution.kdt_tree import Node, divide_space, divide_text
 from dskype.distribution.leaf_loads import Leaf
 
-__all__ = ["SELECTIONS", "Adjusted", "adjust", "loads_of_zones", "select_by_programme", "select_by_size", "select_greedily", "select_randomly"]
+__all__ = ["SELECTIONS", "Adjusted", "adjust", "loads_of_zones", "matched_tasks", "select_by_programme", "select_by_size", "select_greedily", "select_randomly"]
 
 _MOST_STATES = 50_000_000
 """The dynamic programme counts sizes in coarser units if it had more states than this."""
@@ -24,6 +26,12 @@ _LOOKED_AT = 4
 """The most loaded parts that phase I looks at (the paper's p)."""
 
 _ROUNDS = 64
+
+_CUT, _PIECES = 8, 8
+"""The most parts that are cut, and the most pieces of one. Smaller pieces are more work in all: rectangles overlap several, and messages come for the words of several."""
+
+_SHARE = 0.25
+"""A part with more than this share of the load that has to move is cut."""
 
 
 # -- phase II: selection ------------------------------------------------------------------------------
@@ -108,15 +116,18 @@ class Adjusted(NamedTuple):
     :ivar zones: with their loads by the sample.
     :ivar moved: how many subscriptions of the sample were moved, each as often as it was.
     :ivar rounds: pairs of tasks between which something was moved.
+    :ivar before: the greatest load of a task, in us for a message; ``after``: likewise.
     """
 
     zones: list[Zone]
     moved: int
     rounds: int
+    before: float
+    after: float
 
 
 class _Held(NamedTuple):
-    """A part of a zone on a task, with its load by a sample."""
+    """A part of a zone on a task, with its load by a sample. ``zone``: a number that other parts of the same rectangle have, too."""
 
     zone: int
     task: int
@@ -136,19 +147,21 @@ def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selectio
     :param selection: a name in :data:`SELECTIONS`.
     """
     held = [part for number, zone in enumerate(zones) for part in _held(root, number, zone)]
-    moved = rounds = 0
+    moved, rounds, messages, every, numbers = 0, 0, root.loads.sample.messages.n, range(tasks), itertools.count(len(zones))
+    before = _greatest(held, every, tasks)
     while rounds < _ROUNDS:
         loads = np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
         giver, taker = int(loads.argmax()), int(loads.argmin())
         if loads[giver] <= sigma * loads[taker]:
             break
-        changes = (_split_or_joined(held, giver, taker), _migrated(held, giver, taker, float(loads[giver] - loads[taker]) / 2, selection))
-        useful = [change for change in changes if change is not None and _greatest(change[0], (giver, taker), tasks) < loads[giver]]
-        if not useful:
+        found = _split_or_joined(held, giver, taker)
+        if found is None or _greatest(found[0], (giver, taker), tasks) >= loads[giver]:
+            found = _migrated(held, (giver, taker), float(loads[giver] - loads[taker]) / 2, selection, numbers)
+        if found is None or _greatest(found[0], (giver, taker), tasks) >= loads[giver]:
             break
-        held, rounds = useful[0][0], rounds + 1
-        moved += useful[0][1]
-    return Adjusted(_zones(held, zones, root.loads.sample.messages.n), moved, rounds)
+        held, rounds = found[0], rounds + 1
+        moved += found[1]
+    return Adjusted(_zones(held, messages), moved, rounds, before / messages, _greatest(held, every, tasks) / messages)
 
 
 def loads_of_zones(root: Leaf, zones: Sequence[Zone], tasks: int) -> np.ndarray:
@@ -157,7 +170,21 @@ def loads_of_zones(root: Leaf, zones: Sequence[Zone], tasks: int) -> np.ndarray:
     return np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
 
 
-def _greatest(held: list[_Held], some: tuple[int, int], tasks: int) -> float:
+def matched_tasks(common: np.ndarray) -> np.ndarray:
+    """Return for each task of another plan a different present task, int64[tasks]: greedily those that have most subscriptions in common. O(tasks^2 log tasks).
+
+    :param common: int64[tasks, tasks]: how many subscriptions a task of the other plan (row) has in common with a present one (column).
+    """
+    tasks = len(common)
+    found, free = np.full(tasks, -1, np.int64), np.ones(tasks, np.bool_)
+    for pair in np.argsort(-common, axis=None, kind="stable").tolist():
+        task, present = divmod(pair, tasks)
+        if found[task] < 0 and free[present]:
+            found[task], free[present] = present, False
+    return found
+
+
+def _greatest(held: list[_Held], some: Sequence[int], tasks: int) -> float:
     return float(np.bincount([part.task for part in held], [part.node.load for part in held], tasks)[list(some)].max())
 
 
@@ -197,24 +224,70 @@ def _split_or_joined(held: list[_Held], giver: int, taker: int) -> tuple[list[_H
     return None
 
 
-def _migrated(held: list[_Held], giver: int, taker: int, needed: float, selection: str) -> tuple[list[_Held], int] | None:
-    """Do phase II: return the parts after the migration, and how many subscriptions it moves; None: there is nothing to move."""
-    own = [part for part in held if part.task == giver and 0 < part.node.load < 2 * needed]
+def _migrated(held: list[_Held], between: tuple[int, int], needed: float, selection: str, numbers: Iterator[int]) -> tuple[list[_Held], int] | None:
+    """Do phase II: return the parts after the migration, and how many subscriptions it moves; None: there is nothing to move.
+
+    :param between: the task that gives, and the one that takes.
+    :param numbers: of new zones.
+    """
+    giver, taker = between
+    pieces = _cut([part for part in held if part.task == giver], needed, numbers)
+    own = [(piece, part) for part, some in pieces for piece in some if 0 < piece.node.load < 2 * needed]
     if not own:
         return None
-    loads, sizes = np.array([part.node.load for part in own]), np.array([part.size for part in own])
-    chosen = {id(own[i]) for i in SELECTIONS[selection](loads, sizes, min(needed, float(loads.sum()))).tolist()}
-    moved = int(sum(part.size for part in own if id(part) in chosen))
-    return [part._replace(task=taker) if id(part) in chosen else part for part in held], moved
+    loads, sizes = np.array([piece.node.load for piece, _ in own]), np.array([piece.size for piece, _ in own])
+    chosen = SELECTIONS[selection](loads, sizes, min(needed, float(loads.sum()))).tolist()
+    moved = {id(own[i][0]) for i in chosen}
+    touched = {id(own[i][1]) for i in chosen}
+    kept = [part for part in held if id(part) not in touched]
+    changed = [piece._replace(task=taker) if id(piece) in moved else piece for part, some in pieces if id(part) in touched for piece in some]
+    return _together([*kept, *changed], {piece.zone for piece in changed}), int(sizes[chosen].sum())
 
 
-def _zones(held: list[_Held], zones: Sequence[Zone], messages: int) -> list[Zone]:
-    found = []
-    for number, zone in enumerate(zones):
-        parts = []
-        for part in held:
-            if part.zone == number:
-                terms, buckets = ((), ()) if part.node.items is None else part.node.leaf.items.described(part.node.items)
-                parts.append(Part(part.task, part.node.load / messages, terms, buckets))
-        found.append(zone.with_parts(parts))
+def _cut(parts: list[_Held], needed: float, numbers: Iterator[int]) -> list[tuple[_Held, list[_Held]]]:
+    """Return each part with its pieces: the heaviest ones are cut."""
+    largest = {id(part) for part in sorted(parts, key=lambda part: -part.node.load)[:_CUT]}
+    return [(part, _pieces(part, _SHARE * needed, numbers) if id(part) in largest else [part]) for part in parts]
+
+
+def _pieces(part: _Held, most: float, numbers: Iterator[int]) -> list[_Held]:
+    """Return the pieces of a part, each of about so much load at most: by space if that is possible, and else by text."""
+    count = min(_PIECES, int(np.ceil(part.node.load / max(most, 1e-12))))
+    if count < 2:
+        return [part]
+    if part.node.items is None:
+        *_, leaves = divide_space(part.node.leaf, count)
+        if len(leaves) > 1:
+            return [_Held(next(numbers), part.task, Node.whole(leaf)) for leaf in leaves]
+        part = part._replace(zone=next(numbers))
+    nodes = divide_text(part.node, count)
+    return [part._replace(node=node) for node in nodes]
+
+
+def _together(held: list[_Held], zones: set[int]) -> list[_Held]:
+    """Return the parts after those of the same task in some zones with divided terms are put together."""
+    found: list[_Held] = []
+    groups: dict[tuple[int, int], list[_Held]] = {}
+    for part in held:
+        if part.zone in zones and part.node.items is not None:
+            groups.setdefault((part.zone, part.task), []).append(part)
+        else:
+            found.append(part)
+    for (zone, task), parts in groups.items():
+        items = [part.node.items for part in parts if part.node.items is not None]
+        found.append(parts[0] if len(parts) == 1 else _Held(zone, task, Node.of_items(parts[0].node.leaf, np.concatenate(items))))
     return found
+
+
+def _zones(held: list[_Held], messages: int) -> list[Zone]:
+    found: dict[int, list[_Held]] = {}
+    for part in held:
+        found.setdefault(part.zone, []).append(part)
+    zones = []
+    for _, same in sorted(found.items()):
+        parts = []
+        for part in same:
+            terms, buckets = ((), ()) if part.node.items is None else part.node.leaf.items.described(part.node.items)
+            parts.append(Part(part.task, part.node.load / messages, terms, buckets))
+        zones.append(Zone(same[0].node.leaf.cells, ()).with_parts(parts))
+    return zones

@@ -42,6 +42,11 @@ DEFAULTS: dict[str, Any] = {
     "dskype.balance.tolerance": 0.1,
     "dskype.balance.operations": 64,
     "dskype.balance.cost.min": 100,
+    "dskype.balance.selection": "greedy",
+    "dskype.balance.sample": 16_384,
+    "dskype.balance.repartition.ms": 86_400_000,
+    "dskype.balance.repartition.gain": 0.2,
+    "dskype.balance.takeover.rest": 0.1,
     "dskype.index": "cones",
     "dskype.index.options": {},
     "dskype.buffer": "kmax",
@@ -64,7 +69,7 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
 others late. Beyond either limit a message becomes a dead letter.
-``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``); ``off``: plans change by hand only. The keys
+``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
 below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
 of the distribution bolt with the others. Further subscriptions become dead letters.
@@ -128,7 +133,7 @@ def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> flo
 
 
 class BalanceSettings(NamedTuple):
-    """Settings of load balancing, ``dskype.balance.*``; see ``docs/tornado.md``.
+    """Settings of load balancing, ``dskype.balance.*``; see ``docs/tornado.md`` for an A-Grid, and ``docs/ps2stream.md`` for hybrid partitioning.
 
     :ivar period_ms: how often a subscription task reports its workload; it looks at the clock once a second.
     :ivar rest_periods: how many reports of each task are ignored after a change of the partitions.
@@ -137,6 +142,11 @@ class BalanceSettings(NamedTuple):
     :ivar tolerance: tasks with at most ``1 + tolerance`` times the mean cost give nothing away.
     :ivar operations: the most operations of one decision.
     :ivar cost_min: nothing changes while the mean cost of a task is below this.
+    :ivar selection: how the parts of zones that move are chosen, see :data:`dskype.distribution.migration.SELECTIONS`.
+    :ivar sample: the most messages, and the most subscriptions, that decisions about parts of zones are made from.
+    :ivar repartition_ms: how often a plan from scratch is tried; 0: never.
+    :ivar repartition_gain: by which share its greatest load has to be less than that of the present plan.
+    :ivar takeover_rest: the share of older subscriptions that moves at the end of its takeover.
     """
 
     period_ms: int
@@ -146,6 +156,21 @@ class BalanceSettings(NamedTuple):
     tolerance: float
     operations: int
     cost_min: float
+    selection: str
+    sample: int
+    repartition_ms: int
+    repartition_gain: float
+    takeover_rest: float
+
+
+_SELECTIONS = ("greedy", "programme", "random", "size")
+
+
+def _selection(conf: Mapping[str, Any]) -> str:
+    name = conf["dskype.balance.selection"]
+    if name not in _SELECTIONS:
+        raise _refuse("dskype.balance.selection", name, " | ".join(_SELECTIONS))
+    return str(name)
 
 
 def _balance(conf: Mapping[str, Any]) -> BalanceSettings | None:
@@ -160,6 +185,11 @@ def _balance(conf: Mapping[str, Any]) -> BalanceSettings | None:
         _number(conf, "dskype.balance.tolerance", 0, 1e9),
         _integer(conf, "dskype.balance.operations", 1),
         _number(conf, "dskype.balance.cost.min", 0, 1e18),
+        _selection(conf),
+        _integer(conf, "dskype.balance.sample", 16, 1_000_000),
+        _integer(conf, "dskype.balance.repartition.ms", 0),
+        _number(conf, "dskype.balance.repartition.gain", 0, 1),
+        _number(conf, "dskype.balance.takeover.rest", 0, 1),
     )
     return found if mode == "auto" else None
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background: what tests start would ignore Ctrl-C, too
 
-SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"
-os.environ.setdefault(SPARK_OPTIONS, "-XX:TieredStopAtLevel=1")  # the JVM of a driver that lives for seconds: C2 would take more time than it saves
+# Spark's JVM compiles with C1 alone. Most live for seconds, and the one of the shared cluster gets new code with each topology: C2 takes more time than it saves.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 paths.export_numba_cache()  # before any test imports numba: kernels are then compiled once and not once per run
 
@@ -34,6 +34,7 @@ _MACHINE = (
     "security/",
     "endtoend/test_on_spark.py",
     "endtoend/test_on_cluster.py",
+    "endtoend/test_compose.py",
     "endtoend/test_moves_on_spark.py",
     "bolts/results/test_stores.py",
     *(
@@ -42,10 +43,13 @@ _MACHINE = (
             "chaos/test_chaos_on_spark",
             "cli/test_cli_on_spark",
             "cli/test_pubsub_cli",
+            "cli/test_service_on_spark",
             "client/test_pubsub",
             "machine/test_broker",
             "machine/test_doctor",
             "metrics/test_stats",
+            "web/test_web_pages",
+            "web/test_web_on_kafka",
         )
     ),
 )
@@ -150,10 +154,7 @@ def cluster(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) ->
     """A local cluster on the session's broker; Spark runs once in this process."""
     from dskype.topology.local import LocalCluster
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(SPARK_OPTIONS)  # its JVM lives for many minutes
-        started = LocalCluster(bootstrap_servers=bootstrap_servers, folder=tmp_path_factory.mktemp("cluster"))
-    with started as running:
+    with LocalCluster(bootstrap_servers=bootstrap_servers, folder=tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 

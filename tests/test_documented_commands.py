@@ -18,7 +18,7 @@ from .test_links import _RECORDS, ROOT, files
 
 _COMMAND = re.compile(r"(?<![\w./`|-])(?:dskype|(?:\.venv/bin/)?python -m (dskype\.[\w.]+))((?: [^\s`|#&;]+)+)")
 _OPTION = re.compile(r"(?<=\s)--[a-z][\w-]*")
-_WORD = re.compile(r"[a-z][a-z-]*")
+_WORD = re.compile(r"[a-z][a-z0-9-]*")
 
 _TO_BE_MEASURED = {
     ("distribution.md", "Mechanisms with 40,000 subscriptions"),

@@ -30,6 +30,7 @@ from dskype.topology.groupings import (
     PartialKeyGrouping,
     ShuffleGrouping,
 )
+from dskype.topology.hooks import WorkerHook
 from dskype.topology.model import Component, ComponentSpec, Grouping, OutputFieldsDeclarer, StormTopology
 
 __all__ = ["BoltDeclarer", "ComponentSpec", "SpoutDeclarer", "StormTopology", "TopologyBuilder"]
@@ -158,6 +159,7 @@ class TopologyBuilder:
 
     def __init__(self) -> None:
         self._specs: dict[str, ComponentSpec] = {}
+        self._worker_hooks: list[WorkerHook] = []
 
     def set_spout(self, component_id: str, spout: Spout, parallelism_hint: int | None = None) -> SpoutDeclarer:
         """Add a spout.
@@ -174,7 +176,7 @@ class TopologyBuilder:
         return SpoutDeclarer(self._add(component_id, "spout", spout, parallelism_hint))
 
     def set_bolt(self, component_id: str, bolt: BaseBolt, parallelism_hint: int | None = None) -> BoltDeclarer:
-        """Add a bolt: a ``Bolt``, ``BasicBolt``, ``BatchBolt``, ``WindowedBolt`` or ``KafkaBolt``.
+        """Add a bolt: a ``Bolt``, ``BasicBolt``, ``BatchBolt``, ``WindowedBolt``, ``StatefulBolt``, ``StatefulWindowedBolt`` or ``KafkaBolt``.
 
         :param component_id: its id; ids of spouts and bolts are one namespace.
         :param bolt: the bolt; each task works on its own copy.
@@ -185,9 +187,18 @@ class TopologyBuilder:
             raise IllegalArgumentException(
                 explain("set_bolt needs a bolt.", given=bolt, component=component_id, hint="an object, not its class; spouts go to set_spout")
             )
-        if (as_executor := getattr(bolt, "as_executor", None)) is not None:  # another bolt runs a windowed bolt
+        if (as_executor := getattr(bolt, "as_executor", None)) is not None:  # another bolt runs windowed and stateful bolts
             bolt = as_executor()
         return BoltDeclarer(self._add(component_id, "bolt", bolt, parallelism_hint))
+
+    def add_worker_hook(self, hook: WorkerHook) -> None:
+        """Add a hook that runs in the process of each executor.
+
+        :raises IllegalArgumentException: not a hook.
+        """
+        if not isinstance(hook, WorkerHook):
+            raise IllegalArgumentException(explain("WorkerHook must not be null.", given=hook, hint="extend dskype.topology.hooks.WorkerHook"))
+        self._worker_hooks.append(hook)
 
     def _add(self, component_id: str, kind: Literal["spout", "bolt"], obj: Component, hint: int | None) -> ComponentSpec:
         if not isinstance(component_id, str):
@@ -222,7 +233,7 @@ class TopologyBuilder:
             if check_serializable:
                 _check_serializable(spec)
             components[spec.id] = replace(spec, conf=dict(spec.conf), inputs=dict(spec.inputs), outputs=dict(declarer.streams))
-        return StormTopology(components)
+        return StormTopology(components, list(self._worker_hooks))
 
 
 def _check_serializable(spec: ComponentSpec) -> None:

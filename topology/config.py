@@ -12,7 +12,7 @@ topology.emulator.frame.max.tuples            8192       tuples in one frame (Ka
 topology.emulator.frame.max.bytes             524288     bytes of one frame, at most (one tuple may exceed it)
 topology.emulator.pulse.interval.ms           20         time between pulses of a spout that emits
 topology.emulator.pulse.idle.interval.ms      1000       time between pulses of a spout that had nothing to emit; on Spark it is asked in
-                                                         between, too: ``topology.spout.wait.progressive.level3.sleep.millis``
+                                                         between, too, as ``topology.spout.wait.strategy`` says
 topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until that many tuples are emitted
 topology.emulator.pulse.max.ms                20         or this time is over
 topology.emulator.backpressure.max.tuples     200000     pulses stop while more tuples than this are undelivered in a topology
@@ -24,7 +24,7 @@ topology.emulator.snapshots.kept              3          snapshots kept of each 
 topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
                                                          the limit is ``pulse.max.tuples`` if that is higher
 topology.emulator.transport                   micro-batch  how a component gets its records: in micro-batches, or ``continuous`` (hops in
-                                                         milliseconds, at the price of a task slot of Spark for every task)
+                                                         milliseconds, at the price of a task slot of Spark for every executor)
 topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
                                                          longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
@@ -62,7 +62,10 @@ from dskype.topology import config_checks as checks
 from dskype.topology.config_checks import Check
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "Config", "check_json", "merge", "misspelt", "validate"]
+__all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "TRANSPORTS", "Config", "check_json", "merge", "misspelt", "validate"]
+
+TRANSPORTS = ("micro-batch", "continuous")
+"""How a component may get its records (see docs/transport.md)."""
 
 RECORD_BYTES = 8 << 20
 """Size of the largest record in an inbox; brokers and topics are configured to accept twice that."""
@@ -124,7 +127,11 @@ class Config(dict[str, Any]):
     TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS = _key("topology.error.throttle.interval.secs", checks.positive_integer, 10)
     TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL = _key("topology.max.error.report.per.interval", checks.positive_integer, 5)
     TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS = _key("topology.sleep.spout.wait.strategy.time.ms", checks.integer_from_zero, 1)
-    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = _key("topology.spout.wait.progressive.level3.sleep.millis", checks.from_zero, 1, null=False)
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = _key("topology.spout.wait.progressive.level3.sleep.millis", checks.from_zero, 5, null=False)
+    TOPOLOGY_SPOUT_WAIT_PARK_MICROSEC = _key("topology.spout.wait.park.microsec", checks.from_zero, 100, null=False)
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL1_COUNT = _key("topology.spout.wait.progressive.level1.count", checks.integer_from_zero, 0, null=False)
+    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL2_COUNT = _key("topology.spout.wait.progressive.level2.count", checks.integer_from_zero, 0, null=False)
+    TOPOLOGY_SPOUT_WAIT_STRATEGY = _key("topology.spout.wait.strategy", checks.spout_wait_strategy, checks.PROGRESSIVE, null=False)
     TOPOLOGY_METRICS_CONSUMER_REGISTER = _key("topology.metrics.consumer.register", checks.registrations(hint=True))
     TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB = _key("topology.component.resources.onheap.memory.mb", checks.from_zero)
     TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB = _key("topology.component.resources.offheap.memory.mb", checks.from_zero)
@@ -150,7 +157,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_ACKER_RESOURCES_OFFHEAP_MEMORY_MB = _unused("topology.acker.resources.offheap.memory.mb", checks.from_zero)
     TOPOLOGY_ACKER_RESOURCES_ONHEAP_MEMORY_MB = _unused("topology.acker.resources.onheap.memory.mb", checks.from_zero)
     TOPOLOGY_AUTO_CREDENTIALS = _unused("topology.auto-credentials", checks.strings)
-    TOPOLOGY_AUTO_TASK_HOOKS = _unused("topology.auto.task.hooks", checks.strings)
+    TOPOLOGY_AUTO_TASK_HOOKS = _key("topology.auto.task.hooks", checks.strings)
     TOPOLOGY_BACKPRESSURE_CHECK_MILLIS = _unused("topology.backpressure.check.millis", checks.positive_integer, null=False)
     TOPOLOGY_BACKPRESSURE_ENABLE = _unused("topology.backpressure.enable", checks.boolean)
     TOPOLOGY_BACKPRESSURE_WAIT_PARK_MICROSEC = _unused("topology.backpressure.wait.park.microsec", checks.from_zero, null=False)
@@ -168,14 +175,14 @@ class Config(dict[str, Any]):
     TOPOLOGY_BOLT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS = _unused("topology.bolt.wait.progressive.level3.sleep.millis", checks.from_zero, null=False)
     TOPOLOGY_BOLT_WAIT_STRATEGY = _unused("topology.bolt.wait.strategy", checks.string)
     TOPOLOGY_BOLTS_MESSAGE_ID_FIELD_NAME = _unused("topology.bolts.message.id.field.name", checks.string)
-    TOPOLOGY_BUILTIN_METRICS_BUCKET_SIZE_SECS = _unused("topology.builtin.metrics.bucket.size.secs", checks.integer)
+    TOPOLOGY_BUILTIN_METRICS_BUCKET_SIZE_SECS = _key("topology.builtin.metrics.bucket.size.secs", checks.bucket, 60, null=False)
     TOPOLOGY_CLASSPATH = _unused("topology.classpath", checks.string_or_strings)
     TOPOLOGY_CLASSPATH_BEGINNING = _unused("topology.classpath.beginning", checks.string_or_strings)
     TOPOLOGY_COMPONENT_RESOURCES_MAP = _unused("topology.component.resources.map", checks.map_of_numbers)
     TOPOLOGY_ENABLE_SEND_ICONNECTION_METRICS = _unused("topology.enable.send.iconnection.metrics", checks.boolean)
     TOPOLOGY_ENABLE_V2_METRICS_TICK = _unused("topology.enable.v2.metrics.tick", checks.boolean)
     TOPOLOGY_ENVIRONMENT = _unused("topology.environment", checks.map_of_strings)
-    TOPOLOGY_EVENT_LOGGER_REGISTER = _unused("topology.event.logger.register", checks.registrations(arguments=True))
+    TOPOLOGY_EVENT_LOGGER_REGISTER = _key("topology.event.logger.register", checks.registrations(arguments=True))
     TOPOLOGY_EXECUTOR_OVERFLOW_LIMIT = _unused("topology.executor.overflow.limit", checks.integer_from_zero, null=False)
     TOPOLOGY_EXECUTOR_RECEIVE_BUFFER_SIZE = _unused("topology.executor.receive.buffer.size", checks.positive_integer)
     TOPOLOGY_FALL_BACK_ON_JAVA_SERIALIZATION = _unused("topology.fall.back.on.java.serialization", checks.boolean)
@@ -215,10 +222,6 @@ class Config(dict[str, Any]):
     TOPOLOGY_SHELLBOLT_MAX_PENDING = _unused("topology.shellbolt.max.pending", checks.positive_integer, null=False)
     TOPOLOGY_SKIP_MISSING_KRYO_REGISTRATIONS = _unused("topology.skip.missing.kryo.registrations", checks.boolean)
     TOPOLOGY_SPOUT_RECVQ_SKIPS = _unused("topology.spout.recvq.skips", checks.integer_from_zero, null=False)
-    TOPOLOGY_SPOUT_WAIT_PARK_MICROSEC = _unused("topology.spout.wait.park.microsec", checks.from_zero, null=False)
-    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL1_COUNT = _unused("topology.spout.wait.progressive.level1.count", checks.integer_from_zero, null=False)
-    TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL2_COUNT = _unused("topology.spout.wait.progressive.level2.count", checks.integer_from_zero, null=False)
-    TOPOLOGY_SPOUT_WAIT_STRATEGY = _unused("topology.spout.wait.strategy", checks.string)
     TOPOLOGY_SPREAD_COMPONENTS = _unused("topology.spread.components", checks.strings)
     TOPOLOGY_STATE_KRYO_REGISTER = _unused("topology.state.kryo.register", checks.strings)
     TOPOLOGY_STATE_PROVIDER = _unused("topology.state.provider", checks.string)
@@ -258,7 +261,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = _key("topology.emulator.snapshot.interval.ms", checks.positive_integer, 10000)
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = _key("topology.emulator.snapshots.kept", checks.positive_integer, 3)
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = _key("topology.emulator.max.frames.per.batch", checks.positive_integer, 2000)
-    TOPOLOGY_EMULATOR_TRANSPORT = _key("topology.emulator.transport", checks.one_of("micro-batch", "continuous"), "micro-batch")
+    TOPOLOGY_EMULATOR_TRANSPORT = _key("topology.emulator.transport", checks.one_of(*TRANSPORTS), "micro-batch")
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = _key("topology.emulator.trigger.interval.ms", checks.integer_from_zero, 0)
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = _key("topology.emulator.dead.letters.on.exception", checks.boolean, True)
     TOPOLOGY_EMULATOR_RESTARTS_MAX = _key("topology.emulator.restarts.max", checks.positive_integer, 10)
@@ -287,6 +290,19 @@ class Config(dict[str, Any]):
         """Set ``topology.eventlogger.executors``."""
         self[self.TOPOLOGY_EVENTLOGGER_EXECUTORS] = executors
 
+    def register_metrics_consumer(self, name: str, argument: Any = None, parallelism_hint: int = 1) -> None:
+        """Add a metrics consumer to ``topology.metrics.consumer.register``.
+
+        :param name: ``module.Class``, or Storm's name of a class.
+        :param argument: passed to its ``prepare``; plain values.
+        """
+        entry = {"class": name, "parallelism.hint": parallelism_hint, "argument": argument}
+        self.setdefault(self.TOPOLOGY_METRICS_CONSUMER_REGISTER, []).append(entry)
+
+    def register_event_logger(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Add an event logger to ``topology.event.logger.register``; see :meth:`register_metrics_consumer`."""
+        self.setdefault(self.TOPOLOGY_EVENT_LOGGER_REGISTER, []).append({"class": name, "arguments": dict(arguments or {})})
+
     def set_message_timeout_secs(self, secs: int) -> None:
         """Set ``topology.message.timeout.secs``."""
         self[self.TOPOLOGY_MESSAGE_TIMEOUT_SECS] = secs
@@ -305,7 +321,8 @@ class Config(dict[str, Any]):
 
 
 DEFAULTS: dict[str, Any] = {key: default[0] for key, (_, *default) in _KEYS.items() if default}
-"""Storm's defaults (except that load-aware messaging is off: groupings split equally here) and those of the emulator's own keys."""
+"""Storm's defaults, and those of the emulator's own keys. Two of Storm's are different here: load-aware messaging is off (groupings split equally), and an idle
+spout is asked every 5 ms instead of every 1 ms."""
 
 _FIXED = {
     Config.TOPOLOGY_TASKS,
@@ -322,6 +339,8 @@ _FIXED = {
 CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
     Config.TOPOLOGY_SUBMITTER_USER,
     Config.UI_HOST,
+    Config.TOPOLOGY_AUTO_TASK_HOOKS,
+    Config.TOPOLOGY_EVENT_LOGGER_REGISTER,
     Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
     Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB,
     Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT,

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["Check"]
+__all__ = ["PARK", "PROGRESSIVE", "SLEEP", "Check"]
 
 Check = Callable[[str, Any], None]
 
@@ -228,6 +228,12 @@ def _is_constraint(value: Any) -> bool:
     return isinstance(count, int) and not isinstance(count, bool) and count >= 1 and _is_list(others) and all(isinstance(other, str) for other in others)
 
 
+PROGRESSIVE = "org.apache.storm.policy.WaitStrategyProgressive"
+PARK = "org.apache.storm.policy.WaitStrategyPark"
+SLEEP = "org.apache.storm.spout.SleepSpoutWaitStrategy"
+"""Storm's names of the strategies by which an idle spout waits."""
+
+
 # --- stricter than Storm ----------------------------------------------------------------------------------------------
 
 
@@ -237,6 +243,20 @@ def rate(name: str, value: Any) -> None:
         positive(name, value)
     if math.isnan(value) or not 0 <= value <= 1:
         _refuse(f"Field {name} must be a share between 0 and 1.", value, hint="1.0 counts every tuple, 0.05 one in twenty")
+
+
+def spout_wait_strategy(name: str, value: Any) -> None:
+    """Accept the wait strategies that are here; Storm loads any class."""
+    string(name, value)
+    if value not in (PROGRESSIVE, PARK, SLEEP):
+        _refuse(f"Field {name} names a wait strategy that is not here.", value, legal=f"{PROGRESSIVE}, {PARK}, {SLEEP}")
+
+
+def bucket(name: str, value: Any) -> None:
+    """Accept an integer from 1; Storm takes any."""
+    integer(name, value)
+    if value < 1:
+        _refuse(f"Field {name} must be at least 1.", value, hint="seconds")
 
 
 def tick(name: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from dskype.topology.errors import IllegalArgumentException, explain, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
+from dskype.topology.hooks import TaskHook
 from dskype.topology.model import ComponentSpec, Grouping, StormTopology
 
 __all__ = ["Counter", "Gauge", "Histogram", "Meter", "Timer", "TopologyContext"]
@@ -197,6 +198,10 @@ class TopologyContext:
         self.executor_data: dict[str, Any] = {} if executor_data is None else executor_data
         """Free for the user; one dict per executor."""
         self._resources = dict(resources or {})
+        self._hooks: list[TaskHook] = []
+        self.on_hook: Callable[[], None] = lambda: None
+        """Called when a hook was added. Set by what runs the task."""
+        self._last_values: dict[str, Any] = {}
         self.metrics: dict[str, tuple[Any, int | None]] = {}
         """Registered metrics: name -> (metric, bucket in seconds or None)."""
 
@@ -246,6 +251,20 @@ class TopologyContext:
     def get_this_worker_port(self) -> int:
         """Return the port that stands for this task's worker."""
         return self.plan.worker_port(self.plan.worker_of(self._task))
+
+    # -- hooks ---------------------------------------------------------------------------------------------------------
+
+    def add_task_hook(self, hook: TaskHook) -> None:
+        """Prepare a hook, and call it from now on; see :mod:`dskype.topology.hooks`."""
+        if not isinstance(hook, TaskHook):
+            raise IllegalArgumentException(explain("Not a task hook.", given=hook, component=self._component, hint="extend dskype.topology.hooks.TaskHook"))
+        hook.prepare(self.get_conf(), self)
+        self._hooks.append(hook)
+        self.on_hook()
+
+    def get_hooks(self) -> list[TaskHook]:
+        """Return the hooks of this task."""
+        return self._hooks
 
     # -- the topology --------------------------------------------------------------------------------------------------
 
@@ -395,17 +414,22 @@ class TopologyContext:
             if type(metric) in (Counter, Meter):
                 metric._count = count
 
-    def read_metrics(self) -> dict[str, Any]:
+    def read_metrics(self, *, reset: bool = True) -> dict[str, Any]:
         """Return the values of all registered metrics: {name: value}.
 
+        :param reset: whether to read those that a reading sets back (``get_value_and_reset``); otherwise their last value is repeated.
         A metric that raises is reported as the text of its error; the task is not disturbed.
         """
         out: dict[str, Any] = {}
         for name, (metric, _) in list(self.metrics.items()):
+            if not reset and not hasattr(metric, "read") and hasattr(metric, "get_value_and_reset"):
+                out[name] = self._last_values.get(name)
+                continue
             try:
                 out[name] = _fit_for_json(_read(metric))
             except Exception as ex:  # user code: a broken metric must not take the task down
                 out[name] = text_of(ex)[:_METRIC_CHARS]
+        self._last_values = out
         return out
 
     def __repr__(self) -> str:

@@ -148,6 +148,12 @@ class LocalCluster:
             self.manager.command(name, "REBALANCE", wait_secs=wait_secs, rebalance=rebalance)
         self._settle()
 
+    def debug(self, name: str, percent: float, component: str | None = None) -> None:
+        """Send ``percent`` of the tuples that a component (None: all) emits to the event loggers; 0 switches it off."""
+        with self._lock:
+            self.manager.debug(name, percent, component)
+        self._settle()
+
     def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
         """Kill a topology: stop its spouts now, remove it after a wait (default: the message timeout)."""
         with self._lock:

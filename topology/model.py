@@ -169,9 +169,11 @@ class StormTopology:
     """A topology; made by :class:`TopologyBuilder`.
 
     :param components: component id -> spec, in the order they were declared.
+    :param worker_hooks: hooks that run in the process of each executor.
     """
 
     components: dict[str, ComponentSpec]
+    worker_hooks: list[Any] = field(default_factory=list)
 
     @property
     def spouts(self) -> dict[str, ComponentSpec]:

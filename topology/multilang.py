@@ -20,8 +20,8 @@ from typing import Any
 
 from dskype.topology.components import Bolt, Spout
 from dskype.topology.config import Config
-from dskype.topology.errors import TopologyError, explain
-from dskype.topology.fields import Fields
+from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.fields import Fields, StreamInfo
 from dskype.topology.model import OutputFieldsDeclarer
 from dskype.topology.tuples import Tuple
 
@@ -158,7 +158,9 @@ class _Shell:
         self.command = command
         self.folder = next(f for f in (os.path.abspath("resources"), os.path.abspath(".")) if os.path.isdir(f))
         self.env: dict[str, str] = {}
-        self.streams: dict[str, Fields] = {} if output_fields is None else {"default": Fields(output_fields)}
+        self.streams: dict[str, StreamInfo] = {}
+        if output_fields is not None:
+            self.set_default_stream(output_fields)
         self.component_config: dict[str, Any] = {}
         self._process: ShellProcess | None = None
 
@@ -166,13 +168,19 @@ class _Shell:
         """Add a key to the component's configuration."""
         self.component_config[key] = value
 
-    def set_named_stream(self, name: str, output_fields: list[str]) -> None:
-        """Declare a stream."""
-        self.streams[name] = Fields(output_fields)
+    def set_named_stream(self, name: str, direct: bool | list[str], output_fields: list[str] | None = None) -> None:
+        """Declare a stream, as in Storm: ``(name, fields)`` or ``(name, direct, fields)``.
 
-    def set_default_stream(self, output_fields: list[str]) -> None:
-        """Declare the stream ``default``."""
-        self.set_named_stream("default", output_fields)
+        :param direct: whether the process names the task of each tuple; default False.
+        """
+        fields = direct if output_fields is None else output_fields
+        if isinstance(fields, bool) or (output_fields is not None and not isinstance(direct, bool)):
+            raise IllegalArgumentException(explain(f"A stream needs its fields: {name}.", given=direct, legal="(fields) or (direct, fields)"))
+        self.streams[name] = StreamInfo(Fields(fields), direct is True)
+
+    def set_default_stream(self, direct: bool | list[str], output_fields: list[str] | None = None) -> None:
+        """Declare the stream ``default``; see :meth:`set_named_stream`."""
+        self.set_named_stream("default", direct, output_fields)
 
     def set_env(self, env: dict[str, str]) -> None:
         """Set environment variables of the process."""
@@ -180,8 +188,8 @@ class _Shell:
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams."""
-        for name, fields in self.streams.items():
-            declarer.declare_stream(name, fields)
+        for name, stream in self.streams.items():
+            declarer.declare_stream(name, stream.fields, stream.direct)
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Return the added configuration."""

@@ -30,7 +30,7 @@ from dskype.topology.core.values import pack_tuple, unpack_tuple
 from dskype.topology.core.window_policies import Event, WindowManager, eviction_policy, trigger_policy
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
-from dskype.topology.model import OutputFieldsDeclarer, stateful
+from dskype.topology.model import OutputFieldsDeclarer, StormTopology, stateful
 from dskype.topology.tuples import Tuple
 
 __all__ = ["LATE_TUPLE_FIELD", "Count", "Duration", "TupleWindow", "WindowedBolt", "WindowedBoltExecutor", "WindowedOutputCollector"]
@@ -326,6 +326,10 @@ class WindowedBoltExecutor(Bolt):
         """Return the window's configuration, overridden by the user's bolt."""
         return {**self.bolt.window_configuration, **(self.bolt.get_component_configuration() or {})}
 
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
+        """Let the user's bolt check the topology."""
+        self.bolt.check_topology(component_id, conf, topology)
+
     def _extractor(self, conf: Mapping[str, Any]) -> TimestampExtractor | None:
         field = conf.get(Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME)
         return self.bolt.timestamp_extractor or (None if field is None else _FieldTimestamp(field))
@@ -473,8 +477,15 @@ class WindowedBoltExecutor(Bolt):
             "streams": [[*stream, ts] for stream, ts in self._stream_ts.items()],
             "watermark": self._watermark,
             "late": self._late.get_count(),
-            "user": self.bolt.snapshot() if stateful(self.bolt) else None,
+            "user": self._user_state(),
         }
+
+    def _user_state(self) -> Any:
+        return self.bolt.snapshot() if stateful(self.bolt) else None
+
+    def _restore_user(self, state: Any) -> None:
+        if stateful(self.bolt) and state is not None:
+            self.bolt.restore(state)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`snapshot` returned."""
@@ -489,8 +500,7 @@ class WindowedBoltExecutor(Bolt):
         self._stream_ts = {(component, stream): ts for component, stream, ts in state["streams"]}
         self._watermark = state["watermark"]
         self._late.inc(state["late"] - self._late.get_count())
-        if stateful(self.bolt) and state["user"] is not None:
-            self.bolt.restore(state["user"])
+        self._restore_user(state["user"])
 
 
 def _check_bounds(conf: Mapping[str, Any], component: str, length: int, interval: int, length_ms: int, interval_ms: int) -> None:

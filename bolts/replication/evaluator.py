@@ -15,6 +15,7 @@ import numpy as np
 
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.replication.messages import BalanceMessage, HandedOver, PartitionMap, ShiftSized, SizeShift, WorkloadReport
+from dskype.bolts.replication.workload_meter import WorkloadMeter
 from dskype.distribution import AGridDistributor
 from dskype.distribution.aggregates import Workload
 from dskype.distribution.agrid import CellBox
@@ -34,7 +35,7 @@ _CHANGES_MAX = 4_096
 """The most subscriptions that come or go and are counted together."""
 
 
-class Evaluator:
+class Evaluator(WorkloadMeter):
     """Measures the workload of one subscription task; see the module. O(1) per message, match and subscription.
 
     :param index: index of the task.
@@ -52,7 +53,8 @@ class Evaluator:
         send: Callable[[BalanceMessage], None],
         hand_over: Callable[[int, HandedOver], None],
     ) -> None:
-        self._index, self._settings, self._make, self._send, self._hand_over = index, settings, make, send, hand_over
+        super().__init__(index, settings, send)
+        self._make, self._hand_over = make, hand_over
         self._version = -1
         self._plan: Mapping[str, Any] | None = None
         self._distributor: AGridDistributor | None = None
@@ -61,7 +63,11 @@ class Evaluator:
         self._areas = np.zeros((0, 4))  # by slot: rectangle of a subscription; NaN: there is none
         self._changes: list[tuple[int, Sequence[float]]] = []  # sign and rectangle of subscriptions that are yet to be counted in or out
         self._early: list[HandedOver] = []  # costs of partitions that are yet to be announced
-        self._report_ms: int | None = None  # when the next report is due
+
+    @property
+    def measures(self) -> bool:
+        """Whether the task has one partition."""
+        return self._workload is not None
 
     # -- partitions ---------------------------------------------------------------------------------------------------
 
@@ -168,17 +174,12 @@ class Evaluator:
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int) -> None:
-        """Report the workload if a period is over; then let it age."""
-        if self._workload is None:
-            return
-        if self._report_ms is None:  # the first period after a change
-            self._report_ms = now_ms + self._settings.period_ms
-        elif now_ms >= self._report_ms:
-            self._report_ms += self._settings.period_ms * (1 + (now_ms - self._report_ms) // self._settings.period_ms)
-            self._count_changes()
-            self._send(WorkloadReport(self._version, summarize(self._index, self._workload, self._boxes)))
-            self._workload.age(self._settings.aging)
+    def report(self) -> None:
+        """Report the workload; then let it age."""
+        assert self._workload is not None
+        self._count_changes()
+        self._send(WorkloadReport(self._version, summarize(self._index, self._workload, self._boxes)))
+        self._workload.age(self._settings.aging)
 
     def size(self, message: SizeShift) -> None:
         """Answer how much a shift should move."""

@@ -12,7 +12,7 @@ stream            messages
 ``transfers``     the bare boolean subscription, from subscription task to subscription task (:mod:`dskype.bolts.replication.transfers`),
                   and :class:`HandedOver`
 ``shortages``     :class:`ReplicaReport`
-``balance``       :class:`WorkloadReport`, :class:`ShiftSized`
+``balance``       :class:`WorkloadReport`, :class:`ShiftSized`, :class:`LoadReport`
 ``interest``      :class:`InterestAdded`, :class:`InterestKnown`, :class:`InterestEnded`
 ``registrations`` :class:`Begin` and :class:`Finish`
 ``lists``         :class:`ReplicaList`, :class:`ReplicaDropped`, :class:`ReplicaGone` (and the tuples of ``ResultPublisher``)
@@ -47,6 +47,7 @@ __all__ = [
     "InterestEnded",
     "InterestKnown",
     "InterestMessage",
+    "LoadReport",
     "Located",
     "MovePlan",
     "PartitionMap",
@@ -188,10 +189,10 @@ class Send(NamedTuple):
 
 
 class PartitionMap(NamedTuple):
-    """The partitions whose workload the task measures from now on. ``version``: of the plan."""
+    """The partitions whose workload the task measures from now on. ``version``: of the plan; ``plan``: None if the task measures all its work together."""
 
     version: int
-    plan: Mapping[str, Any]
+    plan: Mapping[str, Any] | None
 
     def encode(self) -> dict[str, Any]:
         """Return the map."""
@@ -376,12 +377,41 @@ class ShiftSized(NamedTuple):
         return cls(*record)
 
 
-BalanceMessage = WorkloadReport | ShiftSized
+class LoadReport(NamedTuple):
+    """What a task has done, where parts of zones are balanced by the load model. The past counts less with every period.
+
+    :ivar version: of the plan by which it worked.
+    :ivar task: its index.
+    :ivar messages: that came; ``matches``: of boolean subscriptions; ``inserted``, ``removed``: boolean subscriptions.
+    """
+
+    version: int
+    task: int
+    messages: float
+    matches: float
+    inserted: float
+    removed: float
+    kind = "load"
+
+    def encode(self) -> list[Any]:
+        """Return the record."""
+        return list(self)
+
+    @classmethod
+    def decode(cls, record: Sequence[Any]) -> LoadReport:
+        """Return the message in a record."""
+        return cls(*record)
+
+
+BalanceMessage = WorkloadReport | ShiftSized | LoadReport
+
+_BALANCE_MESSAGES: dict[str, Any] = {one.kind: one for one in (WorkloadReport, ShiftSized, LoadReport)}
 
 
 def decode_balance(kind: str, record: Sequence[Any]) -> BalanceMessage:
     """Return the message in a row of the stream ``balance``."""
-    return (WorkloadReport if kind == WorkloadReport.kind else ShiftSized).decode(record)
+    found: BalanceMessage = _BALANCE_MESSAGES[kind].decode(record)
+    return found
 
 
 # -- interest: between distribution tasks -----------------------------------------------------------------------------------

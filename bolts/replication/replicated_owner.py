@@ -10,9 +10,9 @@ import numpy as np
 
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.replication.balancing import make_meter
 from dskype.bolts.replication.boolean_placements import BooleanPlacements
 from dskype.bolts.replication.coverage import Coverage
-from dskype.bolts.replication.evaluator import Evaluator
 from dskype.bolts.replication.messages import (
     AllMoved,
     BalanceMessage,
@@ -32,6 +32,7 @@ from dskype.bolts.replication.messages import (
 from dskype.bolts.replication.ownership import PlacementRow, SubscriptionOwner
 from dskype.bolts.replication.replicas import Replicas
 from dskype.bolts.replication.transfers import Transfers
+from dskype.bolts.replication.workload_meter import WorkloadMeter
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
@@ -71,10 +72,9 @@ class ReplicatedOwner(SubscriptionOwner):
         self._transfers = Transfers(collector, tasks, partial(distributor_of_plan, settings, len(tasks)), context.register_counter("transferred"))
         context.register_gauge("arriving", lambda: len(self._transfers))
         self._boolean_placements = BooleanPlacements(boolean.metadata, collector, self._coverage, index, self._forget_boolean)
-        self._evaluator: Evaluator | None = None  # with load balancing
+        self._meter: WorkloadMeter | None = None  # with load balancing
         if settings.balance is not None:
-            make = partial(distributor_of_plan, settings, len(tasks))
-            self._evaluator = Evaluator(index, settings.balance, make, self._send_to_balancer, self._transfers.hand_over)
+            self._meter = make_meter(settings, index, len(tasks), self._send_to_balancer, self._transfers.hand_over)
 
     # -- placements -------------------------------------------------------------------------------
 
@@ -111,13 +111,13 @@ class ReplicatedOwner(SubscriptionOwner):
     def _open_boolean(self, name: str, registration: str, placement: Placement) -> None:
         slot = self._boolean.open(name, registration, placement.subscription)
         self._boolean_placements.open(slot, placement)
-        if self._evaluator is not None:
-            self._evaluator.open(slot, placement.subscription.bbox)
+        if self._meter is not None:
+            self._meter.open(slot, placement.subscription.bbox)
 
     def _forget_boolean(self, slot: int) -> None:
         self._boolean.forget(slot)
-        if self._evaluator is not None:
-            self._evaluator.forget(slot)
+        if self._meter is not None:
+            self._meter.forget(slot)
 
     def _apply_to_boolean(self, name: str, registration: str, message: Epoch | End | Survey | Send) -> None:
         slot, placements = self._boolean.slots.get(name), self._boolean_placements
@@ -137,8 +137,8 @@ class ReplicatedOwner(SubscriptionOwner):
         """Open the boolean subscriptions that other tasks have sent, where they are expected, and take costs over."""
         for name, registration, record in rows:
             if record["type"] == HandedOver.kind:
-                if self._evaluator is not None:
-                    self._evaluator.take(HandedOver.decode(record))
+                if self._meter is not None:
+                    self._meter.take(HandedOver.decode(record))
                 continue
             arrived = self._transfers.arrive(name, registration, record)
             if arrived is not None:
@@ -213,25 +213,25 @@ class ReplicatedOwner(SubscriptionOwner):
     # -- load balancing ---------------------------------------------------------------------------
 
     def _handle_balancing(self, message: PartitionMap | SizeShift) -> None:
-        assert self._evaluator is not None
+        assert self._meter is not None
         if isinstance(message, PartitionMap):
-            self._evaluator.adopt(message)
+            self._meter.adopt(message)
         else:
-            self._evaluator.size(message)
+            self._meter.size(message)
 
     def _send_to_balancer(self, message: BalanceMessage) -> None:
         self._collector.emit_direct(self._distribution_tasks[0], (message.kind, message.encode()), streams.BALANCE)
 
     def match(self, arrived: Arrived) -> None:
         """Publish the matches of boolean subscriptions, and measure the workload."""
-        if self._evaluator is not None:
-            self._evaluator.record(arrived)
+        if self._meter is not None:
+            self._meter.record(arrived)
         super().match(arrived)
 
     def tick(self, now_ms: int) -> None:
         """Report the workload if it is time."""
-        if self._evaluator is not None:
-            self._evaluator.tick(now_ms)
+        if self._meter is not None:
+            self._meter.tick(now_ms)
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -253,15 +253,15 @@ class ReplicatedOwner(SubscriptionOwner):
         """Send valid matches to the result bolt, with sequence numbers by which it publishes each once."""
         inside = self._boolean_placements.inside(arrived.messages.position[rows], slots)
         rows = rows[inside]
-        if self._evaluator is not None:
-            self._evaluator.record(arrived, rows)
+        if self._meter is not None:
+            self._meter.record(arrived, rows)
         self._publisher.emit_deltas(self._matches(arrived, rows, slots[inside])._replace(seqs=arrived.messages.seq[rows]))
 
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Return placements and coverage."""
-        balancing = {} if self._evaluator is None else {"evaluator": self._evaluator.snapshot()}
+        balancing = {} if self._meter is None else {"evaluator": self._meter.snapshot()}
         return balancing | {
             "fresh": [],
             "replicas": self._replicas.snapshot(),
@@ -277,6 +277,6 @@ class ReplicatedOwner(SubscriptionOwner):
         self._boolean_placements.restore(state["placements"])
         if "transfers" in state:  # absent from snapshots of earlier versions
             self._transfers.restore(state["transfers"])
-        if self._evaluator is not None and "evaluator" in state:
-            self._evaluator.restore(state["evaluator"])
+        if self._meter is not None and "evaluator" in state:
+            self._meter.restore(state["evaluator"])
         self._boolean.slots = {self._boolean.metadata.name(slot): slot for slot in self._boolean_placements.slots()}

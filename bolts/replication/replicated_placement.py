@@ -38,7 +38,9 @@ from dskype.bolts.replication.messages import (
 )
 from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.registry import Entry, Registry
+from dskype.bolts.replication.takeover import Takeover
 from dskype.distribution import Distributor, Placed
+from dskype.distribution.base import read_takeover
 from dskype.distribution.subscriptions import Subscription, TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
@@ -105,6 +107,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._surveyed: set[str] = set()
         self._moving: dict[str, _Move] = {}
         self._done = True  # all have moved, and the subscription tasks know
+        self._takeover: Takeover | None = None  # the present plan takes over step by step
         self._window, self._apart = window, 1  # the next review is this many windows after the one before
         self._review_at: int | None = None  # watermark
         self._to_review: list[str] = []
@@ -117,6 +120,7 @@ class ReplicatedPlacement(PlacementStrategy):
         context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
         context.register_gauge("plan_version", lambda: self._version)
         context.register_gauge("plan_changing", lambda: int(self.changing))
+        context.register_gauge("placed_by_old_plan", lambda: 0 if self._takeover is None else len(self._takeover))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -146,10 +150,21 @@ class ReplicatedPlacement(PlacementStrategy):
         placed = self._place(name, subscription, self._first_threshold())
         self._remember(name, Entry(registration, topk, 1, tuple(placed.tasks)), subscription)
         self._send_registration(name, registration, "begin", Begin(topk, self.watermark))
-        placement = Placement(subscription, self._epoch(1, placed.tasks, placed.guard))
+        placement = Placement(subscription, self._first_epoch(name, subscription, placed))
         for index in placed.tasks:
             self._send(index, name, registration, placement)
         self._advance_until_blocked()
+
+    def _first_epoch(self, name: str, subscription: Subscription, placed: Placed) -> Epoch:
+        """Return the first epoch. During a takeover whose plan is not in force, a boolean subscription begins to move to the tasks of the new plan."""
+        if self._takeover is None or self._takeover.in_force:
+            return self._epoch(1, placed.tasks, placed.guard)
+        if isinstance(subscription, TopkSubscription):
+            self._takeover.add(name)
+            return self._epoch(1, placed.tasks, placed.guard)
+        target = self._distributor.place(name, subscription).tasks
+        self._moving[name] = _Move(target, -np.inf, target)
+        return self._epoch(1, placed.tasks, placed.guard, since=self._version, moving=True, report_ready=target)
 
     def _first_threshold(self) -> float | None:
         """Return the threshold by which a new subscription is placed."""
@@ -164,12 +179,17 @@ class ReplicatedPlacement(PlacementStrategy):
         self._registry.remove(name)
 
     def _place(self, name: str, subscription: Subscription, floor: float | None) -> Placed:
-        """Choose tasks for a subscription; during a plan change those of both plans, because other tasks may still send by the old one."""
+        """Choose tasks for a subscription; during a plan change those of both plans, because other tasks may not send by the new one yet."""
         placed = self._distributor.place(name, subscription, floor)
-        if self._old is None:
+        if self._old is None or self._in_force:
             return placed
         other = self._old.place(name, subscription, floor)
         return Placed(sorted({*placed.tasks, *other.tasks}), max(placed.guard, other.guard))
+
+    @property
+    def _in_force(self) -> bool:
+        """Whether the present plan takes over, and is in force."""
+        return self._takeover is not None and self._takeover.in_force
 
     def unregister(self, name: str, registration: str = "") -> None:
         """End a subscription; count an unknown one."""
@@ -191,6 +211,8 @@ class ReplicatedPlacement(PlacementStrategy):
         self._moving.pop(name, None)
         self._surveyed.discard(name)
         self._reviewed.pop(name, None)
+        if self._takeover is not None:
+            self._takeover.end(name)
 
     def _send(self, index: int, name: str, registration: str, message: PlacementMessage) -> None:
         self._send_record([index], name, registration, message.encode())
@@ -210,7 +232,7 @@ class ReplicatedPlacement(PlacementStrategy):
         :param lists: ``report_ready`` and ``evaluate``.
         """
         if since is None:
-            since = self._version if self._old is None else self._old_version
+            since = self._version if self._old is None or self._in_force else self._old_version
         plan = self._version if plan is None else plan
         return Epoch(number, list(tasks), float(guard), plan, since, self.watermark, moving, lists.get("report_ready", []), lists.get("evaluate", []))
 
@@ -253,6 +275,8 @@ class ReplicatedPlacement(PlacementStrategy):
         index, move = self._index[task], self._moving.get(name)
         if report.kind == READY:
             if move is not None:
+                if self._takeover is not None:
+                    self._takeover.in_force = True  # for this task, too: its watermark is not behind that of the task which reports
                 self._finish_move(name, entry, move, index)
         elif report.kind == SURVEYED and name in self._reviewed:
             self._collect_review(name, entry, index, report)
@@ -367,11 +391,13 @@ class ReplicatedPlacement(PlacementStrategy):
             self._newest = version
             self._plans.append((version, plan))
             self._begin_next_plan()
+            self._advance_until_blocked()  # a takeover ends
 
     def _begin_next_plan(self) -> None:
         while self._old is None and self._plans:
             version, plan = self._plans.pop(0)
             try:
+                plan, rest = read_takeover(plan)
                 distributor = self._make(plan)
             except IllegalArgumentException as error:
                 self._counters["plans_refused"].inc()
@@ -381,6 +407,8 @@ class ReplicatedPlacement(PlacementStrategy):
             self._old, self._old_version = self._distributor, self._version
             self._distributor, self._version = distributor, version
             self._begin_moves()
+            if rest is not None:
+                self._takeover, self._to_survey = Takeover(self._to_survey, rest), []
             self._to_review, self._reviewed = [], {}  # all are placed again
             self._send_to_all(PlanMarker(version, self._high))
             if distributor.transfers:
@@ -417,6 +445,10 @@ class ReplicatedPlacement(PlacementStrategy):
                     self._send(index, name, entry.registration, Survey())
         if self._done:
             return
+        if self._takeover is not None:
+            if not self._takeover.over and not self._plans:
+                return
+            self._to_survey, self._takeover = self._takeover.names(), None
         while self._to_survey and len(self._surveyed) + len(self._moving) < _PORTION:
             name = self._to_survey.pop()
             entry = self._registry.get(name)
@@ -455,9 +487,27 @@ class ReplicatedPlacement(PlacementStrategy):
         """Whether subscriptions may still live by an older plan, or another plan waits."""
         return self._old is not None or bool(self._plans)
 
+    @property
+    def taking_over(self) -> bool:
+        """Whether the present plan takes over step by step, and subscriptions of the older one are left."""
+        return self._takeover is not None
+
+    @property
+    def registered(self) -> int:
+        """The number of subscriptions of this distribution task."""
+        return len(self._registry)
+
+    def has(self, name: str) -> bool:
+        """Tell whether this distribution task has placed a subscription."""
+        return self._registry.get(name) is not None
+
     def send_to(self, index: int, message: PartitionMap | SizeShift) -> None:
         """Send a message that is not about a subscription to a subscription task."""
         self._send(index, "", "", message)
+
+    def report_error(self, problem: str) -> None:
+        """Report an error of load balancing."""
+        self._collector.report_error(problem)
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -475,6 +525,7 @@ class ReplicatedPlacement(PlacementStrategy):
             "surveyed": sorted(self._surveyed),
             "moving": [[name, *move] for name, move in self._moving.items()],
             "done": self._done,
+            "takeover": None if self._takeover is None else self._takeover.snapshot(),
             "watermark": self.watermark,
             "high": self._high,
             "apart": self._apart,
@@ -494,6 +545,8 @@ class ReplicatedPlacement(PlacementStrategy):
         self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
         self._moving = {name: _Move(*move) for name, *move in state["moving"]}
         self.watermark, self._high = state["watermark"], state["high"]
+        takeover = state.get("takeover")  # absent from snapshots of earlier versions
+        self._takeover = None if takeover is None else Takeover.restored(takeover)
         self._apart, self._review_at = state.get("apart", 1), state.get("review_at")  # absent from snapshots of earlier versions
         self._to_review = list(state.get("to_review", ()))
         self._reviewed = {name: _Review(*review) for name, *review in state.get("reviewed", ())}

@@ -21,7 +21,7 @@ import numpy as np
 from dskype.bolts.replication.interest_exchange import InterestExchange, pairs_of
 from dskype.bolts.replication.messages import SHORT, SURVEYED, Located, ReplicaReport, decode_interest
 from dskype.bolts.replication.registry import Entry, SubscriptionInterest
-from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
+from dskype.bolts.replication.replicated_placement import ReplicatedPlacement, union_of
 from dskype.distribution import Distributor
 from dskype.distribution.subscriptions import Subscription, decode_subscription
 from dskype.distribution.triggers import routing_terms
@@ -75,12 +75,16 @@ class SummarizedPlacement(ReplicatedPlacement):
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def routes(self, messages: MessageBatch) -> RowTasks | None:
-        """Return which task indexes get which messages: those that the plan names, and that want them."""
-        if self._old is None:
-            found = self._exchange.wanted(self._distributor, messages)
-            if found is not None:
-                self._record_positions(messages)
-                return found
+        """Return which task indexes get which messages: those that the plan names, and that want them; during a plan change, those of both plans.
+
+        What each plan finds in one step is complete for the subscriptions that this plan places, so both together are complete.
+        """
+        found = self._exchange.wanted(self._distributor, messages)
+        if found is not None and self._old is not None:
+            found = union_of(found, self._exchange.wanted(self._old, messages), len(self._tasks))
+        if found is not None:
+            self._record_positions(messages)
+            return found
         return self._exchange.filter(self._distributor, messages, super().routes(messages))
 
     # -- interest -----------------------------------------------------------------------------------------------------

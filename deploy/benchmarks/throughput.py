@@ -53,6 +53,7 @@ from dskype.topology.flux import load
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import TopicAdmin
+from dskype.topology.runtime.resume import SNAPSHOTS
 from dskype.topology.tuples import InRecord
 
 __all__ = [
@@ -312,7 +313,7 @@ class Run:
     def _components(self, start_ms: int, stop_ms: int, applied: float) -> dict[str, dict[str, Any]]:
         """Return the measures of the components, and the sizes of their newest snapshots."""
         found = {}
-        plan, folder = self.handle.backend.plan, self.handle.backend.snapshots
+        plan, folder = self.handle.backend.plan, self.handle.backend.folder / SNAPSHOTS
         for component in plan.component_ids:
             entry: dict[str, Any] = {
                 "tasks": len(plan.component_tasks(component)),

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dskype.deploy.machine.cluster import Target
@@ -40,6 +40,7 @@ __all__ = [
     "seconds",
     "split",
     "target",
+    "without_options",
 ]
 
 _FROM_ENVIRONMENT = re.compile(r"\$\{ENV-([^{}\s]+)\}")
@@ -214,6 +215,13 @@ class Actions:
         """
         parser = self._actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False, fill=fill)
         parser.set_defaults(run=run)
+
+
+def without_options(words: Sequence[str], add: Callable[[argparse.ArgumentParser], None]) -> list[str]:
+    """Return the words of a command line without the options that ``add`` adds to a parser, and without their values."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add(parser)
+    return parser.parse_known_args(list(words))[1]
 
 
 class Ignored(argparse.Action):

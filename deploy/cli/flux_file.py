@@ -36,10 +36,18 @@ _IGNORED: dict[int | str | None, tuple[str, ...]] = {
 """Options of ``storm`` without a meaning here, by how many values they take (``nargs``)."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add Flux's options and the common ones. Options of Storm without a meaning here are accepted and ignored."""
-    common(parser)
-    parser.add_argument("file", nargs="*", metavar="FILE", help="one Flux YAML file, or the Python file of a streamparse topology")
+def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None:
+    """Add Flux's options and the common ones. Options of Storm without a meaning here are accepted and ignored.
+
+    :param cluster: also add those that name brokers and a Spark master; without them, the broker is an embedded one.
+    """
+    common(parser, kafka=cluster)
+    parser.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE",
+        help="one Flux YAML file, or a Python file: of a streamparse topology, or with a function main(args), followed by args",
+    )
     parser.add_argument("--environment", metavar="NAME", help="of a streamparse topology: the environment whose parallelism to use")
     parser.add_argument("-d", "--dry-run", action="store_true", help="build and describe the topology without running it")
     parser.add_argument("-f", "--filter", metavar="FILE", help="a .properties file with values for ${key}")
@@ -49,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--no-detail", action="store_true", help="no details of the topology")
     parser.add_argument("-R", "--resource", action="store_true", help="FILE is one of those that come with dskype, e.g. wordcount.yaml")
     parser.add_argument("--allow-module", metavar="M", action="append", default=[], help="let the file name classes of this module; repeatable")
-    parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
+    if cluster:
+        parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
+    else:
+        parser.set_defaults(bootstrap_servers="embedded", kafka=[], master=None)
     ignored = parser.add_argument_group("options of storm that are accepted and ignored")
     for nargs, options in _IGNORED.items():
         for flags in options:
@@ -62,10 +73,11 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
     :returns: the topology, and where to run it.
     :raises UsageError: the arguments do not name exactly one file.
     """
-    if len(args.file) != 1:
+    from dskype.deploy.cli import python_file
+
+    program = bool(args.file) and python_file.is_python_file(args.file[0]) and not args.resource
+    if not args.file or (len(args.file) > 1 and not program):
         raise UsageError(f"expected exactly one FILE, given: {len(args.file)}")
-    from dskype.deploy.cli.streamparse_file import is_topology_file
-    from dskype.deploy.cli.streamparse_file import load as load_topology
     from dskype.topology import config as storm_config
     from dskype.topology import flux as flux_files
 
@@ -79,8 +91,9 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
         say(f"Parsing {'resource' if args.resource else 'file'}: {file if args.resource else os.path.abspath(file)}")
     below, _ = split(file_conf(args))
     above, _ = split(dict(args.conf))
-    if is_topology_file(file) and not args.resource:
-        flux = load_topology(file, args.environment, above)
+    if program:
+        flux, active = python_file.load(file, args.environment, above, args.file[1:])
+        args.inactive = args.inactive or not active
     else:
         flux = flux_files.load(
             file,

@@ -55,16 +55,24 @@ COMMANDS = {
         Command("sub", "add, list, show or remove subscriptions"),
         Command("publish", "publish messages: JSON lines of a file"),
         Command("tail", "follow the results"),
+        Command("webhooks", "deliver results to URLs, until Ctrl-C"),
         Command("explain", "say why a message does or does not match or rank"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
         Command("partition", "learn, show and change how subscriptions are distributed"),
+        Command("plan", "say what subscriptions and messages need in hosts, brokers and memory"),
         Command("bench", "run a benchmark", module="dskype.deploy.benchmarks.command"),
         Command("verify", "compare what a topology published with a plain computation"),
         Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command"),
     ),
+    "a service on this machine": (
+        Command("up", "start a broker, a topology and its metrics, and keep them running"),
+        Command("status", "say what 'up' runs, and whether it gets on"),
+        Command("down", "stop what 'up' runs, and keep its data"),
+    ),
     "topologies": (
         Command("local", "run a topology on this machine for a while"),
         Command("submit", "run a topology on a cluster until it is killed", aliases=("jar",)),
+        Command("quickstart", "begin a project in streamparse's layout"),
         Command("list", "list the topologies"),
         Command("activate", "switch a topology's spouts on", module=_ACTIVATE),
         Command("deactivate", "switch a topology's spouts off", module=_ACTIVATE),
@@ -74,7 +82,7 @@ COMMANDS = {
         Command("monitor", "print a component's throughput at intervals"),
         Command("stats", "measure what a topology moves, costs and waits for"),
         Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
-        Command("ui", "serve Storm's UI and its REST API, until Ctrl-C"),
+        Command("ui", "serve web pages and Storm's REST API, until Ctrl-C"),
     ),
     "this machine": (
         Command("localconfvalue", "print a configuration value of this machine", module=_CONFVALUE),
@@ -88,6 +96,7 @@ COMMANDS = {
 """Group -> its commands, in the order in which they are listed."""
 
 _ELSEWHERE = "topologies run in the process of 'dskype local' or 'dskype submit'; there are no daemons"
+_SERVERS = "no servers are set up; Spark's executors get the code from the process that submits"
 _NOT_HERE = {
     "admin": "",
     "blobstore": "",
@@ -105,10 +114,16 @@ _NOT_HERE = {
     "set_log_level": "",
     "shell": "",
     "sql": "",
+    "remove_logs": _SERVERS,
+    "run": "the command is 'dskype local topologies/NAME.py --local-ttl SECS'",
+    "slot_usage": _SERVERS,
+    "update_virtualenv": _SERVERS,
+    "visualize": "'dskype ui' draws a running topology",
+    "worker_uptime": _SERVERS,
     "supervisor": _ELSEWHERE,
     "upload-credentials": "",
 }
-"""Commands of ``storm`` that are recognised but not implemented, with the reason."""
+"""Commands of ``storm`` and ``sparse`` that are recognised but not implemented, with the reason."""
 
 
 def _parser() -> LazyParser:
@@ -185,6 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.verb is None:
         parser.print_help(sys.stderr)
         return 2
+    args.command_line = arguments
     _logging(getattr(args, "verbose", False))
     for option in getattr(args, "ignored", None) or ():
         say(f"note: {option} is ignored: it has no meaning here")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -24,21 +24,47 @@ def make_consumer(kafka: KafkaSettings) -> KafkaConsumer:
 class Follower:
     """Reads topics from a starting place on, as far as its caller polls.
 
-    :param start: ``beginning``; ``now``: only new records; or how many records before the end of each partition.
+    :param start: ``beginning``; ``now``: only new records; how many records before the end of each partition; or (topic, partition) -> offset, where
+        a partition that is not named starts at its beginning.
+    :ivar lost: (topic, partition) -> how many records from the wanted start on Kafka has dropped already.
     """
 
-    def __init__(self, kafka: KafkaSettings, topics: Iterable[str], start: str | int = "now", consumer: KafkaConsumer | None = None) -> None:
+    def __init__(
+        self, kafka: KafkaSettings, topics: Iterable[str], start: str | int | Mapping[tuple[str, int], int] = "now", consumer: KafkaConsumer | None = None
+    ) -> None:
         self._consumer = make_consumer(kafka) if consumer is None else consumer
-        self._partitions = [TopicPartition(t, p) for t in topics for p in sorted(self._consumer.partitions_for_topic(t))]
+        self._partitions = [TopicPartition(t, p) for t in topics for p in sorted(self._consumer.partitions_for_topic(t) or ())]
         self._consumer.assign(self._partitions)
         first, self._ends = self._consumer.beginning_offsets(self._partitions), self._consumer.end_offsets(self._partitions)
+        self.lost: dict[tuple[str, int], int] = {}
         for partition in self._partitions:
-            back = 0 if start == "now" else self._ends[partition] if start == "beginning" else int(start)
-            self._consumer.seek(partition, max(first[partition], self._ends[partition] - back))
+            if isinstance(start, Mapping):
+                wanted = start.get(tuple(partition), 0)
+                # Behind the end: the topic was made anew, so everything in it is new.
+                at = first[partition] if wanted > self._ends[partition] else max(first[partition], wanted)
+                if first[partition] > wanted and tuple(partition) in start:
+                    self.lost[partition.topic, partition.partition] = first[partition] - wanted
+            else:
+                back = 0 if start == "now" else self._ends[partition] if start == "beginning" else int(start)
+                at = max(first[partition], self._ends[partition] - back)
+            self._consumer.seek(partition, at)
 
-    def poll(self, timeout_s: float = 0.5) -> list[Any]:
-        """Return new records, in order within each partition; [] if none comes within ``timeout_s``."""
-        return [record for batch in self._consumer.poll(timeout_ms=int(timeout_s * 1000)).values() for record in batch]
+    def poll(self, timeout_s: float = 0.5, max_records: int | None = None) -> list[Any]:
+        """Return new records, in order within each partition; [] if none comes within ``timeout_s``.
+
+        :param max_records: at most so many; default: what the consumer is set to.
+        """
+        found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), **({} if max_records is None else {"max_records": max_records}))
+        return [record for batch in found.values() for record in batch]
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> next offset."""
+        return {(p.topic, p.partition): self._consumer.position(p) for p in self._partitions}
+
+    def at_time(self, time_ms: int) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> offset of the first record at or after a time; the end if there is none."""
+        found = self._consumer.offsets_for_times(dict.fromkeys(self._partitions, time_ms))
+        return {(p.topic, p.partition): self._ends[p] if at is None else at.offset for p in self._partitions for at in (found.get(p),)}
 
     def at_end(self) -> bool:
         """Tell whether all records that existed when the reading began have been returned."""

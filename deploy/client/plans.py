@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.distribution import DISTRIBUTORS, HasPartitions, Partitioned, make_distributor, start_distributor
+from dskype.distribution.base import TAKEOVER
+from dskype.spouts.topics import PLAN_BYTES_MAX
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.nimbus_topic import ClusterClient
@@ -24,9 +26,6 @@ __all__ = [
 ]
 
 SUBSCRIPTION_BOLT = "subscription-bolt"
-
-_RECORD_BYTES = 1_000_000
-"""Brokers accept records of up to 1 MiB by default, including headers."""
 
 
 class PlanOvertakenError(TopologyError):
@@ -64,7 +63,7 @@ def _checked(plan: Mapping[str, Any], kind: type, problem: str) -> Any:
 
 
 def read_current(client: Any) -> tuple[int, dict[str, Any]]:
-    """Return version and plan that the running topology follows. Version 0 is the plan that it started with.
+    """Return version and plan that the running topology follows. Version 0 is the plan that it started with. How the plan takes over is not in it.
 
     :param client: a ``PubSub``.
     :raises TopologyError: the topology does not run.
@@ -77,6 +76,8 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
         found, content = parse_record(record.value)
         if found > version:
             version, plan = found, content
+    if isinstance(plan, dict):
+        plan.pop(TAKEOVER, None)
     if plan is None:
         settings = client.settings
         tasks = len(component_tasks(client))
@@ -117,12 +118,12 @@ def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
     :raises PlanOvertakenError: a plan with this version or a higher one came first, for example from load balancing.
     """
     value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()
-    if len(value) > _RECORD_BYTES:
+    if len(value) > PLAN_BYTES_MAX:
         raise TopologyError(
             explain(
                 "The plan is too large for a record of Kafka.",
                 given=f"{len(value):,} bytes, {len(with_partitions(plan).partitions()):,} partitions",
-                legal=f"up to {_RECORD_BYTES:,} bytes",
+                legal=f"up to {PLAN_BYTES_MAX:,} bytes",
                 hint="learn one with fewer partitions: --option method=balanced",
             )
         )

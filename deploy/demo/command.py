@@ -11,6 +11,7 @@ from typing import Any
 
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
+from dskype.topology.config import TRANSPORTS
 
 __all__ = ["add_arguments", "run"]
 
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", metavar="R", type=_number(1, float), help=f"messages per second; default: {default.rate:g}")
     parser.add_argument("--window", metavar="N", type=_number(1), help="messages in the window; default: half of all messages")
     parser.add_argument("--seed", metavar="N", type=_number(0), help=f"seed of everything that is drawn at random; default: {default.seed}")
+    parser.add_argument("--transport", choices=TRANSPORTS, help="how components get their records; default: the topology's setting")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="keep data and snapshots there; default: nothing is kept")
     parser.add_argument("--resume", action="store_true", help="continue the run in --folder; default: start over")
     parser.add_argument(
@@ -33,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-picture", action="store_true", help="draw no map")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")
+    parser.add_argument(
+        "--bootstrap-servers", metavar="HOST:PORT,...", help="publish to the topology dskype of these brokers; default: a topology and a broker of its own"
+    )
 
 
 def _number(least: float, kind: type = int) -> Any:
@@ -53,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     if args.resume and args.folder is None:
         say("error: --resume needs the folder of the run; expected --folder DIR")
         return 2
+    if args.bootstrap_servers is not None:
+        return _run_elsewhere(args)
     from dskype.deploy.demo import run as demo
 
     for stream in (sys.stdout, sys.stderr):
@@ -62,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         folder, plan, resumed = demo.open_folder(args.folder, args.resume, given, say)
         picture = None if args.no_picture else _writable(args.picture)
-        return demo.run(plan, folder=folder, resumed=resumed, picture=picture, verify=not args.no_verify)
+        return demo.run(plan, folder=folder, resumed=resumed, picture=picture, verify=not args.no_verify, transport=args.transport)
     except KeyboardInterrupt:
         pass
     except Exception as ex:
@@ -72,6 +79,24 @@ def run(args: argparse.Namespace) -> int:
         say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
     say(f"stopped; to continue: dskype demo --folder {args.folder} --resume" if args.folder else "stopped; nothing is left behind")
     return 130
+
+
+def _run_elsewhere(args: argparse.Namespace) -> int:
+    """Publish to a running topology. Ctrl-C ends the demo and leaves the topology as it is."""
+    own = [f"--{name}" for name in ("window", "folder", "resume", "picture") if getattr(args, name)]
+    if own:
+        say(f"error: expected no {', '.join(own)} with --bootstrap-servers: that topology runs already")
+        return 2
+    from dskype.deploy.demo import running
+    from dskype.deploy.demo.feeder import Plan
+    from dskype.deploy.machine.cluster import Target, kafka_settings
+
+    given = {k: v for k in ("messages", "subscriptions", "rate", "seed") if (v := getattr(args, k)) is not None}
+    try:
+        return running.run(Plan(**given), kafka_settings(Target(args.bootstrap_servers)), verify=not args.no_verify)
+    except KeyboardInterrupt:
+        say("stopped; the topology goes on")
+        return 130
 
 
 def _writable(picture: Path | None) -> Path:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SHOWN", "Feeder", "Plan", "Shown", "subscriptions_of"]
 
 _REGISTERING_S = 25.0
+"""How long the registration of all subscriptions takes, if messages take twice as long or longer; otherwise half of their time."""
 _STEP_S = 0.02
 
 
@@ -120,9 +121,10 @@ class Feeder(threading.Thread):
             self._pubsub.flush()
             self._go.wait()
             due, registered, then = float(self.published), float(self.registered), time.monotonic()
+            registering_s = min(_REGISTERING_S, len(self._messages) / self._rate / 2)
             while not self._over.is_set() and (self.published < len(self._messages) or self.registered < self._total):
                 now = time.monotonic()
-                due, registered, then = due + (now - then) * self._rate, registered + (now - then) * self._total / _REGISTERING_S, now
+                due, registered, then = due + (now - then) * self._rate, registered + (now - then) * self._total / registering_s, now
                 self.held = due > self.limit
                 due = min(due, max(self.limit, self.published))  # do not catch up after a wait
                 self._register(min(self._total, int(registered)))

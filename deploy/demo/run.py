@@ -24,6 +24,7 @@ from rich.text import Text
 from dskype.deploy.cli import warmup
 from dskype.deploy.client.pubsub import PubSub, ensure_topics
 from dskype.deploy.demo import result_map
+from dskype.deploy.demo.check import check_results
 from dskype.deploy.demo.feeder import SHOWN, Feeder, Plan, subscriptions_of
 from dskype.deploy.demo.places import Places, places
 from dskype.deploy.demo.screen import Arrivals, Figures, Moment, ResultsWatcher, Screen, Word, milliseconds
@@ -31,13 +32,12 @@ from dskype.deploy.machine import connection, jars, paths
 from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import hold_interrupts
-from dskype.deploy.machine.terminal import plain, say
-from dskype.deploy.verification import verify
-from dskype.deploy.verification.topics import read_inputs
+from dskype.deploy.machine.terminal import say
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology import flux
+from dskype.topology.config import Config
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.validation import CycleWarning
@@ -154,6 +154,7 @@ def run(
     resumed: bool = False,
     picture: Path | None = None,
     verify: bool = True,
+    transport: str | None = None,
     say: Callable[[str], None] = say,
     console: Any = None,
 ) -> int:
@@ -163,6 +164,7 @@ def run(
     :param resumed: continue the run in ``folder``.
     :param picture: where to write the map; None: draw none.
     :param verify: compare the results with a plain computation.
+    :param transport: how components get their records; None: the topology's setting.
     :param say: gets one line of text per step; default: standard error.
     :param console: a rich console; default: standard output.
     :returns: the exit code: 0, or 1 if the results differ from the plain computation.
@@ -186,7 +188,7 @@ def run(
         with hold_interrupts(say):
             cluster = LocalCluster(folder=folder, resume=resumed, progress=say)
             parts.callback(cluster.shutdown, remove=folder is None)
-        handle = _submit(cluster, plan, vocabulary, preparation, say)
+        handle = _submit(cluster, plan, vocabulary, transport, preparation, say)
         live = _Live(cluster, handle, plan, preparation, parts)
         live.until_ready()
         say(f"ready after {time.monotonic() - began:.0f} s")
@@ -197,32 +199,19 @@ def run(
         if picture is not None:
             _draw(picture, plan, live, preparation)
             screen.console.print(f"\nmap       {picture}", soft_wrap=True)
-        code = _verify(screen.console, live, say) if verify else 0
+        code = 0
+        if verify:
+            settings = Settings.from_conf(live.handle.backend.plan.conf)
+            code = check_results(live.cluster.environment.kafka, live.handle.name, settings, screen.console, say)
     if folder is not None:
         say(f"kept in {folder}; to continue with more messages: dskype demo --folder {folder} --resume --messages N")
     return code
 
 
-def _verify(console: Any, live: _Live, say: Any) -> int:
-    """Compare everything that was published with a plain computation; return the exit code."""
-    say("comparing all results with a plain computation")
-    began = time.monotonic()
-    inputs = read_inputs(live.cluster.environment.kafka, live.handle.name)
-    report = verify(inputs, Settings.from_conf(live.handle.backend.plan.conf), final=True)
-    if not report.ok:
-        console.print(plain(report.as_text(3)), markup=False, emoji=False, soft_wrap=True)
-        return 1
-    n = report.compared
-    console.print(
-        f"verified  {n['deltas'] + n['matches']:,} results, {n['lists']:,} published lists and the final lists of "
-        f"{n['final lists']:,} subscriptions are those of a plain computation ({time.monotonic() - began:.0f} s)",
-        soft_wrap=True,
-    )
-    return 0
-
-
-def _submit(cluster: Any, plan: Plan, vocabulary: Path, preparation: _Preparation, say: Any) -> Any:
+def _submit(cluster: Any, plan: Plan, vocabulary: Path, transport: str | None, preparation: _Preparation, say: Any) -> Any:
     config = {"dskype.vocabulary": str(vocabulary), "dskype.window.messages": plan.window}
+    if transport is not None:
+        config[Config.TOPOLOGY_EMULATOR_TRANSPORT] = transport
     loaded = flux.load(TOPOLOGIES / "dskype.yaml", registry=registry(), config=config)
     loaded.check_runnable()
     for problem in ensure_topics(cluster.environment.kafka, loaded.name, settings=Settings.from_conf(loaded.config)):

@@ -28,7 +28,7 @@ from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.java import Java, find_java
 from dskype.deploy.machine.processes import spawn_tied
 
-__all__ = ["BrokerEvent", "EmbeddedBroker", "free_ports", "live_cluster", "prepare"]
+__all__ = ["BrokerEvent", "EmbeddedBroker", "free_ports", "live_cluster", "port_is_free", "prepare"]
 
 _WATCH_S = 0.5
 _FAST_S = 60.0
@@ -60,6 +60,7 @@ class EmbeddedBroker:
 
     :param data_dir: folder to keep the data in; None: a temporary folder that is removed with the broker (after a crash, at the next start).
     :param heap_mb: Java heap in MiB.
+    :param port: the port to listen on; None: a free one.
     :param properties: settings of server.properties to add or replace.
     :param listeners: further listeners, name -> security protocol, e.g. {"SASL_SSL": "SASL_SSL"}; ``servers`` returns their addresses. Their own
         settings (key store, users) belong in ``properties``.
@@ -71,6 +72,7 @@ class EmbeddedBroker:
         data_dir: str | os.PathLike[str] | None = None,
         heap_mb: int = 512,
         *,
+        port: int | None = None,
         properties: Mapping[str, Any] | None = None,
         listeners: Mapping[str, str] | None = None,
         progress: Callable[[str], None] | None = None,
@@ -79,6 +81,7 @@ class EmbeddedBroker:
             raise BrokerError(f"heap_mb must be at least 128 MiB, given: {heap_mb!r}", fix="use the default of 512")
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
         self._heap_mb = heap_mb
+        self._given_port = port
         self._properties = dict(properties or {})
         self._listeners = dict(listeners or {})
         self._progress = progress or (lambda text: None)
@@ -109,9 +112,14 @@ class EmbeddedBroker:
             self._make_folder()
         try:
             keep_ports = self._ports is not None
+            if not keep_ports and self._given_port is not None and not port_is_free(self._given_port):
+                raise BrokerError(
+                    f"the broker's port must be free, given: {self._given_port}, which another process has", fix="end that process, or choose another port"
+                )
             for attempt in range(1, 6):
                 if not keep_ports:
-                    self._ports = tuple(free_ports(2 + len(self._listeners)))
+                    first = () if self._given_port is None else (self._given_port,)
+                    self._ports = (*first, *free_ports(2 + len(self._listeners) - len(first)))
                 self._progress(f"starting Kafka {jars.KAFKA_VERSION} at {self.bootstrap_servers}")
                 self._write_settings()
                 self._launch(java, classpath)
@@ -499,6 +507,17 @@ def _listening(port: int) -> bool:
     with socket.socket() as s:
         s.settimeout(1)
         return s.connect_ex((HOST, port)) == 0
+
+
+def port_is_free(port: int) -> bool:
+    """Tell whether a server could listen on this port of 127.0.0.1."""
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((HOST, port))
+        except OSError:
+            return False
+        return True
 
 
 def free_ports(count: int) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 from dskype.deploy.machine import connection, jars, paths
 from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.machine.folders import OwnedFolder
-from dskype.topology.errors import AlreadyAliveException
+from dskype.topology.errors import AlreadyAliveException, TopologyError
 from dskype.topology.nimbus import environment
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import TopologyState
@@ -24,6 +24,7 @@ from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
 from dskype.topology.runtime.session import network_warning, start_session, stop_session
+from dskype.topology.runtime.standby import await_loss
 
 __all__ = ["Environment"]
 
@@ -48,6 +49,8 @@ class Environment(environment.Environment):
     :param folder: where snapshots are kept; default: a temporary folder that is removed at the end. With a permanent
         folder a topology can be resumed, and the embedded broker keeps its data there.
     :param resume: continue topologies of the same name that are in ``folder``.
+    :param port: the port of an embedded broker; None: a free one.
+    :param standby: name of a topology; once Spark runs, wait until no other process runs it.
     :param progress: gets one line of text per step.
     """
 
@@ -59,6 +62,8 @@ class Environment(environment.Environment):
         conf: Mapping[str, Any] | None = None,
         folder: Path | None = None,
         resume: bool = False,
+        port: int | None = None,
+        standby: str | None = None,
         progress: Progress = _quiet,
     ) -> None:
         self._conf = {k: str(v) for k, v in (conf or {}).items()}
@@ -70,6 +75,7 @@ class Environment(environment.Environment):
         self.folder = self._owned.path
         self._progress = progress
         self._manager: TopologyManager | None = None
+        self._lost: Mapping[str, Any] | None = None  # the driver that this process replaces
         self.resumed: list[TopologyState] = []
         paths.export_numba_cache(os.environ)
         try:
@@ -78,7 +84,7 @@ class Environment(environment.Environment):
             if bootstrap.embedded:
                 jars.broker_jars(lambda p: progress(str(p)))
                 progress("starting an embedded Kafka broker")
-                self.broker = EmbeddedBroker(self.folder / "broker" if folder else None)
+                self.broker = EmbeddedBroker(self.folder / "broker" if folder else None, port=port)
                 self.broker.start()
                 self.broker.watch(self._on_broker_event)
             else:
@@ -95,6 +101,8 @@ class Environment(environment.Environment):
             self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf, log_file=self.folder / "logs" / "spark.log")
             if (jvm := getattr(self.spark.sparkContext._gateway, "proc", None)) is not None:
                 self._owned.note_process(jvm.pid)
+            if standby is not None:
+                self._lost = await_loss(self.kafka, standby, progress)
             if resume:
                 self.resumed = self._resumable()
         except BaseException:
@@ -118,7 +126,7 @@ class Environment(environment.Environment):
         if (
             record is not None
             and self._nimbus is not None
-            and record["driver"] != self._nimbus.driver
+            and record["driver"] not in (self._nimbus.driver, self._lost)
             and watch_drivers(self.kafka, {plan.name: record})[plan.name]
         ):
             raise AlreadyAliveException.for_topology(plan.name)
@@ -132,15 +140,24 @@ class Environment(environment.Environment):
             managed.backend.note_broker(event.text, gone=event.kind == "gave-up")
 
     def _resumable(self) -> list[TopologyState]:
-        """Return the states of the topologies that an earlier process has left; remove those that were killed since."""
-        removed, found = load_removed(self.kafka), []
+        """Return the states of the topologies that an earlier process has left; remove those that were killed since.
+
+        The state of a topology whose store other hosts reach is the one that was published last, whichever host did.
+        """
+        removed, found = load_removed(self.kafka), {}
         for state in _stored_states(self.folder):
             if removed.get(state.name) == state.id:
                 self._progress(f"topology {state.name} was killed while its process was away; removing its state in {self._folder_of(state.name)}")
                 shutil.rmtree(self._folder_of(state.name))
             else:
-                found.append(state)
-        return found
+                found[state.name] = state
+        for name, record in load_states(self.kafka).items():
+            if record.get("store") is not None:
+                try:
+                    found[name] = TopologyState.from_json(record["state"])
+                except TopologyError as error:  # anyone may write to that topic
+                    log.warning("the published state of topology %s is ignored: %s", name, error)
+        return list(found.values())
 
     def _folder_of(self, name: str) -> Path:
         return self.folder / "topologies" / metrics_topic(name).removesuffix(".metrics")  # escaped as its topics are

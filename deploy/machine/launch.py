@@ -7,19 +7,26 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dskype.deploy.machine import connection, paths
 from dskype.deploy.machine.cluster import Target, kafka_settings
+from dskype.deploy.machine.detached import report_ready
+from dskype.deploy.machine.folders import FolderInUseError
 from dskype.deploy.machine.signals import end_on_sigterm
+from dskype.topology.config import Config
+from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.first_batches import await_first_batches
+from dskype.topology.runtime.standby import TopologyKilledError
+from dskype.topology.runtime.stores import FOLDER_URL, default_url
 
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
 
-__all__ = ["run_local", "ship_modules", "submit"]
+__all__ = ["await_kill", "folder_of", "run_local", "ship_modules", "start", "submit"]
 
 Progress = Callable[[str], None]
 
@@ -66,7 +73,7 @@ def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool,
     ship_modules(flux.modules, target.master)
     try:
         with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
-            handle = _start(cluster, flux, active, progress)
+            handle = start(cluster, flux, active, progress)
             progress(f"topology {flux.name} runs as {handle.id}")
             watch(cluster, flux.name, ttl_s)
     except Exception as ex:
@@ -76,40 +83,97 @@ def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool,
         progress(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
 
 
-def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, progress: Progress) -> None:
+def folder_of(name: str, target: Target) -> Path:
+    """Return the folder in which the driver of a topology on a cluster keeps what it needs: one per cluster and name."""
+    cluster_key = hashlib.sha256(str(connection.resolve_bootstrap(target.bootstrap_servers).servers).encode()).hexdigest()[:12]
+    return paths.home() / "topologies" / f"{metrics_topic(name).removesuffix('.metrics')}-{cluster_key}"
+
+
+def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, standby: bool = False, progress: Progress) -> None:
     """Run a topology on a cluster, in this process, until it is killed from here or from another shell.
 
-    An interrupted topology of that name is resumed: its folder is below the product's home, one per cluster and name.
+    An interrupted topology of that name is resumed from its folder, see :func:`folder_of`, or, if other hosts reach its state, from there.
 
     :param active: False: the topology starts inactive.
     :param fresh: do not resume: remove the state of an interrupted topology of that name, and start over.
+    :param standby: if another process runs it, wait beside that one, and take over when it is lost. It returns if the topology is killed meanwhile.
     :raises TopologyError: no cluster is named, the topology is refused, or it ended by itself. In the last case it can be resumed.
     """
     kafka_settings(target)  # fails before anything is started if no cluster is named
+    if standby:
+        _check_standby(flux, target, fresh)
     end_on_sigterm()
     os.umask(0o077)
     ship_modules(flux.modules, target.master)
-    cluster_key = hashlib.sha256(str(connection.resolve_bootstrap(target.bootstrap_servers).servers).encode()).hexdigest()[:12]
-    folder = paths.home() / "topologies" / f"{metrics_topic(flux.name).removesuffix('.metrics')}-{cluster_key}"
-    cluster = LocalCluster(
-        bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, folder=folder, resume=not fresh, progress=progress
-    )
+    options = {"bootstrap_servers": target.bootstrap_servers, "master": target.master, "conf": target.conf, "resume": not fresh, "progress": progress}
+    folder = folder_of(flux.name, target)
+    try:
+        cluster = _stand_by(flux.name, folder, options) if standby else LocalCluster(folder=folder, **options)
+    except TopologyKilledError as ended:
+        progress(str(ended))
+        return
     finished = False
     try:
-        handle = _start(cluster, flux, active, progress)
+        handle = start(cluster, flux, active, progress)
         progress(f"topology {flux.name} runs as {handle.id}; 'dskype kill {flux.name}' ends it, Ctrl-C leaves it to be resumed")
-        while flux.name in cluster.manager.topologies:
-            handle.backend.check()
-            time.sleep(0.2)
+        report_ready()
+        await_kill(cluster, handle)
         finished = True
     finally:
         cluster.shutdown(remove=finished)
 
 
-def _start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Progress) -> LocalTopology:
+def _check_standby(flux: FluxTopology, target: Target, fresh: bool) -> None:
+    """Refuse a standby that could not take over.
+
+    :raises TopologyError: the topology's state is in a folder of its driver, or is to be removed.
+    """
+    url = flux.config.get(Config.TOPOLOGY_EMULATOR_STATE_URL) or default_url(target.master or "local")
+    if url == FOLDER_URL:
+        raise TopologyError(
+            explain(
+                "A standby needs a topology whose state other hosts reach.",
+                given=f"{Config.TOPOLOGY_EMULATOR_STATE_URL}: {url}",
+                legal="kafka:, file:///some/folder, s3://bucket/prefix",
+                hint=f"start both with -c {Config.TOPOLOGY_EMULATOR_STATE_URL}=kafka:",
+            )
+        )
+    if fresh:
+        raise TopologyError(explain("A standby continues what another process has begun.", given="--standby --fresh", hint="leave one of them out"))
+
+
+def _stand_by(name: str, folder: Path, options: dict[str, Any]) -> LocalCluster:
+    """Start Spark, wait until no other process runs the topology, and return the cluster.
+
+    Ready is who waits: an init system must not wait for a loss.
+    """
+    report_ready()
+    try:
+        return LocalCluster(folder=folder, standby=name, **options)
+    except FolderInUseError:  # the driver is on this machine
+        return LocalCluster(folder=folder.with_name(f"{folder.name}-standby"), standby=name, **options)
+
+
+def start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Progress) -> LocalTopology:
+    """Submit a topology to a cluster, and wait until every component has run a batch.
+
+    :param active: False: the topology starts inactive, and there is nothing to wait for.
+    :param progress: gets warnings, and what is waited for.
+    :raises TopologyError: the topology is refused, or has failed.
+    """
     handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
     for warning in handle.warnings:
         progress(f"warning: {warning}")
     if active:
         await_first_batches(handle.backend, progress, lambda: flux.name in cluster.manager.topologies)
     return handle
+
+
+def await_kill(cluster: LocalCluster, handle: LocalTopology) -> None:
+    """Return when a topology has been killed.
+
+    :raises TopologyError: it has failed.
+    """
+    while handle.name in cluster.manager.topologies:
+        handle.backend.check()
+        time.sleep(0.2)

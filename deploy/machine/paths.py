@@ -4,6 +4,7 @@
 ``home()``                    ``$DSKYPE_HOME``, else ``$XDG_CACHE_HOME/dskype``, else ``~/.cache/dskype``
 ``jars_dir()``                connector and broker jars, kept for good
 ``numba_cache_dir()``         compiled kernels
+``service_dir()``             the service of ``dskype up``: ``$XDG_DATA_HOME/dskype``, else ``~/.local/share/dskype``
 ``scratch_dir()``             temporary files: ``$DSKYPE_HOME/scratch`` if that is set, else ``<tmp>/dskype-<uid>``
 ============================  ===============================================================
 
@@ -106,6 +107,13 @@ def scratch_dir(environ: Mapping[str, str] | None = None) -> Path:
     if env.get(HOME_VARIABLE):
         return _made(home(env) / "scratch")
     return _temp_root()
+
+
+def service_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder of ``dskype up`` unless another one is named; it is not created. It is no cache: nobody may sweep it."""
+    env = os.environ if environ is None else environ
+    given = env.get("XDG_DATA_HOME", "")
+    return (Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~")) / ".local" / "share") / "dskype"
 
 
 def make_writable(path: Path) -> bool:

@@ -53,12 +53,12 @@ class Following(Generic[S]):
     """Follows topologies in a thread, those that start later included.
 
     :param kafka: how to reach the brokers.
-    :param make_sink: makes what receives the metrics of one topology.
+    :param make_sink: makes what receives the metrics of one topology, from its record in the nimbus topic.
     :param names: only these topologies; None: all.
     :ivar lock: held while sinks are fed; hold it to read a sink as of one moment.
     """
 
-    def __init__(self, kafka: Any, make_sink: Callable[[], S], *, names: list[str] | None = None) -> None:
+    def __init__(self, kafka: Any, make_sink: Callable[[Mapping[str, Any]], S], *, names: list[str] | None = None) -> None:
         self._kafka, self._make_sink, self._names = kafka, make_sink, None if names is None else set(names)
         self.lock = threading.Lock()
         self._sources: dict[str, tuple[dict[str, Any], MetricsReader[S]]] = {}
@@ -148,7 +148,7 @@ class Following(Generic[S]):
                 source.close()
         for name, record in self._records.items():
             if name not in self._sources:
-                source = MetricsReader(self._kafka, name, self._make_sink())
+                source = MetricsReader(self._kafka, name, self._make_sink(record))
                 with self.lock:
                     self._sources[name] = record["state"], source
 

@@ -36,6 +36,7 @@ from dskype.deploy.metrics.meter import (
 )
 from dskype.deploy.metrics.reader import describe
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.reports import PARTS
 
 __all__ = ["METRICS", "Collector", "Exporter", "Metric", "serve"]
 
@@ -103,7 +104,8 @@ METRICS = tuple(
             "Position up to which the task has seen everything: a message number, or ms since the epoch.",
         ),
         ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
-        ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "code"), "Dead letters by kind."),
+        ("dskype_dead_letters_total", "counter", (_T, "component"), "Dead letters of a component, from 0 on."),
+        ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "code"), "Dead letters by kind; a kind is there from its first one on."),
         (
             "dskype_records_lost_total",
             "counter",
@@ -219,9 +221,10 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
     def count(metric: str, value: float, *labels: Any) -> None:
         families.add(metric, (name, *labels), value, identity)
 
-    for component, n in (meter.stats.driver.get("restarts") or {}).items():
+    # From 0 on: where a counter begins with 1, Prometheus sees no increase.
+    for component, n in (dict.fromkeys(meter.components, 0) | (meter.stats.driver.get("restarts") or {})).items():
         count("dskype_query_restarts_total", n, component)
-    for part, n in (meter.stats.driver.get("problems") or {}).items():
+    for part, n in (dict.fromkeys(PARTS, 0) | (meter.stats.driver.get("problems") or {})).items():
         count("dskype_driver_problems_total", n, part)
     for source, stream, target in meter.edges():
         key = f"{source}/{stream}"
@@ -257,7 +260,12 @@ def _add_component(count: Callable[..., None], meter: Meter, component: str) -> 
     for counter, metric in (("emitted", "dskype_tuples_emitted_total"), ("transferred", "dskype_tuples_sent_total")):
         for stream in sorted({s for task in tasks.values() for s in task.get(counter, ()) if not s.startswith("__")}):
             count(metric, stats.total(component, counter, stream), component, stream)
-    for counter, metric in (("failed", "dskype_tuples_failed_total"), ("duplicates", "dskype_duplicate_tuples_total"), ("errors", "dskype_task_errors_total")):
+    for counter, metric in (
+        ("failed", "dskype_tuples_failed_total"),
+        ("duplicates", "dskype_duplicate_tuples_total"),
+        ("errors", "dskype_task_errors_total"),
+        ("dead_letters", "dskype_dead_letters_total"),
+    ):
         count(metric, stats.total(component, counter), component)
     age_ms = checkpoint_age_ms(meter, component)
     if age_ms is not None:
@@ -331,10 +339,10 @@ class Exporter:
         self._following.close()
 
 
-def _new_meter(since_ms: int) -> Callable[[], Meter]:
+def _new_meter(since_ms: int) -> Callable[[Mapping[str, Any]], Meter]:
     """Return what makes a meter whose histograms count from a time on."""
 
-    def make() -> Meter:
+    def make(record: Mapping[str, Any]) -> Meter:
         meter = Meter()
         meter.observe_from(since_ms)
         return meter

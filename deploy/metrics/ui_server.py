@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dskype.deploy.machine.addresses import is_loopback, url_host
@@ -15,28 +17,39 @@ from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.control_files import MANIFEST
+from dskype.topology.runtime.liveness import machine_id
 from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.ui.logs import check_folder
 from dskype.topology.ui.view import Reports, TopologyView
 
-__all__ = ["FollowedCluster", "UiServer", "UiSettings", "serve"]
+__all__ = ["FollowedCluster", "UiServer", "UiSettings", "require_web_server", "serve"]
 
 _START_S = 10
+
+
+def _logs(record: Mapping[str, Any]) -> Path | None:
+    """Return the folder with the logs of a topology, if its driver is on this machine."""
+    return check_folder(record.get("logs"), MANIFEST) if record["driver"].get("machine") == machine_id() else None
 
 
 class FollowedCluster:
     """The topologies of a cluster, as the UI asks for them; a :class:`~dskype.topology.ui.view.ClusterSource`.
 
     :param kafka: how to reach the brokers.
+    :param make_reports: makes what receives the metrics of a topology, from its record in the nimbus topic.
+    :ivar lock: held while reports are fed; hold it to read them as of one moment.
     """
 
-    def __init__(self, kafka: Any) -> None:
+    def __init__(self, kafka: Any, make_reports: Callable[[Mapping[str, Any]], Reports] = lambda record: Reports()) -> None:
         self._kafka = kafka
-        self._following: Following[Reports] = Following(kafka, Reports)
+        self._following: Following[Reports] = Following(kafka, make_reports)
+        self.lock = self._following.lock
         self._client = ClusterClient(kafka)
 
     def topologies(self) -> Sequence[TopologyView]:
         """Return all topologies, sorted by name."""
-        return [TopologyView(f.record, f.sink, f.alive, now_ms(), f.ends) for f in self._following.known()]
+        return [TopologyView(f.record, f.sink, f.alive, now_ms(), f.ends, _logs(f.record)) for f in self._following.known()]
 
     def brokers(self) -> Sequence[tuple[str, int]]:
         """Return host and port of the brokers."""
@@ -76,30 +89,42 @@ class UiSettings:
     allow_remote: bool = False
 
 
+def require_web_server() -> None:
+    """Check that the libraries of the web server, an extra, are installed.
+
+    :raises TopologyError: they are not.
+    """
+    try:
+        for name in ("starlette", "uvicorn"):
+            importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
+
+
 class UiServer:
     """The web server, in a thread of its own.
 
     :param source: the topologies; started and closed with the server if it has ``start`` and ``close``.
     :param settings: how it is served.
+    :param extensions: what is mounted in it, each an :class:`~dskype.topology.ui.extension.Extension`; closed with the server.
     :ivar url: the address of the first page.
     :raises TopologyError: the libraries of the web server are not installed.
     :raises OSError: the port is taken, or the address is not one of this machine.
     """
 
-    def __init__(self, source: Any, settings: UiSettings) -> None:
-        try:
-            import uvicorn  # imported late: an extra
+    def __init__(self, source: Any, settings: UiSettings, extensions: Sequence[Any] = ()) -> None:
+        require_web_server()
+        import uvicorn
 
-            from dskype.topology.ui.server import UiOptions, make_app
-        except ModuleNotFoundError as error:
-            raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
-        self._source, self.token = source, settings.token
+        from dskype.topology.ui.server import UiOptions, make_app
+
+        self._source, self._extensions, self.token = source, tuple(extensions), settings.token
         self._socket = socket.create_server((settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
         host = url_host(settings.host)
         self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
         hosts = frozenset({"127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in settings.names)})
         everyone = settings.host in ("0.0.0.0", "::", "")
-        options = UiOptions(source, settings.token, own_version(), None if everyone and not settings.names else hosts, settings.origin)
+        options = UiOptions(source, settings.token, own_version(), None if everyone and not settings.names else hosts, settings.origin, self._extensions)
         config = uvicorn.Config(make_app(options), log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="ui", daemon=True)
@@ -114,6 +139,8 @@ class UiServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for running in [running for extension in self._extensions for running in extension.running]:
+            running.close()  # first: open streams end, so the server need not cut them
         self._server.should_exit = True
         self._thread.join(timeout=_START_S)
         self._socket.close()
@@ -121,9 +148,11 @@ class UiServer:
             self._source.close()
 
 
-def serve(kafka: Any, settings: UiSettings, say: Callable[[str], None]) -> UiServer:
+def serve(source: Any, settings: UiSettings, say: Callable[[str], None], extensions: Sequence[Any] = ()) -> UiServer:
     """Make the server of a cluster's UI, and print how to use it; the caller enters it.
 
+    :param source: the topologies, for example a :class:`FollowedCluster`.
+    :param extensions: what is mounted in the server.
     :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it.
     """
     if not is_loopback(settings.host) and not settings.allow_remote:
@@ -136,7 +165,7 @@ def serve(kafka: Any, settings: UiSettings, say: Callable[[str], None]) -> UiSer
             )
         )
     try:
-        server = UiServer(FollowedCluster(kafka), settings)
+        server = UiServer(source, settings, extensions)
     except OSError as ex:
         raise TopologyError(
             explain(f"The UI cannot be served ({ex.strerror or ex}).", given=f"{settings.host}:{settings.port}", hint="--port 0 takes a free port")

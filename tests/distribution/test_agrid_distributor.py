@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dskype.deploy.cli import plan_picture
+from dskype.deploy.client import plan_picture
 from dskype.deploy.client.plans import with_partitions
 from dskype.deploy.demo import places
 from dskype.distribution import distributor_class, make_distributor

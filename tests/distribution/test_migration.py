@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dskype.distribution import HybridDistributor
-from dskype.distribution.migration import SELECTIONS, select_by_programme, select_greedily
+from dskype.distribution.migration import SELECTIONS, matched_tasks, select_by_programme, select_greedily
 from dskype.distribution.partitioned import measure
 from dskype.distribution.subscriptions import BooleanSubscription
 from tests.distribution.test_kdt_tree import MODEL, regional
@@ -84,3 +84,40 @@ def test_nothing_is_moved_where_loads_are_balanced():
     plan = HybridDistributor.learn(6, sample, options)
     found = HybridDistributor(6, {**options, "sigma": 3}, plan).adjusted(sample)[1]
     assert found.moved == found.rounds == 0
+
+
+def test_one_zone_for_everything_is_cut_so_that_it_can_move():
+    """By space, and where there is one cell only by text."""
+    sample = regional(np.random.default_rng(66), 60.0)
+    for granularity in (64, 1):
+        options = {"costs": MODEL._asdict()}
+        zones = [{"cells": [0, 0, granularity, granularity], "task": 0, "load": 1}]
+        plan = {
+            "v": 1,
+            "distributor": "hybrid",
+            "tasks": 3,
+            "loads": [1, 0, 0],
+            "grid": {"columns": granularity, "rows": granularity, "box": [-180, -90, 180, 90]},
+        }
+        before = HybridDistributor(3, options, {**plan, "zones": zones})
+        changed, found = before.adjusted(sample)
+        after = HybridDistributor(3, options, changed)
+        assert found.after < 0.75 * found.before and found.moved > 0
+        assert (after.loads() > 0).all() and any(zone.divided for zone in after.gridt.zones) >= (granularity == 1)
+
+
+def test_a_plan_from_scratch_has_to_be_much_better_and_leaves_what_it_can():
+    options = {"granularity": 64, "costs": MODEL._asdict(), "theta": 64}
+    before = HybridDistributor(6, options, HybridDistributor.learn(6, regional(np.random.default_rng(66), 60.0), options))
+    now = drifted(np.random.default_rng(67))
+    assert before.repartitioned(now, 0.99) is None
+    plan = before.repartitioned(now, -10)
+    after = HybridDistributor(6, options, plan)
+    fresh = HybridDistributor(6, options, HybridDistributor.learn(6, now, options))
+    same = [int((before._held_by_tasks(one, now) & before._held_by_tasks(before, now)).sum()) for one in (after, fresh)]
+    assert sorted(after.loads()) == pytest.approx(sorted(fresh.loads())) and same[0] >= same[1]
+
+
+def test_tasks_are_matched_by_what_they_have_in_common():
+    assert matched_tasks(np.array([[0, 9, 1], [0, 8, 7], [5, 0, 0]])).tolist() == [1, 2, 0]
+    assert matched_tasks(np.zeros((3, 3), np.int64)).tolist() == [0, 1, 2]

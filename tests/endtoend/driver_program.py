@@ -1,6 +1,6 @@
 """DSkype in a driver of its own, to be killed or ended: ``python -m tests.endtoend.driver_program '<json>'``.
 
-Says ``running`` when the topology is submitted. On ``stop`` it ends and leaves topics and snapshots to be resumed, on
+Says ``running`` when the topology is submitted, and as a standby before that ``standing by``. On ``stop`` it ends and leaves topics and snapshots to be resumed, on
 ``end`` it ends for good.
 """
 
@@ -10,14 +10,23 @@ import json
 import sys
 
 from dskype.topology.local import LocalCluster
+from dskype.topology.runtime import liveness
 
 from .harness import topology
 
 
 def main(arguments: dict) -> None:
     """Run DSkype, resumed if there is something to resume."""
+    if host := arguments.get("host"):  # the driver counts as one on a host of its own, whose life is known by its heartbeat alone
+        liveness.machine_id = lambda: host
     cluster = LocalCluster(
-        bootstrap_servers=arguments["servers"], folder=arguments["folder"], resume=True, master=arguments.get("master"), conf=arguments.get("spark")
+        bootstrap_servers=arguments["servers"],
+        folder=arguments["folder"],
+        resume=True,
+        master=arguments.get("master"),
+        conf=arguments.get("spark"),
+        standby=arguments["name"] if arguments.get("standby") else None,
+        progress=lambda text: print("standing by", flush=True) if text.startswith("standing by") else None,
     )
     word = "stop"
     try:

@@ -13,8 +13,8 @@ from dskype.spouts.topics import TOPIC_CONFIG, Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 from tests.topology.runtime.helpers import wait_for
 
-_ANSWERS_S = 60
-"""How long the last answers may take: a message counts as handled before all its results are published, and subscriptions come after messages."""
+_QUIET_S = 60
+"""When nothing new has been published for so long, nothing will be: a message counts as handled before all its results are published."""
 
 FILTER = {"type": "boolean", "bbox": [-10, 35, 30, 60], "expression": 'saint OR san OR (bad AND "am")', "meta": "west"}
 
@@ -79,7 +79,7 @@ class Feed:
         wait_for(lambda: self.watermark() >= watermark, timeout_s, f"watermark {watermark}")
 
     def verify(self, conf, final=True, **least):
-        """Verify everything that was published; wait until the last answers are in."""
+        """Verify everything that was published; wait for the last answers as long as there are new ones."""
 
         def report():
             return verify(
@@ -89,11 +89,12 @@ class Feed:
                 writes=True,
             )
 
-        deadline = time.monotonic() + _ANSWERS_S
-        found = report()
-        while not found.ok and time.monotonic() < deadline:
+        found, changed = report(), time.monotonic()
+        while not found.ok and time.monotonic() < changed + _QUIET_S:
             time.sleep(1)
-            found = report()
+            before, found = found, report()
+            if found.compared != before.compared:
+                changed = time.monotonic()
         print(found.compared, found.notes, found.unchecked, flush=True)
         assert found.ok, "\n".join(d.as_text() for d in found.differences)
         for what, n in least.items():

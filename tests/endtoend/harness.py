@@ -27,6 +27,7 @@ from dskype.distribution import DISTRIBUTORS, AGridDistributor, GridtDistributor
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
 from dskype.topology import TopologyBuilder
+from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.planning.plan import TopologyPlan
@@ -237,10 +238,13 @@ def shifted(rng, distributor):
 
 
 class Planner:
-    """Writes plans now and then: mostly good ones."""
+    """Writes plans now and then: mostly good ones.
 
-    def __init__(self, simulation, rng, often=0.3):
-        self.simulation, self.rng, self.often, self.version = simulation, rng, often, 0
+    :param takeovers: the share of plans that take over step by step.
+    """
+
+    def __init__(self, simulation, rng, often=0.3, takeovers=0.0):
+        self.simulation, self.rng, self.often, self.version, self.takeovers = simulation, rng, often, 0, takeovers
         conf = simulation.conf
         self.name, self.tasks = conf.get("dskype.distributor", "hashing"), len(simulation.plan.component_tasks("subscription-bolt"))
         self.options = conf.get("dskype.distributor.options", {})
@@ -259,7 +263,8 @@ class Planner:
         else:
             self.version += 1
             self.newest = another_plan(rng, self.name, self.tasks, self.options, self.newest)
-            self.simulation.change_plan(self.version, self.newest)
+            by_steps = self.takeovers and rng.random() < self.takeovers
+            self.simulation.change_plan(self.version, {**self.newest, "takeover": rng.choice([0, 0.4, 0.8])} if by_steps else self.newest)
 
 
 def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0, topk=0.7, steps_ms=(20, 200), drain=True):
@@ -343,6 +348,7 @@ def random_run(seed, distributor=None, most=5):
     conf["dskype.boolean.index"] = more.choice(sorted(boolean.INDEXES))
     if DISTRIBUTORS[name].summaries is not None:
         conf["dskype.distributor.options"] |= {"summaries": more.random() < 0.7}
+    conf["topology.emulator.transport"] = more.choice(TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas)

@@ -20,10 +20,10 @@ CHUNKS = 2
 AUTO = {"dskype.balance": "auto", "dskype.balance.period.ms": 1000, "dskype.balance.rest.periods": 1, "dskype.balance.cost.min": 1}
 
 
-def conf_of(**more):
-    """Return a configuration whose A-Grid balances itself."""
+def conf_of(distributor="agrid", **more):
+    """Return a configuration whose partitions balance themselves."""
     options = {"granularity": 24, "box": SPACE, "summaries": more.pop("summaries", True)}
-    return {"dskype.distributor": "agrid", "dskype.distributor.options": options, "dskype.window.messages": 10, **AUTO, **more}
+    return {"dskype.distributor": distributor, "dskype.distributor.options": options, "dskype.window.messages": 10, **AUTO, **more}
 
 
 def hot_message(rng, number, corner, areas=0.0):
@@ -34,14 +34,18 @@ def hot_message(rng, number, corner, areas=0.0):
     return message
 
 
-def hotspots(seed, faults):
+def hotspots(seed, faults, distributor="agrid"):
     """Play a world with a hotspot that moves; return the simulation when everything has settled."""
     rng = random.Random(seed)
     tasks = {"subscription-bolt": rng.randint(2, 5), "distribution-bolt": rng.randint(1, 3), "result-bolt": rng.randint(1, 2)}
     beta, operations = rng.choice([0, 0.05]), rng.choice([1, 64])
-    conf = conf_of(summaries=rng.random() < 0.5, **{"dskype.balance.beta": beta, "dskype.balance.operations": operations})
+    conf = conf_of(distributor, summaries=rng.random() < 0.5, **{"dskype.balance.beta": beta, "dskype.balance.operations": operations})
+    if distributor == "hybrid":
+        conf |= adjusting(rng)
+        conf["dskype.distributor.options"]["sigma"] = rng.choice([1, 1.3])
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
-    planner = Planner(simulation, rng, often=0.1) if rng.random() < 0.3 else None  # its versions meet those of the balancer
+    takeovers = 0.5 if distributor == "hybrid" else 0.0
+    planner = Planner(simulation, rng, often=0.1, takeovers=takeovers) if rng.random() < 0.3 else None  # its versions meet those of the balancer
     areas, number, ids = rng.choice([0.0, 0.2]), 0, [f"s{i}" for i in range(12)]
     for corner in rng.sample([(-1, -1), (-1, 1), (1, -1), (1, 1)], 2):
         end = number + 50
@@ -53,19 +57,31 @@ def hotspots(seed, faults):
                 simulation.subscription(rng.choice(ids), None if rng.random() < 0.2 else random_subscription(rng, topk=0.3))
             if planner is not None:
                 planner.step()
-            simulation.step(rng.choice([10, 30, 1000]), ms=rng.choice([100, 400]))
+            simulation.step(rng.choice([10, 30, 1000]), ms=rng.choice([100, 400] if distributor == "agrid" else [400, 1000]))
     simulation.rest()
     return simulation
 
 
-def balanced(seed, faults):
+def adjusting(rng):
+    """Return settings with which hybrid partitioning decides often, from little."""
+    return {
+        "dskype.balance.tolerance": rng.choice([0, 0.1]),
+        "dskype.balance.selection": rng.choice(["greedy", "programme", "size", "random"]),
+        "dskype.balance.sample": rng.choice([16, 64]),
+        "dskype.balance.repartition.ms": rng.choice([0, 2_000, 5_000]),
+        "dskype.balance.repartition.gain": rng.choice([0, 0.2]),
+        "dskype.balance.takeover.rest": rng.choice([0.1, 0.5, 0.9]),
+    }
+
+
+def balanced(seed, faults, distributor="agrid"):
     """Play and check a world; return what happened."""
-    simulation = hotspots(seed, faults)
+    simulation = hotspots(seed, faults, distributor)
     compared = check(simulation, hint=f"reproduce with DSKYPE_SEED={seed}")
     assert not unfinished(simulation) and not metric(simulation, "arriving"), f"subscriptions still move; DSKYPE_SEED={seed}"
     versions = {task["metrics"]["plan_version"] for task in simulation.sim.stats.tasks.values() if "plan_version" in task.get("metrics", {})}
     assert len(versions) == 1, f"distribution tasks follow different plans: {versions}; DSKYPE_SEED={seed}"
-    names = ("balance_decisions", "balance_cells", "transferred", "plan_changes", "plans_refused")
+    names = ("balance_decisions", "balance_cells", "balance_moved", "balance_takeovers", "transferred", "plan_changes", "plans_refused")
     return Counter(compared) + Counter({name: metric(simulation, name) for name in names})
 
 
@@ -76,6 +92,16 @@ def test_a_hotspot_that_moves_is_followed_exactly(chunk):
     seen = sum((balanced(seed, Faults.heavy()) for seed in seeds), Counter())
     few = len(seeds) < 5
     assert few or all(seen[what] > len(seeds) for what in ("balance_decisions", "balance_cells", "transferred", "plan_changes", "match", "final")), seen
+
+
+def test_hybrid_partitioning_is_adjusted_exactly():
+    """Locally and by plans from scratch that take over, under crashes of all tasks."""
+    only = os.environ.get("DSKYPE_SEED")
+    seeds = range(1_000, 1_000 + SEEDS // 2) if only is None else [int(only)]
+    seen = sum((balanced(seed, Faults.heavy(), "hybrid") for seed in seeds), Counter())
+    few = len(seeds) < 5
+    wanted = ("balance_decisions", "transferred", "match", "final")
+    assert few or (all(seen[what] > len(seeds) for what in wanted) and seen["balance_takeovers"] and seen["balance_moved"]), seen
 
 
 def matches(simulation):
@@ -108,6 +134,14 @@ def test_results_are_those_of_hashing(seed):
     assert matches(auto) == matches(play_still({"dskype.window.messages": 10}, seed)) != set()
 
 
+@pytest.mark.parametrize("repartition_ms", [0, 4_000])
+def test_results_of_hybrid_partitioning_are_those_of_hashing(repartition_ms):
+    conf = conf_of("hybrid", **{"dskype.balance.repartition.ms": repartition_ms, "dskype.balance.repartition.gain": 0, "dskype.balance.beta": 0})
+    auto = play_still(conf, 3, Faults.heavy())
+    assert metric(auto, "balance_takeovers" if repartition_ms else "balance_decisions") > 0
+    assert matches(auto) == matches(play_still({"dskype.window.messages": 10}, 3)) != set()
+
+
 def costs_of(simulation, plan):
     """Return how many of the last messages each task gets by a plan."""
     distributor = make_distributor("agrid", 4, None, plan)
@@ -136,6 +170,15 @@ def test_a_crash_writes_the_same_plans_again():
         assert written
 
 
+def test_the_load_of_hybrid_partitioning_is_divided():
+    conf = conf_of("hybrid", **{"dskype.balance.repartition.ms": 0})
+    simulation = play_still(conf, 1)
+    plans = [json.loads(record.value) for record in simulation.records(TOPICS.plans)]
+    assert [plan["version"] for plan in plans] == list(range(1, len(plans) + 1)) and metric(simulation, "balance_decisions") == len(plans) > 0
+    messages = [task["metrics"]["balance_percent"] for task in simulation.sim.stats.tasks.values() if task.get("metrics", {}).get("balance_percent")]
+    assert max(messages) < 200, "at first one task of four had nearly everything"
+
+
 def test_off_is_the_default_and_sends_nothing():
     conf = conf_of()
     for key in AUTO:
@@ -148,7 +191,7 @@ def test_off_is_the_default_and_sends_nothing():
 def test_it_needs_a_distributor_that_balances_and_its_streams():
     bolt, whole = DistributionBolt(), topology({})
     bolt.check_topology("distribution-bolt", conf_of(), whole)
-    with pytest.raises(IllegalArgumentException, match="does not work with this distributor.*given: 'location'.*legal: agrid$"):
+    with pytest.raises(IllegalArgumentException, match="does not work with this distributor.*given: 'location'.*legal: agrid, hybrid$"):
         bolt.check_topology("distribution-bolt", {**AUTO, "dskype.distributor": "location"}, whole)
     inputs = whole.components["distribution-bolt"].inputs
     del inputs["subscription-bolt", "balance"]

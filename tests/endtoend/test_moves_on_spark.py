@@ -289,3 +289,70 @@ def test_processes_are_killed_in_the_middle_of_moves_under_a_hotspot_that_moves(
         assert max(plans) == metric(handle, ROUTING_UNITS, "plan_version").pop() >= version > 3
         feed.verify(conf, matches=1_000, lists=TOPK)
         assert handle.backend.failure is None
+
+
+def test_processes_are_killed_while_hybrid_partitioning_is_adjusted_and_a_plan_takes_over(cluster, name, world, feed_of, tmp_path):
+    messages, vocabulary = world
+    conf = {
+        "topology.acker.executors": 0,
+        "dskype.vocabulary": vocabulary,
+        "dskype.window.messages": 1_000,
+        "dskype.distributor": "hybrid",
+        "dskype.distributor.options": {"granularity": 200, "sigma": 1.1},
+        "dskype.balance": "auto",
+        "dskype.balance.period.ms": 1_000,
+        "dskype.balance.cost.min": 5,  # most messages are wanted nowhere
+        "dskype.balance.tolerance": 0,
+        "dskype.balance.beta": 0,
+        "dskype.balance.repartition.ms": 0,
+    }
+    kafka = cluster.environment.kafka
+    feed = feed_of(kafka, name, TASKS[EVALUATORS])
+    boolean = list(boolean_records(messages, 1_500, seed=10, km=(100, 2_000), keywords=(1, 1), prefix="b"))
+    feed.subscribe(boolean[:1_200])
+    crowd = Crowd(feed, messages.slice(10, len(messages)))
+
+    def change(*words: str) -> int:
+        return main(["partition", *words, "-t", name, "--bootstrap-servers", kafka.bootstrap_servers])
+
+    def index_of(event: Event) -> int:
+        return handle.backend.plan.component_tasks(EVALUATORS).index(event.source)
+
+    with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle, Inboxes(kafka, name) as inboxes:
+        strikes = Strikes(handle, inboxes)
+        feed.publish(messages.slice(0, 10).records())
+        feed.wait_for(9)
+        crowd.move_to("Europe")
+        with crowd:
+            # By load: the evaluator that gives is killed when the first subscription has moved.
+            version = strikes.strike(0, EVALUATORS, index_of).version
+            # By hand: a plan in which every evaluator has what another one has takes over. Load balancing may come first with its own plan.
+            file = tmp_path / "plan"
+
+            def publish() -> bool:
+                newest = max((json.loads(record.value) for record in feed.read(feed.topics.plans)), key=lambda found: found["version"])
+                plan = newest["plan"]
+                for zone in plan["zones"]:
+                    for part in zone.get("parts", [zone]):
+                        part["task"] = (part["task"] + 1) % TASKS[EVALUATORS]
+                file.write_text(json.dumps(plan))
+                return change("publish", str(file), "--takeover", "0") == 0
+
+            wait_for(publish, 60, "a takeover")
+            wait_for(lambda: 0 not in metric(handle, ROUTING_UNITS, "placed_by_old_plan"), 120, "both plans")
+            feed.subscribe(boolean[1_200:])
+            unit = handle.backend.plan.component_tasks(ROUTING_UNITS)[0]
+            pid = handle.stats.tasks[unit]["pid"]
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: handle.stats.tasks[unit]["pid"] != pid, 60, "another process")
+            assert 0 not in metric(handle, ROUTING_UNITS, "placed_by_old_plan") and metric(handle, ROUTING_UNITS, "plan_changing") == {1}
+            version = max(version, *metric(handle, ROUTING_UNITS, "plan_version"))
+            assert change("finish") == 0
+            struck = strikes.strike(version - 1, EVALUATORS, lambda event: event.task)
+            assert struck.version == version and struck.interrupted, strikes.all
+            published = 10 + crowd.end()
+        feed.wait_for(published - 1)
+        wait_for(lambda: metric(handle, ROUTING_UNITS, "plan_changing") == {0} == metric(handle, EVALUATORS, "arriving"), 120, "the end of all moves")
+        assert metric(handle, ROUTING_UNITS, "placed_by_old_plan") == {0} and len(metric(handle, ROUTING_UNITS, "plan_version")) == 1
+        feed.verify(conf, matches=500)
+        assert handle.backend.failure is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,8 +22,9 @@ from dskype.deploy.demo import places
 from dskype.distribution import make_distributor
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.config import Config
 from dskype.topology.runtime.kafka import KafkaSettings
-from tests.topology.runtime.helpers import executors, wait_for
+from tests.topology.runtime.helpers import executors, wait_for, workers
 
 from .feed import FILTER
 from .harness import topology
@@ -79,6 +81,31 @@ def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, worl
         assert handle.backend.failure is None
 
 
+def test_the_continuous_transport_is_exact_with_processes_killed_on_the_way(cluster, name, world, feed_of):
+    messages, subscriptions, _ = world
+    n = 8_000
+    conf = {**conf_of(world, 2_000), Config.TOPOLOGY_EMULATOR_TRANSPORT: "continuous"}
+    feed = feed_of(cluster.environment.kafka, name)
+    feed.subscribe([*subscriptions[:1000], ("west", FILTER)])
+    with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle:
+        assert handle.backend._transports.continuous == set(handle.backend.plan.component_ids)
+        records = messages.slice(0, n).records()
+        feed.publish(records[: n // 2])
+        feed.wait_for(n // 10)
+        kill("subscription-bolt")
+        feed.subscribe(subscriptions[1000:1500])
+        feed.wait_for(n // 4)
+        os.kill(random.choice(workers()).pid, signal.SIGKILL)
+        kill("message-spout")
+        feed.publish([b"{", *records[n // 2 :]])
+        feed.wait_for(n // 2)
+        kill("distribution-bolt")
+        feed.wait_for(n - 1)
+        report = feed.verify(conf)
+        assert report.compared["lists"] > 500 and report.compared["matches"] > 20 and report.compared["dead letters"] == 1
+        assert handle.backend.failure is None
+
+
 def as_areas(records):
     """Make every second message an area around its place."""
     for i, record in enumerate(records):
@@ -118,7 +145,8 @@ def test_areas_and_grouped_matches_are_exact_with_executors_killed_on_the_way(cl
 
 
 @contextlib.contextmanager
-def driver(**arguments) -> Iterator[subprocess.Popen]:
+def driver(says: str = "running", **arguments) -> Iterator[subprocess.Popen]:
+    """Yield a driver that has said something: ``running`` or ``standing by``."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.endtoend.driver_program", json.dumps(arguments)],
         stdin=subprocess.PIPE,
@@ -127,7 +155,7 @@ def driver(**arguments) -> Iterator[subprocess.Popen]:
         cwd=Path(__file__).parents[2],
     )
     try:
-        assert process.stdout.readline().strip() == "running"
+        assert process.stdout.readline().strip() == says
         yield process
     finally:
         process.kill()

@@ -13,8 +13,10 @@ SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208")) * 5 // 4
 CHUNKS = 8
 
 
-def moved(seed, faults, distributor="agrid"):
+def moved(seed, faults, distributor="agrid", takeovers=0.0):
     """Play a world whose plan changes all the time; return how many subscriptions were sent, and how many plans were followed.
+
+    :param takeovers: the share of plans that take over step by step.
 
     Most worlds are short: errors are found by what happens at the same time, and seldom need a long history.
     """
@@ -25,7 +27,7 @@ def moved(seed, faults, distributor="agrid"):
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
     for number in range(8):  # those move from the first plan on
         simulation.subscription(f"b{number}", random_subscription(rng, topk=0.0))
-    messages, planner = 40 if seed % 8 == 0 else rng.choice([8, 16, 24]), Planner(simulation, rng, often=0.9)
+    messages, planner = 40 if seed % 8 == 0 else rng.choice([8, 16, 24]), Planner(simulation, rng, often=0.5 if takeovers else 0.9, takeovers=takeovers)
     play(simulation, rng, messages=messages, subscriptions=messages, planner=planner, areas=rng.choice([0.0, 0.3]), topk=0.3, drain=False)
     simulation.rest()
     check(simulation, hint=f"reproduce with DSKYPE_SEED={seed}")
@@ -44,6 +46,13 @@ def test_moves_at_any_moment_are_exact(chunk):
 def test_moves_of_regions_and_of_terms_are_exact():
     found = [moved(10_000 + seed, Faults.heavy(), "hybrid") for seed in range(SEEDS // 5)]
     assert len(found) < 5 or all(sum(counts) > len(found) for counts in zip(*found)), found
+
+
+@pytest.mark.parametrize("distributor", ["agrid", "hybrid", "location"])
+def test_takeovers_at_any_moment_are_exact(distributor):
+    """Two strategies live at once; some takeovers are never over, and the next plan ends most of them."""
+    found = [moved(20_000 + seed, Faults.heavy(), distributor, takeovers=0.7) for seed in range(SEEDS // 32)]
+    assert len(found) < 5 or sum(changes for _, changes in found) > len(found), found
 
 
 def frames_with(simulation, component, text):
@@ -69,3 +78,67 @@ def test_distribution_tasks_do_not_see_the_subscriptions_that_move():
     assert metric(simulation, "transferred") > 0 and not metric(simulation, "arriving") and not metric(simulation, "moving")
     assert frames_with(simulation, "distribution-bolt", b"carried") == inboxes["distribution-bolt"]
     assert frames_with(simulation, "subscription-bolt", b"carried") > inboxes["subscription-bolt"]
+
+
+def zone(task):
+    """Return a plan in which one task has everything."""
+    return {
+        "v": 1,
+        "distributor": "hybrid",
+        "tasks": 2,
+        "loads": [0, 0],
+        "grid": {"columns": 4, "rows": 4, "box": SPACE},
+        "zones": [{"cells": [0, 0, 4, 4], "task": task, "load": 1}],
+    }
+
+
+def lake(simulation, name):
+    simulation.subscription(name, {"type": "boolean", "bbox": [-9, -9, 9, 9], "expression": "lake"})
+
+
+def replicas(simulation):
+    """Return how many subscriptions each subscription task has."""
+    return [simulation.sim.stats.tasks[task]["metrics"]["subscriptions"] for task in simulation.plan.component_tasks("subscription-bolt")]
+
+
+@pytest.mark.parametrize("summaries", [False, True])
+def test_a_plan_takes_over_step_by_step(summaries):
+    """New subscriptions live by the new plan alone; the old ones stay until few are left, or another plan comes."""
+    conf = {"dskype.distributor": "hybrid", "dskype.distributor.options": {"granularity": 4, "box": SPACE, "summaries": summaries}}
+    simulation = Simulation(conf, {"subscription-bolt": 2, "distribution-bolt": 2})
+    simulation.change_plan(1, zone(0))
+    simulation.drain()
+    for number in range(12):
+        lake(simulation, f"old{number}")
+    simulation.drain()
+    assert replicas(simulation) == [12, 0]
+    simulation.change_plan(2, {**zone(1), "takeover": 0.5})
+    simulation.drain()
+    for number in range(12):
+        simulation.message({"id": number, "text": "lake", "lat": 0, "lon": number - 6})
+        lake(simulation, f"new{number}")
+        simulation.drain(2)
+    simulation.drain()
+    assert replicas(simulation) == [12, 12] and metric(simulation, "placed_by_old_plan") == 12 and metric(simulation, "plan_changing") == 2
+    assert not metric(simulation, "transferred"), "nobody has moved"
+    for number in range(10):
+        simulation.subscription(f"old{number}", None)
+    simulation.message({"id": 100, "text": "lake", "lat": 0, "lon": 0})
+    simulation.drain()
+    assert replicas(simulation) == [0, 14] and metric(simulation, "plan_changing") == 0 and metric(simulation, "transferred") == 2
+    # Another plan ends a takeover at once.
+    simulation.change_plan(3, {**zone(0), "takeover": 0})
+    simulation.drain()
+    assert replicas(simulation) == [0, 14] and metric(simulation, "plan_changing") == 2
+    simulation.change_plan(4, zone(0))
+    simulation.message({"id": 101, "text": "lake", "lat": 0, "lon": 0})
+    simulation.drain(16)
+    assert replicas(simulation) == [14, 0] and metric(simulation, "plan_changing") == 0 and metric(simulation, "transferred") == 16
+    check(simulation)
+
+
+def test_a_takeover_that_is_no_share_is_refused():
+    simulation = Simulation({"dskype.distributor": "hybrid"}, {"subscription-bolt": 2})
+    simulation.change_plan(1, {**zone(0), "takeover": "slowly"})
+    simulation.drain()
+    assert metric(simulation, "plans_refused") == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dskype.topology import Fields, TopologyBuilder
+from dskype.topology import Fields, IllegalArgumentException, TopologyBuilder
 from dskype.topology.flux import load
 from dskype.topology.local import LocalCluster
 from dskype.topology.multilang import ShellBolt, ShellError, ShellProcess, ShellSpout
@@ -285,3 +285,42 @@ def test_declared_streams_and_configuration():
     builder.set_bolt("shell", shell).shuffle_grouping("feeder")
     spec = builder.create_topology().components["shell"]
     assert spec.conf == {"k": 1} and spec.outputs["to"].fields == Fields("component")
+
+
+DIRECT = (
+    PROTOCOL
+    + """
+while True:
+    tup = read()
+    if tup["stream"] == "__heartbeat":
+        say(command="sync")
+    else:
+        task = max(int(task) for task, name in setup["context"]["task->component"].items() if name == "capture")
+        say(command="emit", anchors=[tup["id"]], tuple=tup["tuple"], stream="told", task=task)
+        say(command="ack", id=tup["id"])
+"""
+)
+
+
+def test_a_process_names_the_task_on_a_direct_stream():
+    told = ShellBolt([sys.executable, "-c", DIRECT])
+    told.set_named_stream("told", True, ["word"])
+    feeder, capture = FeederSpout("word"), TupleCaptureBolt()
+    builder = TopologyBuilder()
+    builder.set_spout("feeder", feeder)
+    builder.set_bolt("told", told).shuffle_grouping("feeder")
+    builder.set_bolt("capture", capture, 3).direct_grouping("told", "told")
+    with LocalCluster(simulated=True) as cluster:
+        handle = cluster.submit_topology("t", {}, builder.create_topology())
+        assert handle.warnings == []
+        feeder.feed(["a"], 1)
+        cluster.advance_cluster_time(2)
+        last = max(handle.backend.plan.component_tasks("capture"))
+        assert handle.stats.tasks[last]["executed"] == {"told/told": 1} and handle.stats.total("feeder", "acked") == 1
+        assert handle.stats.errors == type(handle.stats.errors)()
+    assert [t.values for t in capture.get_results()["told"]] == [["a"]]
+
+
+def test_a_stream_without_fields_is_refused():
+    with pytest.raises(IllegalArgumentException, match="A stream needs its fields: told"):
+        ShellBolt(["x"]).set_named_stream("told", True)

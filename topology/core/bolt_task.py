@@ -16,6 +16,7 @@ from dskype.topology.config import Config
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
 from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
+from dskype.topology.core.observed import BoltHooks, ObservedOutputCollector
 from dskype.topology.core.stats import SAMPLE_EVERY
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError, pack_state, slice_column, unpack_state
@@ -57,16 +58,21 @@ class BoltTask(Task):
         self._checkpoint_ns = 0
 
     def _open(self) -> None:
-        self.collector = OutputCollector(self)
+        self._hooks: BoltHooks | None = None
+        self._opened = False
+        self.context.on_hook = self._call_hooks
+        self.collector = ObservedOutputCollector(self) if self.observed else OutputCollector(self)
+        if self.context.get_hooks():
+            self._call_hooks()
         component = self.component
         self._sampled: dict[int, int] = {}
         self._batch: TupleBatch | None = None
         self._batch_ack: np.ndarray | None = None
         self._until_sample = SAMPLE_EVERY
         if isinstance(component, BasicBolt):
-            self._basic = BasicOutputCollector(self.collector)
             component.prepare(self.conf, self.context)
-            self._execute = self._basic_execute if self.tracking else self._basic_execute_untracked
+            self._basic = BasicOutputCollector(self.collector)
+            self._execute = self._basic_execute if self.tracking or self._hooks else self._basic_execute_untracked
         elif isinstance(component, KafkaBolt):
             self._execute = self._kafka_execute
         elif isinstance(component, BatchBolt):
@@ -74,9 +80,20 @@ class BoltTask(Task):
         else:
             component.prepare(self.conf, self.context, self.collector)
             self._execute = component.execute
+        self._opened = not isinstance(component, BatchBolt)
+        if self._opened and self._hooks is not None:
+            self._execute = self._hooks.around(self._execute)
         has_hook = type(component).on_watermark is not components.BaseBolt.on_watermark
         self._watermark_hook = component.on_watermark if has_hook else None
         self._clock_hook = getattr(component, "on_clock", None)
+
+    def _call_hooks(self) -> None:
+        """Call the task's hooks from now on."""
+        if self._hooks is None:
+            self._hooks = BoltHooks(self.id, self.context.get_hooks())
+            self.collector.__class__ = ObservedOutputCollector
+            if self._opened:
+                self._execute = self._hooks.around(self._execute)
 
     def _basic_execute(self, tup: Tuple) -> None:
         self._basic.input = tup
@@ -372,9 +389,11 @@ class BoltTask(Task):
         self.stats.executed["__system/__tick"] += 1
 
     def _run_control(self, frame: Pulse | Control) -> None:
-        """Handle a request for a snapshot; activation does not concern bolts."""
-        if type(frame) is Control and frame.command == "snapshot":
-            self.snapshot_wanted = True
+        """Handle a request for a snapshot, or for what the system wants; activation does not concern bolts."""
+        if type(frame) is Control:
+            if frame.command == "snapshot":
+                self.snapshot_wanted = True
+            self.system.control(frame.command)
 
     def _on_watermark(self, watermark: int) -> None:
         if self._watermark_hook is not None:
@@ -400,7 +419,10 @@ class BoltTask(Task):
             value = tup.ack_val
             for root, edge in zip(ids[::2], ids[1::2]):
                 self._send_to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
-        self._count_settled(self.stats.acked, tup)
+        if self.tracking:
+            self._count_settled(self.stats.acked, tup)
+        if self._hooks is not None:
+            self._hooks.acked(tup)
 
     def fail(self, tup: Tuple) -> None:
         """Tell the ackers of a tuple's roots that it has failed."""
@@ -408,6 +430,8 @@ class BoltTask(Task):
             self._send_to_acker(ACKER_FAIL_STREAM_ID, root, (root,))
         if self.tracking:
             self._count_settled(self.stats.failed, tup)
+        if self._hooks is not None:
+            self._hooks.failed(tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
         """Restart the message timeout of a tuple's trees."""

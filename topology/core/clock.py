@@ -7,6 +7,7 @@ The driver (or the simulated transport) writes the records that :meth:`TopologyC
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,8 +15,10 @@ from dskype.topology.config import Config
 from dskype.topology.core.frames import encode_control, encode_pulse, encode_tick
 from dskype.topology.core.pressure import Pressure
 from dskype.topology.core.stats import TopologyStats
+from dskype.topology.core.system_emits import DEBUG, METRICS
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
+from dskype.topology.planning.system import METRICS_STREAM_ID
 
 __all__ = ["ClockRecord", "TopologyClock"]
 
@@ -25,6 +28,9 @@ _PULSES_AHEAD = 8
 _ASK_AGAIN_MS = 1000
 """A spout task that reports no pulse for this long gets another. After a crash, its last tuples may exist only in its journal: they are
 released with its next batch, and without a pulse there is no batch."""
+
+_CONTINUOUS_PULSE = 4
+"""A spout with the continuous transport gets a pulse after so many pulse intervals, with the credit of all of them."""
 
 _SHORT_QUEUE_MS, _SHARE_OF_QUEUE = 1000, 0.2
 """If undelivered tuples take longer than the first to process, new tuples have to wait anyway, so a pulse may be delayed by this share of the excess."""
@@ -82,6 +88,11 @@ class _TickClock:
     every_ms: int
     rate_secs: int
     next_ms: int
+    command: str | None = None  # of a control record; None: it is a tick
+
+    def value(self, now_ms: int) -> bytes:
+        """Return the value of its record."""
+        return encode_tick(self.rate_secs, now_ms) if self.command is None else encode_control(self.command, now_ms)
 
 
 class TopologyClock:
@@ -96,9 +107,10 @@ class TopologyClock:
     :param plan: the topology plan.
     :param stats: live statistics, fed from the metrics topic.
     :param now_ms: the time at which the clock starts.
+    :param continuous: components whose executors read their inboxes themselves. Their spouts go on as long as they have credit, so they get rarer pulses.
     """
 
-    def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int) -> None:
+    def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int, continuous: Collection[str] = ()) -> None:
         self._plan, self._stats = plan, stats
         self._pressure = Pressure(
             plan, stats, now_ms, tuples=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES], ms=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS]
@@ -111,14 +123,15 @@ class TopologyClock:
             topic, tasks = inbox_topic(plan.name, component), plan.component_tasks(component)
             rate = conf[Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS]
             if spec.kind == "spout":
+                longer = _CONTINUOUS_PULSE if component in continuous else 1
                 for task in tasks:
                     self._spouts[task] = _SpoutClock(
                         component,
                         topic,
                         plan.task_index(task),
-                        conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS],
+                        conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS] * longer,
                         conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS],
-                        conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES],
+                        conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES] * longer,
                     )
             if spec.kind == "spout" or component == ACKER_COMPONENT_ID:
                 # Without timeouts the acker must keep all trees, because one may be completed at any time.
@@ -130,6 +143,11 @@ class TopologyClock:
             interval_of = getattr(spec.obj, "clock_interval_ms", None)
             if interval_of is not None and (interval_ms := interval_of(conf)):  # windowed bolts
                 self._ticks.append(_TickClock(topic, len(tasks), interval_ms, 0, now_ms + interval_ms))
+
+        secs = plan.conf[Config.TOPOLOGY_BUILTIN_METRICS_BUCKET_SIZE_SECS]
+        for component in sorted({source for spec in plan.topology.components.values() for source, stream in spec.inputs if stream == METRICS_STREAM_ID}):
+            topic, tasks = inbox_topic(plan.name, component), plan.component_tasks(component)
+            self._ticks.append(_TickClock(topic, len(tasks), secs * 1000, 0, now_ms + secs * 1000, f"{METRICS}{secs}"))
 
     def control(self, command: str, now_ms: int) -> list[ClockRecord]:
         """Return the records that tell every spout task to activate or deactivate."""
@@ -146,13 +164,24 @@ class TopologyClock:
             for task in self._plan.component_tasks(c)
         ]
 
+    def debug(self, percents: Mapping[str, float], now_ms: int) -> list[ClockRecord]:
+        """Return the records that tell tasks which percentage of their tuples goes to the event loggers.
+
+        :param percents: component id -> percentage.
+        """
+        return [
+            ClockRecord(inbox_topic(self._plan.name, c), self._plan.task_index(task), encode_control(f"{DEBUG}{percent:g}", now_ms))
+            for c, percent in percents.items()
+            for task in self._plan.component_tasks(c)
+        ]
+
     def due(self, now_ms: int, *, active: bool) -> list[ClockRecord]:
         """Return the records to write now."""
         records = []
         for tick in self._ticks:
             if now_ms >= tick.next_ms:
                 tick.next_ms += tick.every_ms * (1 + (now_ms - tick.next_ms) // tick.every_ms)
-                value = encode_tick(tick.rate_secs, now_ms)
+                value = tick.value(now_ms)
                 records += [ClockRecord(tick.topic, p, value) for p in range(tick.partitions)]
         if active:
             room = self._pressure.room(now_ms)

@@ -114,7 +114,8 @@ class _Collector:
 
     # -- rows and columns on channels -----------------------------------------------------------
 
-    def _put(self, out: OutStream, targets: Sequence[int], row: tuple) -> None:
+    def put(self, out: OutStream, targets: Sequence[int], row: tuple) -> None:
+        """Put an untracked row on the channels to some tasks, unchecked."""
         channels = self._channels
         for task in targets:
             channel = channels.get(task) or self._outbox.channel(task)
@@ -212,7 +213,7 @@ class OutputCollector(_Collector):
         :returns: the task ids it was sent to (shared list, do not change it).
         :raises IllegalArgumentException: unknown stream, wrong number of fields, or a direct stream.
         """
-        # The hottest lines of the emulator: the checks and _put are inlined for the common case.
+        # The hottest lines of the emulator: the checks and put are inlined for the common case.
         out = self._outs.get(stream)
         if out is None:
             raise self._unknown_stream(stream)
@@ -243,7 +244,7 @@ class OutputCollector(_Collector):
         targets = self._direct_target(task, out, row)
         out.emitted += 1
         if anchors is None or not self._tracking:
-            self._put(out, targets, row)
+            self.put(out, targets, row)
         else:
             self._anchored(out, targets, row, anchors)
         return targets
@@ -252,7 +253,7 @@ class OutputCollector(_Collector):
         anchor_list = [anchors] if isinstance(anchors, Tuple) else list(anchors)
         tracked = [a for a in anchor_list if a.message_id]
         if not tracked:
-            self._put(out, targets, row)
+            self.put(out, targets, row)
             return
         if len(tracked) == 1 and len(tracked[0].message_id) == 2:
             anchor = tracked[0]
@@ -384,7 +385,7 @@ class SpoutOutputCollector(_Collector):
         self.emits += 1
         out.emitted += 1
         if message_id is None or not self._tracking:
-            self._put(out, targets, row)
+            self.put(out, targets, row)
             if message_id is not None:
                 self._task.ack_at_once(message_id, out.name)
             return

@@ -16,7 +16,9 @@ before is in Kafka by then, so the whole topology can restart from any snapshot.
 
 from __future__ import annotations
 
+import copy
 import json
+import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +26,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from dskype.topology.config import Config
+from dskype.topology.context import TopologyContext
 from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
 from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, expand_records, peek_header
 from dskype.topology.core.loss import LostInputError
@@ -37,6 +40,8 @@ from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_top
 from dskype.topology.tuples import InRecord
 
 __all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
+
+log = logging.getLogger(__name__)
 
 _SNAPSHOT_SHARE = 20
 """Least time between snapshots, as a multiple of the processor time that the last ones took."""
@@ -203,14 +208,17 @@ class Executor:
         self.owner, self.term = owner, term
         self._store, self._reader, self._now_ms = store, reader, now_ms
         self._inbox = inbox_topic(plan.name, component)
-        self._is_spout = _is_spout(plan, component)
+        self.is_spout = _is_spout(plan, component)
         self._interval_ms = plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS]
         self._snapshot_at = now_ms() + self._interval_ms
+        self._worker_hooks = copy.deepcopy(plan.topology.worker_hooks)
+        for hook in self._worker_hooks:
+            hook.start(plan.conf, TopologyContext(plan, plan.executor_tasks(component, index)[0]))
         self._hosted = {task: self._load(task, None) for task in plan.executor_tasks(component, index)}
         self._unreported: set[int] = set()  # tasks that have handled records since the last report
         self._unreported_s = 0.0
         limit = plan.component_conf(component)[Config.TOPOLOGY_MAX_SPOUT_PENDING]
-        if self._is_spout and limit is not None:
+        if self.is_spout and limit is not None:
             # As in Storm, the limit of an executor is the value times its tasks.
             for spout in (spouts := self.tasks):
                 spout.limited = True
@@ -225,7 +233,7 @@ class Executor:
 
     def _load(self, task_id: int, at_most: int | None) -> _Hosted:
         """Create a task, and restore its newest snapshot or journal entry if there is one."""
-        if self._is_spout:
+        if self.is_spout:
             task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read)
             task.start()
             hosted = _Hosted(task)
@@ -268,7 +276,7 @@ class Executor:
     def snapshot_due(self, batch_id: int) -> bool:
         """Tell whether to take snapshots now, before batch ``batch_id`` is handled."""
         late = self._now_ms() >= self._snapshot_at
-        return not self._is_spout and any(
+        return not self.is_spout and any(
             (late or h.task.snapshot_wanted) and h.task.version > h.saved and -1 < h.batch_id < batch_id for h in self._hosted.values()
         )
 
@@ -320,7 +328,7 @@ class Executor:
     @property
     def askable(self) -> bool:
         """Whether :meth:`ask` may find tuples."""
-        return self._is_spout and any(map(self._may_be_asked, self._hosted.values()))
+        return self.is_spout and any(map(self._may_be_asked, self._hosted.values()))
 
     @staticmethod
     def _may_be_asked(hosted: _Hosted) -> bool:
@@ -334,6 +342,30 @@ class Executor:
         journal, as if it had not been asked.
         """
         return [hosted.task for hosted in self._hosted.values() if self._may_be_asked(hosted) and hosted.task.ask()]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether :meth:`emit` will most likely find tuples: a spout's last turn ended by time, and it has credit left."""
+        return self.is_spout and any(hosted.task.unfinished and self._may_emit(hosted) for hosted in self._hosted.values())
+
+    @staticmethod
+    def _may_emit(hosted: _Hosted) -> bool:
+        task: Any = hosted.task
+        return hosted.number >= 0 and hosted.batch_id >= 0 and task.active and task.credit > 0 and (task.idle or task.unfinished)
+
+    def emit(self, batch_id: int) -> list[OutRecord | OutRecords] | None:
+        """Ask idle and unfinished spouts for tuples, and return them as a batch that no record has started; None if there are none.
+
+        For a process that reads its inboxes itself.
+        """
+        started = perf_counter()
+        found = [hosted.task.id for hosted in self._hosted.values() if self._may_emit(hosted) and hosted.task.emit()]
+        reply: list[OutRecord | OutRecords] = []
+        for task in found:
+            reply += self._handle_spout(task, batch_id, [])
+            self._unreported.add(task)
+        self._unreported_s += perf_counter() - started
+        return reply if found else None
 
     # -- batches ----------------------------------------------------------------------------------
 
@@ -358,7 +390,7 @@ class Executor:
             if task_id not in self._hosted:
                 msg = f"executor {self.index} of component {self.component!r} got a record of task {task_id}; legal: {sorted(self._hosted)}"
                 raise TopologyError(msg)
-            handle = self._handle_spout if self._is_spout else self._handle_bolt
+            handle = self._handle_spout if self.is_spout else self._handle_bolt
             reply += handle(task_id, batch_id, by_task[task_id])
             self._unreported.add(task_id)
         self._unreported_s += perf_counter() - started
@@ -521,11 +553,16 @@ class Executor:
     def _progress(self, task: Task) -> dict[str, int]:
         """Return a spout's journal entry; of a bolt, the time span of the inbox records that a restart would process again."""
         hosted = self._hosted[task.id]
-        if self._is_spout:
+        if self.is_spout:
             return {"entry": hosted.number}
         return {} if hosted.saved_ms is None else {"checkpoint_age_ms": max(0, task.clock_ms - hosted.saved_ms)}
 
     def close(self) -> None:
-        """Close all components (``close``/``cleanup``)."""
+        """Close all components (``close``/``cleanup``), and shut the worker hooks down; their errors are only logged."""
         for hosted in self._hosted.values():
             hosted.task.close()
+        for hook in self._worker_hooks:
+            try:
+                hook.shutdown()
+            except Exception:  # the user's code
+                log.exception("a worker hook could not be shut down")

@@ -8,8 +8,8 @@ can drop repetitions. Layout, by position::
                                                           or       [None, watermark]
     [1, PULSE, number, now_ms, credit]                    for spouts: call next_tuple
     [1, TICK, rate_secs, now_ms]                          for every task with a tick interval
-    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate" | "wake"; for bolts: "snapshot"
-    [1, NUDGE]                                            nothing: it lets a continuous query pass on the record before it
+    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate" | "wake"; for bolts: "snapshot"; for all:
+                                                          "debug PERCENT", "metrics SECS"
 
 ``columns`` is ``None`` for a hole: a tuple that was too large, whose number stays in use. ``anchors`` is ``None``
 (untracked), an int64 column with one root per tuple, or a list with ``[root, edge id, root, edge id, ...]`` for every
@@ -30,7 +30,6 @@ from dskype.topology.core.values import MAX_EMPTY, FrameError, pack_value, unpac
 
 __all__ = [
     "FRAME_VERSION",
-    "NUDGE",
     "Control",
     "DataFrame",
     "FrameHeader",
@@ -53,9 +52,6 @@ __all__ = [
 
 FRAME_VERSION = 1
 DATA, PULSE, TICK, CONTROL = 0, 1, 2, 3
-
-NUDGE = msgpack.packb([FRAME_VERSION, 4])
-"""The value of a record without content, see docs/transport.md."""
 
 WAKE = "wake"
 """A control record that a spout's own process writes: it only starts a batch, and does not tell the time."""
@@ -152,7 +148,7 @@ class Tick(NamedTuple):
 
 
 class Control(NamedTuple):
-    """A command to a spout (``activate``, ``deactivate``) or a bolt (``snapshot``)."""
+    """A command to a spout (``activate``, ``deactivate``), a bolt (``snapshot``) or any task (``debug 10``, ``metrics 60``)."""
 
     command: str
     now_ms: int

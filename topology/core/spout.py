@@ -20,12 +20,15 @@ from sortedcontainers import SortedList
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core._kernels import root_key, stream_ids
+from dskype.topology.core.backlog import BACKLOG_BYTES, READ_RECORDS, Backlog
 from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import WAKE, Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
+from dskype.topology.core.observed import ObservedSpoutOutputCollector
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.errors import DeadLetter, TopologyError, text_of
+from dskype.topology.hooks import SpoutAckInfo, SpoutFailInfo
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import InRecord, column_to_list
@@ -33,11 +36,6 @@ from dskype.topology.tuples import InRecord, column_to_list
 __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
 
 _ROOT_BLOCK = 1024
-_BACKLOG_BYTES, _RECORD_BYTES = 64 << 20, 400
-"""Most bytes of external records that a task holds while it may not emit, where a record counts for its key, its value and this much more. Further records
-are read again later."""
-_READ_RECORDS, _READ_BYTES = 20_000, 16 << 20
-"""Most records and bytes that are read again at once."""
 
 _LOST_INPUT = "lost-input"
 """The code of dead letters about records that are gone."""
@@ -56,6 +54,7 @@ class SpoutTask(Task):
         self.active = False
         self.credit = 1
         self.idle = False  # whether the component had nothing to emit when it was asked last
+        self.unfinished = False  # whether its last turn ended by time, so that it may have more to emit
         self.pulse = 0
         self._roots_made = 0
         self._root_block: list[int] = []
@@ -63,16 +62,23 @@ class SpoutTask(Task):
         # at that time has timed out.
         self._pending: list[dict[int, tuple[Any, str, int]]] = [{}, {}]
         self._settle: deque[tuple[bool, Any]] = deque()
+        self._waited_ms: int | None = None  # of the tree that is settled now
         self.limited = False
         self.pending_limit: Callable[[], bool] = lambda: False
         self._max_secs = self.conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS] / 1000
         self.unpackable_ids = False
 
     def _open(self) -> None:
-        self.collector = SpoutOutputCollector(self)
+        self.collector = ObservedSpoutOutputCollector(self) if self.observed else SpoutOutputCollector(self)
+        self.context.on_hook = self._call_hooks
+        if self.context.get_hooks():
+            self._call_hooks()
         self.component.open(self.conf, self.context, self.collector)
         if self.active:  # a restart after an exception
             self.component.activate()
+
+    def _call_hooks(self) -> None:
+        self.collector.__class__ = ObservedSpoutOutputCollector
 
     @property
     def pending(self) -> int:
@@ -95,6 +101,8 @@ class SpoutTask(Task):
         elif frame.command == "deactivate" and self.active:
             self.active = False
             self._guard(self.component.deactivate)
+        else:
+            self.system.control(frame.command)
 
     def process(self, records: Iterable[InRecord]) -> None:
         settled = self.stats.acked, self.stats.failed
@@ -129,25 +137,32 @@ class SpoutTask(Task):
 
     def ask(self) -> bool:
         """Ask the component for tuples between two batches; return whether the next batch has something to release."""
-        before = self.collector.emits, len(self.errors)
-        self._emit()
-        if (self.collector.emits, len(self.errors)) == before:
+        if not self.emit():
             return False
         self.idle = False  # until it has been asked in that batch
         return True
+
+    def emit(self) -> bool:
+        """Ask the component for tuples; return whether there is something to release."""
+        before = self.collector.emits, len(self.errors)
+        self._emit()
+        return (self.collector.emits, len(self.errors)) != before
 
     def _emit_loop(self) -> None:
         collector = self.collector
         first = collector.emits
         deadline = perf_counter() + self._max_secs
-        self.idle = False
+        self.idle = self.unfinished = False
         while not self.pending_limit():
             before = collector.emits
             self.component.next_tuple()
             if collector.emits == before:  # nothing to emit
                 self.idle = True
                 return
-            if collector.emits - first >= self.credit or perf_counter() > deadline:
+            if collector.emits - first >= self.credit:
+                return
+            if perf_counter() > deadline:
+                self.unfinished = True
                 return
 
     # -- tracking ---------------------------------------------------------------------------------
@@ -172,6 +187,11 @@ class SpoutTask(Task):
     def _settled(self, completed: bool, message_id: Any) -> None:
         try:
             (self.component.ack if completed else self.component.fail)(message_id)
+            for hook in self.context.get_hooks():
+                if completed:
+                    hook.spout_ack(SpoutAckInfo(message_id, self.id, self._waited_ms))
+                else:
+                    hook.spout_fail(SpoutFailInfo(message_id, self.id, self._waited_ms))
         except Exception as error:  # the user's code
             self._restart(error)
 
@@ -180,12 +200,14 @@ class SpoutTask(Task):
         if entry is None:  # it has timed out, or a crash has lost its message id
             return
         message_id, stream, emitted_ms = entry
+        self._waited_ms = max(0, self._wall_ms() - emitted_ms)
         if completed:
             self.stats.acked[stream] += 1
-            self.stats.complete.record(max(0, self._wall_ms() - emitted_ms) * 1_000_000)
+            self.stats.complete.record(self._waited_ms * 1_000_000)
         else:
             self.stats.failed[stream] += 1
         self._guard(self._settled, completed, message_id)
+        self._waited_ms = None
 
     def _check(self, frame: DataFrame) -> None:
         super()._check(frame)
@@ -287,7 +309,7 @@ class KafkaSpoutTask(SpoutTask):
         self._arrived: dict[tuple[str, int], int] = {}  # next offset that the query will bring
         self._held: dict[tuple[str, int], int] = {}  # end of the backlog; records between here and _arrived have to be read again
         self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, incomplete trees]
-        self._backlog: dict[tuple[str, int], _Backlog] = {}
+        self._backlog: dict[tuple[str, int], Backlog] = {}
         self._arrivals: list[int] | None = None  # records emitted since the last report: oldest timestamp, newest timestamp, count
         self._retries = SortedList()  # (earliest time, topic, partition, offset)
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
@@ -307,8 +329,8 @@ class KafkaSpoutTask(SpoutTask):
 
     def _queue_records(self, key: tuple[str, int], records: Iterable[InRecord]) -> None:
         """Add new records of a partition to its backlog."""
-        backlog, arrived, held = self._backlog.setdefault(key, _Backlog()), self._arrived.get(key, 0), self._held.get(key)
-        room = _BACKLOG_BYTES - sum(other.n_bytes for other in self._backlog.values())
+        backlog, arrived, held = self._backlog.setdefault(key, Backlog()), self._arrived.get(key, 0), self._held.get(key)
+        room = BACKLOG_BYTES - sum(other.n_bytes for other in self._backlog.values())
         seen = False
         for record in records:
             offset = record.offset
@@ -316,7 +338,7 @@ class KafkaSpoutTask(SpoutTask):
                 if seen or not self._topic_was_recreated(key):
                     seen = True
                     continue  # the batch is run again
-                backlog, arrived, held = self._backlog.setdefault(key, _Backlog()), 0, None
+                backlog, arrived, held = self._backlog.setdefault(key, Backlog()), 0, None
             if held is None:
                 held = self._next.setdefault(key, offset)
             arrived = offset + 1
@@ -385,10 +407,10 @@ class KafkaSpoutTask(SpoutTask):
         self._arrivals = [min(oldest, first_ms), max(newest, last_ms), before + n]
 
     def _next_record(self, key: tuple[str, int]) -> InRecord | None:
-        backlog = self._backlog.setdefault(key, _Backlog())
+        backlog = self._backlog.setdefault(key, Backlog())
         backlog.drop_before(self._next[key])
         if not backlog:
-            stop = min(self._arrived[key], self._next[key] + _READ_RECORDS)
+            stop = min(self._arrived[key], self._next[key] + READ_RECORDS)
             try:
                 self._held[key] = backlog.fill(self._read_again(key, self._next[key], stop), stop)
             except LostInputError as error:
@@ -533,50 +555,6 @@ class KafkaSpoutTask(SpoutTask):
         if self._arrivals is not None:
             report["arrivals"], self._arrivals = self._arrivals, None
         return report
-
-
-class _Backlog:
-    """Records of a partition that have arrived and are not emitted yet, in order."""
-
-    __slots__ = ("_records", "n_bytes")
-
-    def __init__(self) -> None:
-        self._records: deque[InRecord] = deque()
-        self.n_bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._records)
-
-    def append(self, record: InRecord) -> int:
-        """Append a record; return its size in bytes."""
-        self._records.append(record)
-        size = _size(record)
-        self.n_bytes += size
-        return size
-
-    def fill(self, records: Iterable[InRecord], stop: int) -> int:
-        """Append records, up to :data:`_READ_BYTES`; return the offset behind the last one, or ``stop`` if all were appended."""
-        limit = self.n_bytes + _READ_BYTES
-        for record in records:
-            self.append(record)
-            if self.n_bytes >= limit:
-                return record.offset + 1
-        return stop
-
-    def pop_first(self, n: int) -> list[InRecord]:
-        """Remove and return the first ``n`` records, or as many as there are."""
-        records = [self._records.popleft() for _ in range(min(n, len(self._records)))]
-        self.n_bytes -= sum(map(_size, records))
-        return records
-
-    def drop_before(self, offset: int) -> None:
-        """Remove the records before ``offset``."""
-        while self._records and self._records[0].offset < offset:
-            self.pop_first(1)
-
-
-def _size(record: InRecord) -> int:
-    return _RECORD_BYTES + len(record.value or b"") + len(record.key or b"")
 
 
 def _retry_delay_ms(failures: int) -> int:

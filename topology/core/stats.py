@@ -141,11 +141,21 @@ class TopologyStats:
             record = {**record, "tasks": [task for task in record["tasks"] if self._is_newer(record.get("term", 0), task)]}
             self._note_busy(record)
             for task in record["tasks"]:
-                self.tasks[task["task"]] = {**task, "executor": record.get("executor"), "pid": record.get("pid"), "time_ms": record.get("time_ms")}
+                self.tasks[task["task"]] = {
+                    **task,
+                    "executor": record.get("executor"),
+                    "pid": record.get("pid"),
+                    "time_ms": record.get("time_ms"),
+                    "term": record.get("term", 0),
+                }
         elif record.get("kind") == "error":
             self.errors.append(record)
         elif record.get("kind") == "driver":
             self.driver = record
+
+    def reported(self, term: int) -> set[int]:
+        """Return the tasks that have reported under a driver's term, or a later one; older reports are of an earlier driver."""
+        return {id for id, task in list(self.tasks.items()) if task.get("term", 0) >= term}
 
     def _is_newer(self, term: int, task: dict[str, Any]) -> bool:
         order = term, task.get("entry", 0), task.get("version", 0)

@@ -22,16 +22,19 @@ from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
-from dskype.topology.core.frames import NUDGE, WAKE, Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
+from dskype.topology.core.frames import WAKE, Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
 from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TaskStats
+from dskype.topology.core.system_emits import SystemEmits
 from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import DeadLetter, IllegalArgumentException, code_of, message_of, shorten, text_of
 from dskype.topology.fields import GlobalStreamId
 from dskype.topology.groupings import DirectGrouping
+from dskype.topology.hooks import TaskHook
 from dskype.topology.model import stateful
+from dskype.topology.named_classes import load_class
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic
 from dskype.topology.routing.groupers import build_grouper, grouping_seed
@@ -107,7 +110,10 @@ class Task:
         }
         self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
         self._ackers = plan.component_tasks(ACKER_COMPONENT_ID) if self.tracking else []
+        self.system = SystemEmits(self)
+        self.observed = self.system.has_events or bool(self.conf[Config.TOPOLOGY_DEBUG])
         self.component: Any = None
+        self.collector: Any = None
 
     def _inbox_of(self, task: int) -> tuple[str, int]:
         return inbox_topic(self.plan.name, self.plan.task_component[task]), self.plan.task_index(task)
@@ -150,8 +156,6 @@ class Task:
             self.version = record.offset + 1
 
     def _process_record(self, record: InRecord) -> None:
-        if record.value == NUDGE:
-            return
         try:
             frame = decode_frame(record.value)
             if type(frame) is DataFrame:
@@ -452,6 +456,8 @@ class Task:
     def start(self) -> None:
         """Copy the component, and open or prepare the copy."""
         self.component = copy.deepcopy(self.spec.obj)
+        for name in self.conf.get(Config.TOPOLOGY_AUTO_TASK_HOOKS) or ():
+            self.context.add_task_hook(load_class(name, TaskHook, Config.TOPOLOGY_AUTO_TASK_HOOKS)())
         self._open()
 
     def _restart(self, error: BaseException) -> None:
@@ -478,6 +484,12 @@ class Task:
             self.component.close() if isinstance(self.component, Spout) else self.component.cleanup()
         except Exception as error:  # the user's code
             self.report_error(error)
+        hooks = self.context.get_hooks()
+        while hooks:
+            try:
+                hooks.pop(0).cleanup()
+            except Exception as error:  # the user's code
+                self.report_error(error)
 
     def _open(self) -> None:
         raise NotImplementedError
@@ -511,6 +523,7 @@ class Task:
             "stats": self.stats.to_dict(),
             "metric_counts": self.context.metric_counts(),
             "user": self.component.snapshot() if stateful(self.component) else None,
+            **self.system.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -528,6 +541,7 @@ class Task:
             for grouper, grouper_state in zip(out.groupers, groupers, strict=True):
                 grouper.restore(grouper_state)
         self.stats.restore(state["stats"])
+        self.system.restore(state)
         if stateful(self.component) and state["user"] is not None:
             self.component.restore(state["user"])
         self.context.restore_counts(state.get("metric_counts", {}))  # absent from snapshots of earlier versions
@@ -551,7 +565,7 @@ class Task:
             "received": self._receiver.expected,
             "watermark": self.watermark,
             **self.stats.to_dict(),
-            **({"metrics": self.context.read_metrics()} if self.context.metrics else {}),
+            **({"metrics": self.context.read_metrics(reset=not self.system.has_consumers)} if self.context.metrics else {}),
         }
 
 

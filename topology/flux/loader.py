@@ -36,7 +36,9 @@ from dskype.topology.groupings import (
     NoneGrouping,
     ShuffleGrouping,
 )
+from dskype.topology.hooks import WorkerHook
 from dskype.topology.model import Grouping, StormTopology
+from dskype.topology.named_classes import STORM_CLASSES, named_classes
 
 __all__ = ["FluxTopology", "load", "read_properties", "read_yaml"]
 
@@ -250,6 +252,7 @@ class _Builder:
         d = self.definition
         d.check()
         storm_config.validate(d.config)
+        self._check_named_classes(d.config)
         for bean in d.components.values():
             self.objects.components[bean.id] = self.objects.build(bean)
         topology = self._dsl() if d.is_dsl else self._from_source(d.topology_source)
@@ -257,6 +260,12 @@ class _Builder:
             log.warning("%s", warning)
         made = {**self.objects.components, **self._made}
         return FluxTopology(d.name, dict(d.config), topology, d, self.warnings, sorted(self.objects.modules), made)
+
+    def _check_named_classes(self, conf: Mapping[str, Any]) -> None:
+        """Refuse classes in the configuration that the file may not name elsewhere."""
+        for key, name, _ in named_classes(conf):
+            if name not in STORM_CLASSES:
+                self.objects.resolve(name, key)
 
     def _dsl(self) -> StormTopology:
         d, builder = self.definition, TopologyBuilder()
@@ -274,8 +283,10 @@ class _Builder:
             if bolt.id not in declarers:
                 self.warnings.append(f"bolt {bolt.id!r} is left out of the topology: no stream goes to it")
         for hook in d.worker_hooks.values():
-            self.objects.build(hook)
-            self.warnings.append(f"worker hook {hook.id!r} is not run: there are no worker hooks here")
+            obj = self.objects.build(hook)
+            if not isinstance(obj, WorkerHook):
+                raise FluxException(explain(f"Class does not appear to be a worker hook: {hook.class_name}", given=type(obj).__name__, component=hook.id))
+            builder.add_worker_hook(obj)
         return builder.create_topology()
 
     def _subscribe(self, stream: StreamDef, builder: TopologyBuilder, declarers: dict[str, BoltDeclarer]) -> None:
@@ -331,6 +342,7 @@ class _Builder:
         if vertex.config:
             try:
                 storm_config.validate(vertex.config)
+                self._check_named_classes(vertex.config)
             except IllegalArgumentException as ex:
                 raise IllegalArgumentException(explain(str(ex), component=vertex.id)) from ex
             declarer.add_configurations(vertex.config)

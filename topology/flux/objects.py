@@ -65,14 +65,19 @@ class ObjectBuilder:
         self.components: dict[str, Any] = {}
         self.modules: set[str] = set()
 
+    def resolve(self, name: str, where: str) -> type:
+        """Return a class that the file names; see :meth:`~dskype.topology.flux.registry.Registry.resolve`."""
+        cls = self._registry.resolve(name, where, self._allow_modules)
+        if any(cls.__module__ == m or cls.__module__.startswith(m + ".") for m in self._allow_modules):
+            self.modules.add(cls.__module__)
+        return cls
+
     def build(self, definition: ObjectDef) -> Any:
         """Create an object by its constructor or factory, then set its properties, then call its configuration methods.
 
         :raises FluxException: the class, an argument, a property or a method does not fit.
         """
-        cls = self._registry.resolve(definition.class_name, definition.where, self._allow_modules)
-        if any(cls.__module__ == m or cls.__module__.startswith(m + ".") for m in self._allow_modules):
-            self.modules.add(cls.__module__)
+        cls = self.resolve(definition.class_name, definition.where)
         obj = self._create(cls, definition)
         for prop in definition.properties:
             self._set_property(obj, prop, definition)

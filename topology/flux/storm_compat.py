@@ -16,10 +16,13 @@ from dskype.topology.builder import TopologyBuilder
 from dskype.topology.components import BasicBolt, Bolt, KafkaSpout
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
+from dskype.topology.hooks import WorkerHook
+from dskype.topology.joins import JoinBolt, Selector
 from dskype.topology.model import StormTopology
 from dskype.topology.multilang import ShellSpout
 from dskype.topology.testing import LogInfoBolt
 from dskype.topology.tuples import Tuple
+from dskype.topology.windows import Duration as WindowDuration
 
 _Class = TypeVar("_Class")
 
@@ -33,6 +36,8 @@ __all__ = [
     "KafkaSpoutConfigBuilder",
     "OnlyValueRecordTranslator",
     "SimpleTopology",
+    "StormDuration",
+    "StormJoinBolt",
     "StormKafkaSpout",
     "TestBolt",
     "TestClass",
@@ -67,14 +72,8 @@ def _setter(attribute: str, key: str, kind: type) -> Callable[[Any, Any], Any]:
 # --- hooks -----------------------------------------------------------------------------------------------------------
 
 
-class BaseWorkerHook:
+class BaseWorkerHook(WorkerHook):
     """A worker hook that does nothing."""
-
-    def start(self, conf: Mapping[str, Any], context: Any) -> None:
-        """Do nothing."""
-
-    def shutdown(self) -> None:
-        """Do nothing."""
 
 
 # --- flux.test --------------------------------------------------------------------------------------------------------
@@ -394,3 +393,35 @@ class HdfsBolt(Bolt):
     def execute(self, tup: Tuple) -> None:
         """Refuse."""
         raise NotImplementedError(self.emulator_refusal)
+
+
+# --- windows and joins ------------------------------------------------------------------------------------------------
+
+
+class TimeUnit(enum.Enum):
+    """Java's units of time, in milliseconds."""
+
+    MILLISECONDS = 1
+    SECONDS = 1000
+    MINUTES = 60_000
+    HOURS = 3_600_000
+    DAYS = 86_400_000
+
+
+class StormDuration(WindowDuration):
+    """A duration with the arguments of Storm's ``BaseWindowedBolt.Duration``."""
+
+    def __init__(self, value: int, unit: TimeUnit) -> None:
+        super().__init__(value * unit.value)
+
+
+class StormJoinBolt(JoinBolt):
+    """A join with the arguments of Storm's: ``(source, field)`` or ``(selector, source, field)``."""
+
+    def __init__(self, first: str, second: str, third: str | None = None) -> None:
+        if third is None:
+            super().__init__(first, second)
+        elif first not in Selector.__members__:
+            raise IllegalArgumentException(explain("Not a selector.", given=first, legal=", ".join(Selector.__members__)))
+        else:
+            super().__init__(second, third, Selector[first])

@@ -43,6 +43,9 @@ class Backend(Protocol):
     def rebalance(self, plan: TopologyPlan) -> None:
         """Continue with the same tasks on other executors and workers."""
 
+    def debug(self, percents: Mapping[str, float]) -> None:
+        """Tell the tasks of components which percentage of their tuples goes to the event loggers; without effect before the first activation."""
+
     def close(self, *, remove: bool) -> None:
         """End the topology; with ``remove``, also remove everything that it has stored."""
 
@@ -154,6 +157,33 @@ class TopologyManager:
         self._carry_out(managed, self.nimbus.transition(name, event, self._now_ms(), wait_secs=wait_secs, rebalance=rebalance))
         self.step()
 
+    def execute(self, command: Mapping[str, Any]) -> None:
+        """Carry out ``{"name", "event", ...}``: an event of :meth:`command`, or DEBUG with ``percent`` and ``component``.
+
+        :raises TopologyError: as the methods.
+        """
+        name, event = command["name"], command["event"]
+        if event == "DEBUG":
+            self.debug(name, command["percent"], command.get("component"))
+            return
+        rebalance = Rebalance(command.get("workers"), command.get("executors") or {}) if event == "REBALANCE" else None
+        self.command(name, event, wait_secs=command.get("wait_secs"), rebalance=rebalance)
+
+    def debug(self, name: str, percent: float, component: str | None = None) -> None:
+        """Send a percentage of the tuples that a topology's components emit to its event loggers.
+
+        :param percent: 0..100; 0 switches it off.
+        :param component: None: all components that have no percentage of their own.
+        :raises NotAliveException, InvalidTopologyException, IllegalArgumentException: see ``TopologyState.set_debug``.
+        """
+        managed = self.get(name)
+        managed.state.set_debug(component, percent)
+        self._tell_debug(managed)
+        self._on_change(managed)
+
+    def _tell_debug(self, managed: ManagedTopology) -> None:
+        managed.backend.debug({c: managed.state.debug_percent(c) for c in managed.state.components})
+
     def step(self) -> None:
         """Apply the rebalances and removals whose waits are over."""
         for state, actions in self.nimbus.due(self._now_ms()):
@@ -164,6 +194,8 @@ class TopologyManager:
         for action in actions:
             if action.kind == "activate spouts":
                 backend.activate()
+                if managed.state.debug:  # set before the first activation, or by an earlier driver
+                    self._tell_debug(managed)
             elif action.kind == "deactivate spouts":
                 backend.deactivate()
             elif action.kind == "apply rebalance":

@@ -112,6 +112,7 @@ class TopologyState:
     :param rebalance: while REBALANCING: the changes to apply.
     :param executors: numbers of executors set by rebalances so far.
     :param owner: the user who submitted it; for information only.
+    :param debug: component id -> percentage of its tuples that goes to the event loggers; ``""`` stands for all other components.
     """
 
     id: str
@@ -126,6 +127,29 @@ class TopologyState:
     rebalance: Rebalance | None = None
     executors: dict[str, int] = field(default_factory=dict)
     owner: str = ""
+    debug: dict[str, float] = field(default_factory=dict)
+
+    def debug_percent(self, component: str) -> float:
+        """Return the percentage of a component's tuples that goes to the event loggers."""
+        return self.debug.get(component, self.debug.get("", 0.0))
+
+    def set_debug(self, component: str | None, percent: float) -> None:
+        """Set the percentage of a component, or of all that have none of their own.
+
+        :param component: None: all.
+        :param percent: 0..100; 0 switches debugging off.
+        :raises InvalidTopologyException: no such component.
+        :raises IllegalArgumentException: not a percentage, or the topology has no event loggers.
+        """
+        if component is not None and component not in self.components:
+            raise InvalidTopologyException(explain(f"{component} is not a component of {self.name}.", given=component, legal=", ".join(self.components)))
+        if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= 100:
+            raise IllegalArgumentException(explain("The percentage of tuples must be between 0 and 100.", given=percent))
+        if not self.conf.get(Config.TOPOLOGY_EVENTLOGGER_EXECUTORS):
+            raise IllegalArgumentException(
+                explain("The topology has no event loggers.", given=self.name, hint=f"submit it with {Config.TOPOLOGY_EVENTLOGGER_EXECUTORS}: 1")
+            )
+        self.debug[component or ""] = float(percent)
 
     def transition(self, event: Event, now_ms: int, *, wait_secs: float | None = None, rebalance: Rebalance | None = None) -> list[Action]:
         """Apply one event.

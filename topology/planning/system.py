@@ -1,21 +1,16 @@
-"""The parts that the system adds to a user's topology: system streams, the acker, event loggers and metrics consumers.
-
-Event loggers and metrics consumers have their tasks, so that all task ids are those of Storm, and get no tuples: events are not sampled, and
-metrics are in the topology's metrics topic.
-"""
+"""The parts that the system adds to a user's topology: system streams, the acker, event loggers and metrics consumers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dskype.topology.components import BasicBolt
 from dskype.topology.config import DEFAULTS, Config, merge
 from dskype.topology.fields import Fields, GlobalStreamId, StreamInfo
-from dskype.topology.groupings import DirectGrouping, FieldsGrouping
-from dskype.topology.model import Component, ComponentSpec, StormTopology, is_system_id
+from dskype.topology.groupings import DirectGrouping, FieldsGrouping, ShuffleGrouping
+from dskype.topology.model import Component, ComponentSpec, Grouping, StormTopology, is_system_id
 from dskype.topology.planning.acker import (
     ACKER_ACK_STREAM_ID,
     ACKER_COMPONENT_ID,
@@ -24,22 +19,16 @@ from dskype.topology.planning.acker import (
     ACKER_RESET_TIMEOUT_STREAM_ID,
     Acker,
 )
-from dskype.topology.tuples import Tuple
+from dskype.topology.planning.observers import EventLoggerBolt, MetricsConsumerBolt
 
-__all__ = ["EVENT_LOGGER_COMPONENT_ID", "system_bolts", "with_system"]
+__all__ = ["EVENT_LOGGER_COMPONENT_ID", "EVENT_STREAM_ID", "METRICS_STREAM_ID", "system_bolts", "with_system"]
 
 EVENT_LOGGER_COMPONENT_ID = "__eventlogger"
 METRICS_COMPONENT_PREFIX = "__metrics_"
 
 SYSTEM_STREAM_ID = "__system"
 METRICS_STREAM_ID = "__metrics"
-
-
-class SilentBolt(BasicBolt):
-    """Stands for a bolt of Storm's system that gets no tuples here."""
-
-    def execute(self, tup: Tuple, collector: Any) -> None:
-        """Do nothing."""
+EVENT_STREAM_ID = "__eventlog"
 
 
 def system_bolts(conf: Mapping[str, Any]) -> dict[str, int]:
@@ -53,12 +42,20 @@ def system_bolts(conf: Mapping[str, Any]) -> dict[str, int]:
     for component, key in ((ACKER_COMPONENT_ID, Config.TOPOLOGY_ACKER_EXECUTORS), (EVENT_LOGGER_COMPONENT_ID, Config.TOPOLOGY_EVENTLOGGER_EXECUTORS)):
         if executors := workers if full[key] is None else full[key]:
             found[component] = executors
+    return found | {component: entry["parallelism.hint"] for component, entry in _metrics_consumers(full)}
+
+
+def _metrics_consumers(conf: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (component id, registration) of the metrics consumers."""
     seen: Counter[str] = Counter()
-    for entry in full.get(Config.TOPOLOGY_METRICS_CONSUMER_REGISTER) or ():
+    for entry in conf.get(Config.TOPOLOGY_METRICS_CONSUMER_REGISTER) or ():
         name = entry["class"]
         seen[name] += 1
-        found[f"{METRICS_COMPONENT_PREFIX}{name}" + (f"#{seen[name]}" if seen[name] > 1 else "")] = entry["parallelism.hint"]
-    return found
+        yield f"{METRICS_COMPONENT_PREFIX}{name}" + (f"#{seen[name]}" if seen[name] > 1 else ""), entry
+
+
+def _system_bolt(component: str, obj: Component, executors: int, inputs: dict[GlobalStreamId, Grouping]) -> ComponentSpec:
+    return ComponentSpec(component, "bolt", obj, executors, conf={Config.TOPOLOGY_TASKS: executors}, inputs=inputs)
 
 
 def with_system(topology: StormTopology, conf: Mapping[str, Any] | None = None, acker: Component | None = None) -> StormTopology:
@@ -67,7 +64,8 @@ def with_system(topology: StormTopology, conf: Mapping[str, Any] | None = None, 
     Each component gets the streams ``__system`` and ``__metrics``. With ackers, spouts emit ``__ack_init``, bolts
     ``__ack_ack``, ``__ack_fail`` and ``__ack_reset_timeout``, all with fields grouping on ``id`` to the bolt
     ``__acker``. It answers the spouts on direct streams. Acker and spouts get ticks every
-    ``topology.message.timeout.secs``.
+    ``topology.message.timeout.secs``. With event loggers, the user's components emit ``__eventlog``. All components but the metrics consumers send them
+    ``__metrics``.
 
     :param conf: the topology's configuration. ``topology.acker.executors`` None means as many as workers; 0 means no
         acker.
@@ -80,12 +78,19 @@ def with_system(topology: StormTopology, conf: Mapping[str, Any] | None = None, 
     bolts = system_bolts(full)
     if ACKER_COMPONENT_ID in bolts:
         components[ACKER_COMPONENT_ID] = _add_acker(components, bolts.pop(ACKER_COMPONENT_ID), full, acker or Acker())
-    for component, executors in bolts.items():
-        components[component] = ComponentSpec(component, "bolt", SilentBolt(), executors, conf={Config.TOPOLOGY_TASKS: executors})
+    if EVENT_LOGGER_COMPONENT_ID in bolts:
+        for component in topology.components:
+            components[component].outputs[EVENT_STREAM_ID] = StreamInfo(Fields("component-id", "message-id", "timestamp", "values"))
+        inputs: dict[GlobalStreamId, Grouping] = {GlobalStreamId(c, EVENT_STREAM_ID): FieldsGrouping(Fields("component-id")) for c in topology.components}
+        components[EVENT_LOGGER_COMPONENT_ID] = _system_bolt(EVENT_LOGGER_COMPONENT_ID, EventLoggerBolt(), bolts[EVENT_LOGGER_COMPONENT_ID], inputs)
+    sources = list(components)
+    for component, entry in _metrics_consumers(full):
+        inputs = {GlobalStreamId(source, METRICS_STREAM_ID): ShuffleGrouping() for source in sources}
+        components[component] = _system_bolt(component, MetricsConsumerBolt(entry), bolts[component], inputs)
     for spec in components.values():
         spec.outputs[METRICS_STREAM_ID] = StreamInfo(Fields("task_info", "data_points"))
         spec.outputs[SYSTEM_STREAM_ID] = StreamInfo(Fields("event"))
-    return StormTopology(components)
+    return StormTopology(components, topology.worker_hooks)
 
 
 def _add_acker(components: dict[str, ComponentSpec], executors: int, conf: Mapping[str, Any], obj: Component) -> ComponentSpec:

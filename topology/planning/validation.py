@@ -18,8 +18,8 @@ from dskype.topology.errors import AlreadyAliveException, IllegalArgumentExcepti
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import CustomGrouping, DirectGrouping, FieldsGrouping, PartialKeyGrouping
 from dskype.topology.model import Component, ComponentSpec, StormTopology, is_system_id, stateful
-from dskype.topology.planning.acker import ACKER_COMPONENT_ID
-from dskype.topology.planning.system import system_bolts, with_system
+from dskype.topology.named_classes import load_class, named_classes
+from dskype.topology.planning.system import with_system
 from dskype.topology.tuples import SYSTEM_COMPONENT_ID, SYSTEM_TICK_STREAM_ID
 
 __all__ = ["CycleWarning", "find_cycles", "find_unreachable", "validate_name", "validate_submission"]
@@ -62,6 +62,7 @@ def validate_submission(
     _validate_basic(topology)
     _validate_runnable(topology)
     _validate_component_confs(topology)
+    _validate_named_classes(topology, conf)
     system = with_system(topology, conf)
     _validate_structure(system)
     full = config.merge(config.DEFAULTS, conf)
@@ -144,6 +145,16 @@ def _validate_component_confs(topology: StormTopology) -> None:
             )
 
 
+def _validate_named_classes(topology: StormTopology, conf: Mapping[str, Any]) -> None:
+    """Refuse hooks, event loggers and metrics consumers that cannot be loaded.
+
+    :raises InvalidTopologyException: the key and the class.
+    """
+    for spec_conf in (conf, *(spec.conf for spec in topology.components.values())):
+        for key, name, base in named_classes(spec_conf):
+            load_class(name, base, key)
+
+
 def _validate_structure(topology: StormTopology) -> None:
     """Check that the components, streams and fields that inputs name exist, in a topology with its system parts."""
     for component_id in sorted(topology.components):
@@ -192,11 +203,9 @@ class CycleWarning(str):
 
 
 def _conf_warnings(conf: Mapping[str, Any], topology: StormTopology) -> list[str]:
-    """Return warnings about system bolts that get no tuples, and about keys that Storm does not know and that look like its own."""
-    silent = [component for component in system_bolts(conf) if component != ACKER_COMPONENT_ID]
-    found = [f"Component: [{c}] has its tasks and gets no tuples: events are not logged, and metrics are in the topology's metrics topic" for c in silent]
+    """Return warnings about keys that Storm does not know and that look like its own."""
     confs = [("", conf), *((f"Component: [{spec.id}] has the key ", spec.conf) for spec in topology.components.values())]
-    return found + [
+    return [
         f"{whose}{key}{', which' if whose else ''} is no key of Storm and has no effect on the emulator; hint: did you mean {meant}?"
         for whose, keys in confs
         for key, meant in config.misspelt(keys).items()

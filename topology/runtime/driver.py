@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -35,6 +35,7 @@ from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
 from dskype.topology.runtime.resume import SNAPSHOTS, Tenure, check_changes, installed_version, read_started
 from dskype.topology.runtime.session import jvm_exit_code
+from dskype.topology.runtime.shared_files import SharedFiles
 from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
@@ -91,18 +92,18 @@ class TopologyDriver:
         self.plan, self.store = choose_store(plan, spark, kafka, self.folder / SNAPSHOTS)
         self.tenure = Tenure(self.store)
         self.resume = resume
-        self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
+        self._scratch = Path(spark_scratch or self.folder / "spark")
         self.stats = TopologyStats()
         self._clock = TopologyClock(plan, self.stats, now_ms())
         self._topics = TopologyTopics(self.plan, kafka)
-        self._inputs = ExternalInputs(kafka, self.folder, plan.name)
+        self._shared = SharedFiles(self.plan, self.folder, self.store)
+        self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
         self._queries: dict[str, ComponentQuery] = {}
         self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
-        self._active = False
-        self._opened = False
+        self._active = self._opened = False
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._resources = contextlib.ExitStack()  # what the threads have opened
@@ -131,12 +132,12 @@ class TopologyDriver:
         :raises TopologyError: Kafka or Spark cannot run the topology.
         """
         check_kafka_options(self.plan, self.kafka)
-        self._clock = TopologyClock(self.plan, self.stats, now_ms())  # the clock starts now, not when the driver was made
         self._prepare_folder()
         self.warnings = self._topics.create(self.resume, self.store)
         ship_files(self.plan, self.store)
         if not self.resume:
             self._manifest.write(self.folder)
+        self._shared.share()
         if self.resume:
             check_journals(self.plan, self.store, KafkaInboxReader(self.kafka))
         if not self._spark.sparkContext.master.startswith("local"):
@@ -144,27 +145,29 @@ class TopologyDriver:
         self._producer = self.kafka.producer()
         self._transports = Transports(self.plan, self._spark, self.kafka)
         self.warnings += self._transports.warnings
+        self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
-        for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
-            thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
+        runs = ((self._clock_step, "clock"), (self._watch(), "watch"))
+        self._threads = [threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True) for run, name in runs]
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
         self._opened = True
 
     def _prepare_folder(self) -> None:
         """Resume the state in the topology's folder, or clear it; and take the next term."""
+        if self.resume:
+            self._shared.fetch()
         started = read_started(self.plan, self.folder, self.store) if self.resume else None
         self.resume = started is not None
         self.plan = self._topics.plan = keep_files(self.plan, self.folder, self.resume)
         self._manifest = Manifest.describe(self.plan, installed_version())
         if started is not None and check_changes(self.plan, started, self._manifest):
             self._manifest.write(self.folder)
-        store = self.store
-        store.create()
+        self.store.create()
         # Before anything else, so that an earlier driver's processes cannot write any more.
         self.tenure.take()
         if not self.resume:
-            store.clear()
+            self.store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
             self._inputs.forget()
 
@@ -180,6 +183,11 @@ class TopologyDriver:
         self._active = False
         if self._opened:
             self._control("deactivate")
+
+    def debug(self, percents: Mapping[str, float]) -> None:
+        """Set which percentages of the tuples go to the event loggers."""
+        if self._opened:
+            self._write(self._clock.debug(percents, now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
         """Continue with the same tasks on other executors and workers: every query restarts from its snapshots.
@@ -202,7 +210,7 @@ class TopologyDriver:
         """Wait until all tuples are delivered and every bolt task has a snapshot of that state."""
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
-            ends, store, asked = self.request_snapshots(), self.store, time.monotonic()
+            ends, asked = self.request_snapshots(), time.monotonic()
 
             def saved(_: TopologyStats) -> bool:
                 nonlocal asked
@@ -210,7 +218,7 @@ class TopologyDriver:
                 if time.monotonic() - asked > _ASK_AGAIN_S:
                     self.request_snapshots()
                     asked = time.monotonic()
-                return all((store.versions(task) or [0])[-1] >= end for task, end in ends.items())
+                return all((self.store.versions(task) or [0])[-1] >= end for task, end in ends.items())
 
             self.wait_until(saved, _REST_S, "a snapshot of every bolt task")
         except (TimeoutError, KafkaError) as error:
@@ -219,8 +227,8 @@ class TopologyDriver:
     def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
         futures: dict[tuple[str, int], Any] = {}
-        for topic, partition, value in self._transports.with_nudges(self._clock.snapshot_requests(now_ms())):
-            futures.setdefault((topic, partition), self._producer.send(topic, value=value, partition=partition))
+        for topic, partition, value in self._clock.snapshot_requests(now_ms()):
+            futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
         self._producer.flush(timeout=30)
         return {
             task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
@@ -274,8 +282,6 @@ class TopologyDriver:
             logs=None if self.store.remote else self.folder / "logs",
             term=self.tenure.term,
             epoch=self.tenure.term * _STARTS_PER_TERM + self._starts,
-            nudged=self._transports.nudged,
-            sessions=self._transports.sessions,
         )
         return self._last_context
 
@@ -343,8 +349,7 @@ class TopologyDriver:
         with self._lock:
             if self.failure is not None:
                 return
-            self._active = False
-            self.failure = error
+            self._active, self.failure = False, error
         self._reports.add_error("__driver", str(error), part="failure")
         self._reports.set_health("failed", [str(error)])
         if not isinstance(error, FencedError):
@@ -369,7 +374,7 @@ class TopologyDriver:
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
         if records and self.tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
-        for record in self._transports.with_nudges(records):
+        for record in records:
             self._producer.send(record.topic, value=record.value, partition=record.partition)
         if records:
             self._producer.flush(timeout=timeout_s)
@@ -458,7 +463,6 @@ class TopologyDriver:
         self._restart_queries()
         if self.failure is None:
             self._pace()
-            self._write(self._transports.wake(self._versions(), self._waiting(), time.monotonic()))
             self._report_health()
 
     def _versions(self) -> dict[int, int]:
@@ -481,7 +485,7 @@ class TopologyDriver:
             self._reports.set_health("waiting", obstacles)
         elif stalls or failing:
             self._reports.set_health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
-        elif self.stats.tasks:
+        elif self.stats.reported(self.tenure.term):
             self._reports.set_health("running", [])
 
     def _pace(self) -> None:
@@ -578,8 +582,6 @@ class TopologyDriver:
             ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
-
-    # -- looking inside ---------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = "the condition") -> None:
         """Wait until ``condition(stats)`` holds.

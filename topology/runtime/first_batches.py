@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from kafka.errors import KafkaError
@@ -18,9 +18,14 @@ _NOTICE_S = 30
 _ERROR_CHARS = 300
 
 
+class _Tenure(Protocol):
+    term: int
+
+
 class _Driver(Protocol):
     plan: TopologyPlan
     stats: TopologyStats
+    tenure: _Tenure
 
     def request_snapshots(self) -> object: ...
 
@@ -28,23 +33,23 @@ class _Driver(Protocol):
 
 
 def await_first_batches(driver: _Driver, notice: Callable[[str], None], wanted: Callable[[], bool]) -> None:
-    """Wait until every component has reported, which shows that Spark, brokers and executors work together.
+    """Wait until every component has reported to this driver, which shows that Spark, brokers and executors work together.
 
     :param driver: of an opened topology.
     :param notice: gets a line of text every half minute, about what is waited for.
     :param wanted: tells whether the topology is still to run; if not, the wait ends.
     :raises TopologyError: the topology has failed.
     """
-    while wanted() and (missing := _missing(driver.plan, driver.stats.tasks)):
+    while wanted() and (missing := _missing(driver.plan, driver.stats.reported(driver.tenure.term))):
         with contextlib.suppress(KafkaError):
             driver.request_snapshots()  # bolts without input have a batch, too
         with contextlib.suppress(TimeoutError):
-            driver.wait_until(lambda stats: not wanted() or not _missing(driver.plan, stats.tasks), _NOTICE_S, "a first batch")
+            driver.wait_until(lambda stats: not wanted() or not _missing(driver.plan, stats.reported(driver.tenure.term)), _NOTICE_S, "a first batch")
             return
         notice(f"waiting for the first batch of {', '.join(missing)}{_last_error(driver.stats.errors)}")
 
 
-def _missing(plan: TopologyPlan, reported: Mapping[int, Any]) -> list[str]:
+def _missing(plan: TopologyPlan, reported: Collection[int]) -> list[str]:
     """Return the components of which no task has reported."""
     return [c for c in plan.component_ids if not any(task in reported for task in plan.component_tasks(c))]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,12 @@ class ExternalInputs:
     :param kafka: the brokers.
     :param folder: the topology's folder; a file there has the first offset of each partition.
     :param name: the topology's name.
+    :param on_change: called when that file has been written, before anything is read from there.
     """
 
-    def __init__(self, kafka: KafkaSettings, folder: Path, name: str) -> None:
-        self._kafka, self._file, self._name = kafka, folder / FIRST_OFFSETS, name
+    def __init__(self, kafka: KafkaSettings, folder: Path, name: str, on_change: Callable[[], None] = lambda: None) -> None:
+        self._kafka, self._file, self._name, self._on_change = kafka, folder / FIRST_OFFSETS, name, on_change
+        self._lock = threading.Lock()
 
     def forget(self) -> None:
         """Forget the first offsets of an earlier run of the topology."""
@@ -45,8 +48,9 @@ class ExternalInputs:
         :raises FatalError: the topic is not the one that was read before.
         :raises TopologyError: there is no such topic.
         """
-        first_starts = self._first_starts()
-        with closing(self._kafka.consumer(group_id=self._group(spout))) as consumer:
+        with self._lock, closing(self._kafka.consumer(group_id=self._group(spout))) as consumer:  # the queries of several spouts start at once
+            first_starts = self._first_starts()
+            before = dict(first_starts)
             found: dict[Partition, int] = {}
             for topic in self._topics(consumer, component, spout):
                 numbers = consumer.partitions_for_topic(topic)
@@ -62,7 +66,9 @@ class ExternalInputs:
                         found[where] = _check_offset(first_starts[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
                     else:
                         first_starts[where] = found[where] = self._first(consumer, spout, tp, begins[tp], ends[tp])
-            write_json(self._file, [[t, p, offset] for (t, p), offset in sorted(first_starts.items())])
+            if first_starts != before:
+                write_json(self._file, [[t, p, offset] for (t, p), offset in sorted(first_starts.items())])
+                self._on_change()
             return found
 
     def _topics(self, consumer, component: str, spout: KafkaSpout) -> list[str]:

@@ -11,6 +11,7 @@ The index is written last: if it exists, all copies exist.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -23,10 +24,12 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import read_json, write_json
 
-__all__ = ["declared_files", "keep_files", "with_copies", "with_paths"]
+__all__ = ["INDEX", "declared_files", "keep_files", "kept_copies", "same_names", "with_copies", "with_paths"]
 
 Key = tuple[str, ...]
 
+INDEX = "files/index.json"
+"""The index, within a topology's folder."""
 _INDEX = "index.json"
 _CHUNK_BYTES = 1 << 20
 
@@ -59,6 +62,33 @@ def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
     else:
         _check(plan.name, declared, index, files)
     return with_copies(plan, {at: str(files / entry["copy"]) for at, entry in index.items()})
+
+
+def kept_copies(folder: Path) -> list[Path]:
+    """Return the paths that the copies in a topology's folder have, whether they are there or not."""
+    files = folder / "files"
+    return [files / entry["copy"] for entry in (_read_index(files) or {}).values()]
+
+
+def same_names(plan: TopologyPlan, conf: Mapping[str, Any], component: str | None = None) -> dict[str, Any]:
+    """Return a configuration with the names of the copies in the place of their paths, to compare those of two hosts.
+
+    :param plan: one that :func:`keep_files` returned.
+    :param conf: the topology's configuration, or with ``component`` the component's own.
+    """
+    found = dict(conf)
+    for at, key in declared_files(plan):
+        own = key[0] in plan.spec(at).conf
+        if (own and at == component) or (not own and component is None):
+            with contextlib.suppress(KeyError, TypeError):  # it names no file there
+                found = with_paths(found, {key: os.path.basename(_value(found, key))})
+    return found
+
+
+def _value(conf: Mapping[str, Any], key: Key) -> Any:
+    for part in key:
+        conf = conf[part]
+    return conf
 
 
 def with_paths(conf: Mapping[str, Any], paths: Mapping[Key, str]) -> dict[str, Any]:

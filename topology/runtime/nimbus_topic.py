@@ -3,7 +3,10 @@
 Keys and values (JSON)::
 
     topology:<name>   {"v": 1, "state", "summary", "driver": {"host", "pid", "machine", "started"}, "heartbeat": n,
-                       "files": [[keys of the configuration, path of the copy], ...], "plan": components}             null: removed
+                       "files": [[keys of the configuration, path of the copy], ...], "plan": components,
+                       "logs": folder on the driver's machine | null,
+                       "store": URL of its state if other hosts reach it, else null}                                 null: removed
+    standby:<token>/<name>  {"v": 1, "driver": as above, "beat": n}: waits beside the topology's driver               null: it has ended
     command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                                  null: done
     answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                                      null: read
     removed:<name>    {"v": 1, "id": topology id}: killed while its driver was away                                   null: its folder is gone, too
@@ -25,16 +28,17 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology import errors as topology_errors
+from dskype.topology.config import Config
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
-from dskype.topology.nimbus.states import Rebalance, TopologyState
+from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.planning.system import system_bolts
@@ -42,14 +46,26 @@ from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, Topi
 from dskype.topology.runtime.kept_files import declared_files, with_paths
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 
-__all__ = ["NIMBUS_TOPIC", "ClusterClient", "NimbusService", "conf_of", "load_removed", "load_states", "read_state", "watch_drivers"]
+__all__ = [
+    "NIMBUS_TOPIC",
+    "ClusterClient",
+    "NimbusService",
+    "conf_of",
+    "follow",
+    "load_removed",
+    "load_states",
+    "read_standby",
+    "read_state",
+    "watch_drivers",
+    "write_standby",
+]
 
 log = logging.getLogger(__name__)
 
 NIMBUS_TOPIC = "__dskype-nimbus"
 _WHERE = TopicPartition(NIMBUS_TOPIC, 0)
 _COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
-_TOPOLOGY, _REMOVED, _COMMAND, _ANSWER = "topology:", "removed:", "command:", "answer:"
+_TOPOLOGY, _STANDBY, _REMOVED, _COMMAND, _ANSWER = "topology:", "standby:", "removed:", "command:", "answer:"
 _SHAPES: dict[str, Callable[[Any], bool]] = {
     _TOPOLOGY: lambda v: (
         isinstance(v["state"], dict)
@@ -60,6 +76,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
         and isinstance(v["driver"]["pid"], int)
         and isinstance(v["driver"]["host"], str)
     ),
+    _STANDBY: lambda v: isinstance(v["beat"], int) and isinstance(v["driver"]["host"], str),
     _REMOVED: lambda v: isinstance(v["id"], str),
     _COMMAND: lambda v: isinstance(v["name"], str) and isinstance(v["event"], str),
     _ANSWER: lambda v: v["error"] is None or (isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str)),
@@ -125,6 +142,32 @@ def read_state(record: Any) -> tuple[str, dict[str, Any] | None] | None:
     return None if record.value is not None and document is None else (key.removeprefix(_TOPOLOGY), document)
 
 
+def read_standby(record: Any) -> tuple[str, str, bool] | None:
+    """Return the topology's name and the token of a standby, and whether it is still there; None if the record is about anything else.
+
+    :param record: a record of the topic, as a consumer returns it.
+    """
+    key = (record.key or b"").decode(errors="replace")
+    if not key.startswith(_STANDBY) or (record.value is not None and _parse(_STANDBY, record.value) is None):
+        return None
+    token, _, name = key.removeprefix(_STANDBY).partition("/")
+    return name, token, record.value is not None
+
+
+def write_standby(producer: KafkaProducer, name: str, token: str, document: Mapping[str, Any] | None) -> Any:
+    """Write the record of a standby, null for None, and return the future of the write."""
+    return producer.send(NIMBUS_TOPIC, key=f"{_STANDBY}{token}/{name}".encode(), value=None if document is None else json.dumps(document).encode())
+
+
+def follow(kafka: KafkaSettings) -> KafkaConsumer:
+    """Return a consumer of the topic, which is created if it is missing, from its beginning; the caller closes it."""
+    _ensure_topic(kafka)
+    consumer = kafka.consumer(fetch_max_wait_ms=100)
+    consumer.assign([_WHERE])
+    consumer.seek_to_beginning(_WHERE)
+    return consumer
+
+
 def load_states(kafka: KafkaSettings) -> dict[str, dict[str, Any]]:
     """Return name -> document of every topology that is not removed."""
     return _latest(kafka, _TOPOLOGY)
@@ -173,6 +216,12 @@ def _files(managed: ManagedTopology) -> list[Any]:
     return [[list(key), path] for (component, key), path in declared_files(plan).items() if key[0] in plan.conf and key[0] not in plan.spec(component).conf]
 
 
+def _logs(managed: ManagedTopology) -> str | None:
+    """Return the folder of the executors' logs; None if they are on other machines."""
+    folder, store = getattr(managed.backend, "folder", None), getattr(managed.backend, "store", None)
+    return None if folder is None or store is None or store.remote else str(folder.absolute() / "logs")
+
+
 class NimbusService:
     """Publishes the states of a manager's topologies, and carries out commands for them.
 
@@ -218,7 +267,9 @@ class NimbusService:
                             "state": managed.state.to_json(),
                             "summary": self._manager.summary(name),
                             "files": _files(managed),
+                            "logs": _logs(managed),
                             "plan": PlanOutline.of(managed.plan).to_json(),
+                            "store": managed.plan.conf.get(Config.TOPOLOGY_EMULATOR_STATE_URL),
                             "driver": self._driver,
                             "heartbeat": self._beats,
                         },
@@ -275,10 +326,7 @@ class NimbusService:
                 return  # another driver runs it
             failure = None
             try:
-                rebalance = Rebalance(command.get("workers"), command.get("executors") or {})
-                self._manager.command(
-                    command["name"], command["event"], wait_secs=command.get("wait_secs"), rebalance=rebalance if command["event"] == "REBALANCE" else None
-                )
+                self._manager.execute(command)
             except TopologyError as error:
                 failure = {"type": type(error).__name__, "text": str(error)}
             except Exception as error:  # the sender needs an answer in any case

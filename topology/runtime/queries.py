@@ -60,8 +60,6 @@ class QueryContext:
     :param logs: folder of the executors' logs; None: where Spark runs its executors.
     :param term: the driver's term; processes of earlier drivers must not write any more.
     :param epoch: number of this start; executors of a higher epoch replace those of lower ones.
-    :param nudged: inboxes that continuous queries read.
-    :param sessions: the sessions of its queries; those with other settings have Python daemons, and so supervisors, of their own.
     """
 
     spark: Any
@@ -72,13 +70,11 @@ class QueryContext:
     logs: Path | None
     term: int
     epoch: int
-    nudged: frozenset[str] = frozenset()
-    sessions: tuple[Any, ...] = ()
 
     @cached_property
     def payload(self) -> bytes:
         """The executors' payload, serialized once."""
-        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term, self.nudged).dumps()
+        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term).dumps()
 
     def stop_executors(self, component: str | None = None) -> None:
         """End the resident executors on every Spark executor."""
@@ -86,8 +82,7 @@ class QueryContext:
         n = 1 if self.spark.sparkContext.master.startswith("local") else 4 * max(1, self.spark.sparkContext.defaultParallelism)
         # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
         stop = stop_executors(self.plan.topology_id, self.epoch, component)
-        for session in self.sessions or (self.spark,):
-            session.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
+        self.spark.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
 
 
 class ComponentQuery:

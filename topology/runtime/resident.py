@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import logging
@@ -19,8 +20,9 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, NoReturn, cast
 
+import msgpack
 import numpy as np
 import pyarrow as pa
 from kafka import KafkaProducer
@@ -29,20 +31,19 @@ from pyspark import cloudpickle
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
-from dskype.topology.core.frames import NUDGE, WAKE, OutRecord, encode_control
-from dskype.topology.core.nudges import add_nudges
+from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.errors import FatalError, mark_of
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
+from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
-from dskype.topology.runtime.record_writer import RecordWriter
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
-from dskype.topology.tuples import InRecord
 
 __all__ = ["Payload", "main", "warm_up"]
 
@@ -54,24 +55,19 @@ _REFUSED = 3
 _SYNC_S = 2.0
 """Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
 
-_LEAST_ASK_S = 0.001
-"""Least time between two calls of ``next_tuple`` of an idle spout: shorter ones would only burn a core."""
+_LEAST_SELECT_S = 0.001
+"""Shorter waits are not left to the selector, which knows milliseconds only."""
 _ASKED_PULSES = 3
 """An idle spout is asked for as long as it takes so many idle pulses to come."""
 _WAKE_BLOCK_MS = 1000
 """How long a spout's process waits for a broker that it only wants to tell that there are tuples."""
 
 BATCH = struct.Struct("<Q??")
-"""Batch id; whether the rows have the columns of external topics; whether this process writes to Kafka what it releases.
+"""Batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
 
-In the last case the answer has no rows. It comes when the brokers have everything, and batches are numbered here.
+In the last case the number is the query's epoch, rows [topic, partition, first offset] of external topics follow (msgpack), and the answer comes when the
+executor ends.
 """
-_REPORT_EVERY_S = 0.05
-"""Least time between the reports of an executor that writes them itself, because its batches are small and many."""
-
-_WAKE_S = 0.5
-_WAKE_AFTER_S = (0.03, 0.3)
-"""Pauses before the nudges with which a continuous query learns of an error: the text of the error has to reach Spark before."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,6 @@ class Payload:
     :param store: where snapshots and journals are kept.
     :param logs: folder of the executors' logs; None: ``dskype-logs`` in the folder where Spark runs its executor.
     :param term: the driver's term.
-    :param nudged: inboxes that continuous queries read.
     """
 
     plan: TopologyPlan
@@ -91,7 +86,6 @@ class Payload:
     logs: Path | None
     sys_path: list[str]
     term: int
-    nudged: frozenset[str] = frozenset()
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; ``sys_path`` is separate, because unpickling the rest needs it."""
@@ -193,11 +187,10 @@ class _Resident:
         self._snapshot_pid = 0
         self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
-        self._writer: RecordWriter | None = None
-        self._batches = 0  # that this process has written itself
-        self._report_at: float | None = None  # when the next report is due; None: there is nothing to report
+        self._loop: InboxLoop | None = None
+        self._wanted_by: socket.socket | None = None  # the shim that wants the loop to run
         conf = payload.plan.component_conf(component)
-        self._ask_every_s = max(_LEAST_ASK_S, conf[Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS] / 1000)
+        self._spout_wait = SpoutWait(conf)
         self._ask_for_s = _ASKED_PULSES * conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS] / 1000
         self._served_s = 0.0
         self._waker: KafkaProducer | None = None
@@ -221,9 +214,11 @@ class _Resident:
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            ready = selector.select(self._wait_s())
-            if not ready and self._ask_wait_s() is not None:
-                self._ask()
+            wait_s = self._ask_wait_s() if self._wanted_by is None else 0.0
+            if wait_s and wait_s < _LEAST_SELECT_S:
+                time.sleep(wait_s)
+                wait_s = 0.0
+            ready = selector.select(wait_s)
             for key, _ in ready:
                 connection = cast("socket.socket", key.fileobj)
                 if connection is self._listener:
@@ -235,17 +230,12 @@ class _Resident:
                 except ConnectionError:
                     selector.unregister(connection)
                     connection.close()
-                    if self._writer is not None:
-                        self._wake_queries()
-            if self._report_at is not None and time.monotonic() >= self._report_at:
-                self._report()
-
-    def _wait_s(self) -> float | None:
-        """Return how long to wait for a batch, until a report is due or spouts are asked; None: for ever."""
-        waits = [] if self._report_at is None else [max(0.0, self._report_at - time.monotonic())]
-        if (ask_s := self._ask_wait_s()) is not None:
-            waits.append(ask_s)
-        return min(waits, default=None)
+                    if connection is self._wanted_by:
+                        self._wanted_by = None
+            if self._wanted_by is not None:
+                self._step(self._wanted_by)
+            elif not ready and self._ask_wait_s() is not None:
+                self._ask()
 
     def _ask_wait_s(self) -> float | None:
         """Return after which time without a batch to ask the spouts; None if only a batch is worth waiting for.
@@ -253,16 +243,16 @@ class _Resident:
         Pulses come to idle spouts, too. If they stay away, another process may have taken over the tasks of this one, and with them what their
         spouts read from.
         """
-        if self._executor is None or not self._executor.askable or time.monotonic() - self._served_s > self._ask_for_s:
+        if self._loop is not None or self._executor is None or not self._executor.askable or time.monotonic() - self._served_s > self._ask_for_s:
+            self._spout_wait.note(idle=False)
             return None
-        return self._ask_every_s
+        return self._spout_wait.seconds
 
     def _ask(self) -> None:
         """Ask idle spouts for tuples. If there are any, start a batch with a record for the task's inbox; without it, the next pulse would."""
-        for task in self._executor.ask():
-            if self._writer is not None:
-                self._writer.write([OutRecord(self._inbox, task.index, None, encode_control(WAKE, now_ms()))])
-                continue
+        found = self._executor.ask()
+        self._spout_wait.note(idle=not found)
+        for task in found:
             try:
                 if self._waker is None:
                     self._waker = self._payload.kafka.producer(max_block_ms=_WAKE_BLOCK_MS)
@@ -273,56 +263,61 @@ class _Resident:
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
         self._log_file.check()
-        batch_id, external, direct = BATCH.unpack_from(body)
+        batch_id, external, continuous = BATCH.unpack_from(body)
         try:
-            if direct and self._writer is None:
-                self._writer = RecordWriter(self._payload.kafka, self._payload.nudged)
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 self._executor = self._make_executor()
+            if continuous:
+                self._loop = self._loop or self._make_loop(self._executor, batch_id, msgpack.unpackb(memoryview(body)[BATCH.size :]))
+                self._wanted_by = connection
+                return
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
             rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
-            records = in_records(rows, self._inbox)
-            if direct:
-                self._handle_directly(records)
-                reply = b""
-            else:
-                self._maybe_snapshot(batch_id)
-                reply = encode_batches(out_batches(add_nudges(self._executor.handle(batch_id, records), self._payload.nudged)))
+            self._maybe_snapshot(batch_id)
+            reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
         except _Stop:
             raise
-        except Exception as error:  # the Spark task fails, and after its retries the query
-            log.exception("a batch of component %s failed", self._component)
-            mark = mark_of(error)
-            text = f"{mark} {error}\n" if mark else ""
-            send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
-            for pause_s in _WAKE_AFTER_S if self._writer is not None else ():
-                time.sleep(pause_s)
-                self._wake_queries()
-            os._exit(1)  # the state in memory may be inconsistent; the next process starts from the snapshots
+        except Exception as error:
+            self._fail(connection, error)
         send(connection, b"\x00", reply)
         self._served_s = time.monotonic()
 
-    def _handle_directly(self, records: list[InRecord]) -> None:
-        """Handle a batch, and return when the brokers have everything that it released."""
-        self._batches += 1
-        self._maybe_snapshot(self._batches)
-        self._writer.write(self._executor.handle(self._batches, records, report=False))
-        if self._report_at is None:
-            self._report_at = time.monotonic() + _REPORT_EVERY_S
-        self._writer.flush()
+    def _make_loop(self, executor: Executor, epoch: int, external: list[tuple[str, int, int]]) -> InboxLoop:
+        """Return the loop of this executor.
 
-    def _wake_queries(self) -> None:
-        """Write nudges into the inboxes of this executor: Spark notices only with the next record that a Python worker has ended."""
-        plan = self._payload.plan
-        tasks = plan.executor_tasks(self._component, self._index)
-        self._writer.write([OutRecord(self._inbox, plan.task_index(task), None, NUDGE) for task in tasks])
-        self._writer.wait(_WAKE_S)
+        :param epoch: of the query; only an earlier executor of the same query can have kept positions.
+        :param external: rows [topic, partition, first offset] of external topics, as they were when the query started.
+        """
+        name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{epoch}"
+        path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
+        positions = {(topic, partition): offset for topic, partition, offset in external}
+        if path.exists():
+            tasks: list[Any] = executor.tasks if executor.is_spout else []
+            for task in tasks:
+                positions |= {where: offset for where, offset in task.positions().items() if where in positions}
+        kept = KeptPositions(path, [task.id for task in executor.tasks])
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)
 
-    def _report(self) -> None:
-        """Write the report that is due; nobody waits until the brokers have it."""
-        self._report_at = None
-        self._writer.write(self._executor.report())
-        self._writer.wait(0)
+    def _step(self, connection: socket.socket) -> None:
+        try:
+            self._loop.step()
+        except _Stop:
+            raise
+        except Exception as error:
+            self._fail(connection, error)
+        self._log_file.check()
+
+    def _fail(self, connection: socket.socket, error: Exception) -> NoReturn:
+        """End this process, because the state in memory may be inconsistent; the next one starts from the snapshots.
+
+        The task of Spark fails, and after its retries the query.
+        """
+        log.error("a batch of component %s failed", self._component, exc_info=error)
+        mark = mark_of(error)
+        text = f"{mark} {error}\n" if mark else ""
+        with contextlib.suppress(ConnectionError):
+            send(connection, b"\x01", redact_text(text + "".join(traceback.format_exception(error))[-8000:]).encode(errors="replace"))
+        os._exit(1)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
         """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs."""
@@ -374,5 +369,8 @@ class _Resident:
 
     def close(self) -> None:
         """Close the components, within the supervisor's grace period."""
+        if self._wanted_by is not None:
+            with contextlib.suppress(ConnectionError):
+                send(self._wanted_by, b"\x00")
         if self._executor is not None:
             self._executor.close()

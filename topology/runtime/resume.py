@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import logging
 import os
@@ -15,6 +16,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import explain
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
+from dskype.topology.runtime.kept_files import same_names
 
 __all__ = ["SNAPSHOTS", "Tenure", "check_changes", "installed_version", "read_started", "take_term"]
 
@@ -59,7 +61,7 @@ def check_changes(plan: TopologyPlan, started: Manifest, given: Manifest) -> boo
     """
     changeable = {key for spec in plan.topology.components.values() for key in spec.obj.changeable_settings}
     defaults = {key: value for spec in plan.topology.components.values() for key, value in spec.obj.default_settings.items()}
-    refused, accepted = differences(started, given, changeable, defaults)
+    refused, accepted = differences(_portable(plan, started), _portable(plan, given), changeable, defaults)
     if refused:
         lines = "\n".join(f"  {line}" for line in refused)
         raise ResumeRefusedError(
@@ -70,6 +72,12 @@ def check_changes(plan: TopologyPlan, started: Manifest, given: Manifest) -> boo
     for line in accepted:
         log.info("topology %s is resumed with %s", plan.name, line)
     return bool(accepted)
+
+
+def _portable(plan: TopologyPlan, manifest: Manifest) -> Manifest:
+    """Return a manifest that is equal on all hosts, wherever they keep their copies of files."""
+    own = {component: same_names(plan, conf, component) if component in plan.component_ids else conf for component, conf in manifest.component_confs.items()}
+    return dataclasses.replace(manifest, conf=same_names(plan, manifest.conf), component_confs=own)
 
 
 def take_term(store: SnapshotStore, time_ms: int) -> int:

@@ -29,7 +29,7 @@ from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.kept_files import declared_files, with_copies
 from dskype.topology.runtime.object_store import ObjectSnapshotStore
 
-__all__ = ["FOLDER_URL", "KAFKA_URL", "choose_store", "default_url", "fetch_files", "open_store", "ship_files"]
+__all__ = ["FOLDER_URL", "KAFKA_URL", "choose_store", "default_url", "fetch_copy", "fetch_files", "is_shared", "open_store", "ship_files"]
 
 FOLDER_URL, KAFKA_URL = "folder:", "kafka:"
 _LEGAL = f"{FOLDER_URL}, file:///some/folder, {KAFKA_URL}, s3://bucket/prefix"
@@ -53,6 +53,14 @@ def choose_store(plan: TopologyPlan, spark: Any, kafka: KafkaSettings, folder: P
     url = plan.conf.get(key) or default_url("local" if spark is None else spark.sparkContext.master)
     conf = {**plan.conf, key: None if url == FOLDER_URL else url}
     return dataclasses.replace(plan, conf=conf), open_store(url, plan, kafka, folder)
+
+
+def is_shared(plan: TopologyPlan) -> bool:
+    """Tell whether a topology's store is another one than its own folder.
+
+    :param plan: the plan that :func:`choose_store` returned.
+    """
+    return plan.conf.get(Config.TOPOLOGY_EMULATOR_STATE_URL) is not None
 
 
 def open_store(url: str, plan: TopologyPlan, kafka: KafkaSettings, folder: Path) -> SnapshotStore:
@@ -82,7 +90,7 @@ def ship_files(plan: TopologyPlan, store: SnapshotStore) -> None:
 
     :param plan: the plan that :func:`~dskype.topology.runtime.kept_files.keep_files` returned.
     """
-    for path in set(declared_files(plan).values()) if store.remote else ():
+    for path in set(declared_files(plan).values()) if is_shared(plan) else ():
         if store.read_document(_document(path)) is None:
             store.write_document(_document(path), Path(path).read_bytes())
 
@@ -97,23 +105,34 @@ def fetch_files(plan: TopologyPlan, store: SnapshotStore, folder: Path) -> Topol
     for at, path in declared_files(plan).items():
         name = Path(path).name
         if not os.access(path, os.R_OK):
-            data = store.read_document(_document(path))
-            if data is None or hashlib.sha256(data).hexdigest()[:16] != name[:16]:
-                raise TopologyError(
-                    explain(
-                        "A file that tasks read is neither on this host nor in the topology's store.",
-                        given=path,
-                        component=at[0],
-                        hint="submit the topology again: its driver puts the file there",
-                    )
-                )
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            partial = folder / f".{os.getpid()}"
-            partial.write_bytes(data)
-            os.replace(partial, folder / name)
+            fetch_copy(store, folder / name, at[0])
             path = str(folder / name)
         copies[at] = path
     return with_copies(plan, copies)
+
+
+def fetch_copy(store: SnapshotStore, copy: Path, component: str | None = None) -> None:
+    """Write the copy of a file that tasks read from the store to its place, unless it is there.
+
+    :param copy: its name begins with digits of its SHA-256.
+    :raises TopologyError: it is not in the store, or is damaged there.
+    """
+    if copy.exists():
+        return
+    data = store.read_document(_document(str(copy)))
+    if data is None or hashlib.sha256(data).hexdigest()[:16] != copy.name[:16]:
+        raise TopologyError(
+            explain(
+                "A file that tasks read is neither on this host nor in the topology's store.",
+                given=str(copy),
+                component=component,
+                hint="submit the topology again: its driver puts the file there",
+            )
+        )
+    copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = copy.with_name(f".{os.getpid()}")
+    partial.write_bytes(data)
+    os.replace(partial, copy)
 
 
 def _document(path: str) -> str:

@@ -1,35 +1,33 @@
-"""Continuous queries in the simulated transport: each partition has batches of its own, and executors write their records themselves.
+"""The continuous transport, simulated: each executor reads its inboxes and writes its records itself.
 
-What differs from micro-batches: a partition goes on while a batch of another one of the same executor has failed; a process that cannot write ends, so that
-its task is never ahead of what was written; nobody runs a batch beside its executor, but a query that was replaced may go on reading and writing.
+What differs from micro-batches: an executor goes on while a batch of another one of the same component has failed; one that cannot write ends, so that its
+tasks are never ahead of what was written, and its successor begins where everything before was written, with batches of other boundaries; nobody runs a batch
+beside its executor, but a query that was replaced may go on reading and writing; spouts emit without a record, too.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import route
-from dskype.topology.core.frames import OutRecord
-from dskype.topology.core.nudges import add_nudges
+from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.snapshots import JournalTakenError
 from dskype.topology.planning.plan import TopologyPlan
 
-__all__ = ["continuous_components", "run_partition"]
+__all__ = ["continuous_components", "run_executor"]
+
+_EMITS = 0.3
+"""How often a spout that may emit is asked before its next record comes."""
 
 
 def continuous_components(plan: TopologyPlan) -> frozenset[str]:
-    """Return the components that ask for continuous queries and can have them."""
-    return frozenset(
-        c
-        for c in plan.topology.components
-        if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous" and not isinstance(plan.spec(c).obj, KafkaSpout)
-    )
+    """Return the components that ask for continuous queries."""
+    return frozenset(c for c in plan.topology.components if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous")
 
 
-def run_partition(sim: Any, query: Any) -> None:
-    """Run the next batch of one partition of a continuous query, perhaps with faults.
+def run_executor(sim: Any, query: Any) -> None:
+    """Run the next batch of one executor of a continuous query, perhaps with faults.
 
     :param sim: the :class:`~dskype.topology.simulated.engine.SimulatedTopology`, which has a seed.
     """
@@ -39,14 +37,13 @@ def run_partition(sim: Any, query: Any) -> None:
         sim.restart_all()
     elif sim._strikes("restarted"):
         sim._restart(query)
-    cut = sim._cut(query)
-    if not (places := sorted({*query.unacknowledged, *cut})):
+    by_executor: dict[int, dict[tuple[str, int], tuple[int, int]]] = {}
+    for place, cut in sim._cut(query).items():
+        by_executor.setdefault(sim.plan.executor_of(route(sim.plan, query.component, *place)), {})[place] = cut
+    if not by_executor:
         return
-    place = rng.choice(places)
-    # The shim sends the same rows again until the brokers have what follows from them.
-    index = sim.plan.executor_of(route(sim.plan, query.component, *place))
-    ranges = {place: query.unacknowledged.get(place) or cut[place]}
-    query.unacknowledged[place] = ranges[place]
+    index = rng.choice(sorted(by_executor))
+    ranges = by_executor[index]
     query.batch_id += 1
     if sim._strikes("snapshot"):
         for executor in query.executors.values():
@@ -59,7 +56,12 @@ def run_partition(sim: Any, query: Any) -> None:
     try:
         sim._let_run(others, 0.3)
         sim.store.in_between = lambda: sim._let_run(others, 0.3)
-        out = add_nudges(sim._handle(query, sim._batch_records(ranges)), sim.nudged)
+        # A spout may emit before its next record comes: that is a batch of its own.
+        out = _emitted(sim, query, index) if rng.random() < _EMITS else None
+        if out is None:
+            out = sim._handle(query, sim._batch_records(ranges))
+        else:
+            ranges = {}
         sim._let_run(others, 0.5)
     except JournalTakenError:
         sim._count("journal_taken")
@@ -75,11 +77,20 @@ def run_partition(sim: Any, query: Any) -> None:
         written, acknowledged = len(out), not sim._strikes("repeated")
     for record in _in_any_order(out, rng)[:written]:
         sim._write(record)
-    if not acknowledged:  # the process has ended before it could answer
+    if not acknowledged:  # the process has ended before the brokers had everything
         query.executors.pop(index, None)
         return
-    del query.unacknowledged[place]
     sim._commit(query, ranges)
+
+
+def _emitted(sim: Any, query: Any, index: int) -> list[OutRecord] | None:
+    """Return what an executor's spouts emit without a record; None if that is nothing."""
+    executor = sim._executor(query, index)
+    reply = executor.emit(query.batch_id) if executor.askable or executor.unfinished else None
+    if reply is None:
+        return None
+    sim._count("emitted_between")
+    return [*expand_records(reply), *executor.report()]
 
 
 def _in_any_order(records: list[OutRecord], rng: Any) -> list[OutRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,10 @@ from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
-from dskype.topology.core.nudges import add_nudges, nudge_each
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.simulated.continuous import continuous_components, run_partition
+from dskype.topology.simulated.continuous import continuous_components, run_executor
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.tuples import InRecord
 
@@ -79,7 +78,6 @@ class _Query:
     :param elsewhere: the executors on another host.
     :param stale: a query that this one has replaced, and that does not know it.
     :param unwritten: rows of a stale query's last batch that are not in the log yet.
-    :param unacknowledged: of a continuous query: the batches of partitions whose processes ended before they could answer.
     """
 
     component: str
@@ -91,7 +89,6 @@ class _Query:
     elsewhere: dict[int, Executor] = field(default_factory=dict)
     stale: _Query | None = None
     unwritten: list[OutRecord] = field(default_factory=list)
-    unacknowledged: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
 class _ContendedStore(MemorySnapshotStore):
@@ -137,7 +134,6 @@ class SimulatedTopology:
         self._owners = self._term = 0
         self._late: list[OutRecord] = []
         self.continuous = continuous_components(plan)
-        self.nudged = frozenset(inbox_topic(plan.name, c) for c in self.continuous)
         self._left: dict[tuple[str, bytes], bytes | None] = {}  # records to external topics: (topic, record id) -> value
 
     def now_ms(self) -> int:
@@ -150,7 +146,7 @@ class SimulatedTopology:
         """Activate the spouts; the first call starts the queries."""
         if not self.opened:
             self.opened = True
-            self.clock = TopologyClock(self.plan, self.stats, self.now_ms())  # ticks and windows count from now
+            self.clock = TopologyClock(self.plan, self.stats, self.now_ms(), self.continuous)  # ticks and windows count from now
             self._take_term()
             for component in self.plan.topology.components:
                 query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store), term=self._term)
@@ -165,6 +161,11 @@ class SimulatedTopology:
         self.active = False
         if self.opened:
             self._write_clock(self.clock.control("deactivate", self.now_ms()))
+
+    def debug(self, percents: Mapping[str, float]) -> None:
+        """Set which percentages of the tuples go to the event loggers."""
+        if self.opened:
+            self._write_clock(self.clock.debug(percents, self.now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
         """Continue with the same tasks on other executors and workers."""
@@ -227,7 +228,7 @@ class SimulatedTopology:
     # -- running ----------------------------------------------------------------------------------
 
     def _write_clock(self, records) -> None:
-        for record in nudge_each(records, self.nudged):
+        for record in records:
             self.log.append(record.topic, record.partition, None, record.value)
 
     def tick_clock(self) -> None:
@@ -249,14 +250,14 @@ class SimulatedTopology:
     def run(self, max_batches: int) -> int:
         """Run up to ``max_batches`` batches, while any query has something to read; return how many were run."""
         for count in range(max_batches):
-            busy = [q for q in self._queries.values() if q.in_flight or q.unacknowledged or self._available(q)]
+            busy = [q for q in self._queries.values() if q.in_flight or self._available(q)]
             if not busy:
                 return count
             if self._random is None:
                 self._run_batch(min(busy, key=lambda q: q.batch_id))
             else:
                 query = self._random.choice(busy)
-                (run_partition if query.component in self.continuous else SimulatedTopology._run_batch_with_faults)(self, query)
+                (run_executor if query.component in self.continuous else SimulatedTopology._run_batch_with_faults)(self, query)
             self._read_metrics()
         return max_batches
 
@@ -303,7 +304,7 @@ class SimulatedTopology:
 
     def _run_batch(self, query: _Query) -> None:
         ranges = self._available(query)
-        for record in add_nudges(self._handle(query, self._batch_records(ranges)), self.nudged):
+        for record in self._handle(query, self._batch_records(ranges)):
             self.log.write(record)
         self._commit(query, ranges)
 
@@ -333,7 +334,6 @@ class SimulatedTopology:
         self.store.problems.clear()
         self._external_positions(query)
         query.in_flight, query.batch_id = None, 0
-        query.unacknowledged.clear()
 
     def restart_all(self) -> None:
         """Let the driver die: another one takes the next term and restarts every query."""
@@ -390,7 +390,6 @@ class SimulatedTopology:
                 self.store.in_between = lambda: self._let_run(others, 0.3)
                 out += self._handle(query, part)
             self._let_run(others, 0.5)
-            out = add_nudges(out, self.nudged)
         except JournalTakenError:  # its processes end, and the batch is run again
             self._count("journal_taken")
             query.executors.clear()
@@ -475,7 +474,7 @@ class SimulatedTopology:
         stale.unwritten = []
         ranges = stale.in_flight or self._cut(stale)
         try:
-            stale.unwritten = add_nudges(self._handle(stale, self._batch_records(ranges)), self.nudged)
+            stale.unwritten = self._handle(stale, self._batch_records(ranges))
             self._commit(stale, ranges)
             self._count("stale_batches")
         except JournalTakenError:

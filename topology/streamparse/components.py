@@ -445,7 +445,7 @@ def adapted(kind: type[Component], streams: Mapping[str, tuple[Fields, bool]]) -
     """
     if kind.command is not None:
         shell = (multilang.ShellSpout if kind.storm_kind == "spout" else multilang.ShellBolt)(kind.command)
-        for name, (fields, _) in streams.items():
-            shell.set_named_stream(name, list(fields))
+        for name, (fields, direct) in streams.items():
+            shell.set_named_stream(name, direct, list(fields))
         return shell
     return AdaptedSpout(kind, streams) if kind.storm_kind == "spout" else AdaptedBolt(kind, streams)

@@ -26,9 +26,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dskype.topology.core.redaction import redact_text
-from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
 from dskype.topology.ui import cluster_answers as cluster
+from dskype.topology.ui import logs
 from dskype.topology.ui import topology_answers as answers
+from dskype.topology.ui.events import EventStream
+from dskype.topology.ui.extension import Answer, Extension, Picture, StreamAnswer
 from dskype.topology.ui.view import ClusterSource, TopologyView, find
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, Window
 
@@ -38,8 +41,14 @@ log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).with_name("static")
 _BODY_BYTES = 64 << 10
-_PAGES = {"/": "index.html", "/index.html": "index.html", "/topology.html": "topology.html", "/component.html": "component.html"}
-_TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_PAGES = {"/": "index.html", "/index.html": "index.html", "/topology.html": "topology.html", "/component.html": "component.html", "/logs.html": "logs.html"}
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+}
 _CALLBACK = re.compile(r"[A-Za-z_$][\w$.]{0,99}")
 
 _HEADERS = {
@@ -62,6 +71,7 @@ class UiOptions:
     :param version: the version of this software.
     :param hosts: the names by which requests may name the server (header ``Host``, without a port); None: any.
     :param origin: the origin whose pages may read the answers (CORS), ``*`` for all, which also allows JSONP; None: only the server's own.
+    :param extensions: what other parts of the product add.
     """
 
     source: ClusterSource
@@ -69,12 +79,10 @@ class UiOptions:
     version: str
     hosts: frozenset[str] | None = frozenset({"127.0.0.1", "localhost", "[::1]"})
     origin: str | None = None
+    extensions: tuple[Extension, ...] = ()
 
     def __repr__(self) -> str:
         return f"UiOptions(version={self.version!r}, hosts={self.hosts!r}, origin={self.origin!r})"
-
-
-Answer = Callable[[Request], Any]
 
 
 def make_app(options: UiOptions) -> ASGIApp:
@@ -82,11 +90,28 @@ def make_app(options: UiOptions) -> ASGIApp:
     api = _Api(options)
     routes = [Route(f"/api/v1/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.readers().items()]
     routes += [Route(f"/api/v1/{path}", api.changing(answer), methods=["POST"]) for path, answer in api.changers().items()]
+    routes += [Route(f"/api/ui/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.own_readers().items()]
+    routes += [Route("/api/ui/pages", api.reading(lambda r: _linked(options.extensions)), methods=["GET"])]
+    for extension in options.extensions:
+        routes += _extension_routes(api, extension)
     routes += [Route("/api/{rest:path}", api.unknown, methods=["GET", "POST"])]
-    routes += [Route(path, _page(name), methods=["GET"]) for path, name in _PAGES.items()]
-    routes += [Route("/static/{name}", _static, methods=["GET"])]
+    routes += [Route(path, _page(STATIC / name), methods=["GET"]) for path, name in _PAGES.items()]
+    routes += [Route("/static/{name}", _files(STATIC), methods=["GET"])]
     app = Starlette(routes=routes, exception_handlers={HTTPException: api.refused, Exception: api.failed})
     return _Guard(app, options)
+
+
+def _extension_routes(api: _Api, extension: Extension) -> list[Route]:
+    base = f"/api/{extension.name}/"
+    routes = [Route(base + path, api.reading(answer), methods=["GET"]) for path, answer in extension.readers.items()]
+    routes += [Route(base + path, api.changing(answer), methods=["POST"]) for path, answer in extension.changers.items()]
+    routes += [Route(base + path, api.following(answer), methods=["GET"]) for path, answer in extension.streams.items()]
+    routes += [Route(page.path, _page(extension.folder / page.file), methods=["GET"]) for page in extension.pages]
+    return [*routes, Route(f"/static/{extension.name}/{{name:path}}", _files(extension.folder), methods=["GET"])]
+
+
+def _linked(extensions: tuple[Extension, ...]) -> dict[str, Any]:
+    return {"pages": [{"title": page.title, "path": page.path} for extension in extensions for page in extension.pages if page.title is not None]}
 
 
 class _Guard:
@@ -124,20 +149,22 @@ def _json(data: Any, status: int = 200) -> Response:
     return Response(json.dumps(data, ensure_ascii=False, allow_nan=False, default=str), status, media_type="application/json; charset=utf-8")
 
 
-def _page(name: str) -> Callable[[Request], Awaitable[Response]]:
+def _page(path: Path) -> Callable[[Request], Awaitable[Response]]:
     async def page(request: Request) -> Response:
-        return FileResponse(STATIC / name, media_type=_TYPES[".html"])
+        return FileResponse(path, media_type=_TYPES[".html"])
 
     return page
 
 
-async def _static(request: Request) -> Response:
-    name = request.path_params["name"]
-    path = STATIC / name
-    # The route's parameter has no slash; only files that lie there are served.
-    if path.parent != STATIC or path.suffix not in _TYPES or not path.is_file():
-        raise HTTPException(404)
-    return FileResponse(path, media_type=_TYPES[path.suffix])
+def _files(folder: Path) -> Callable[[Request], Awaitable[Response]]:
+    async def file(request: Request) -> Response:
+        path = folder / request.path_params["name"]
+        # Only files that lie there are served: neither ".." nor a link leads out of the folder.
+        if path.suffix not in _TYPES or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+            raise HTTPException(404)
+        return FileResponse(path, media_type=_TYPES[path.suffix])
+
+    return file
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
@@ -154,6 +181,15 @@ def _window(request: Request) -> Window:
         return WINDOWS[key]
     except KeyError:
         raise IllegalArgumentException(explain("No such window.", given=key, legal=", ".join(WINDOWS))) from None
+
+
+def _number(request: Request, name: str, default: Any) -> Any:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"\d{1,15}", text):
+        raise IllegalArgumentException(explain(f"{name} must be a number.", given=text, legal="an integer >= 0"))
+    return int(text)
 
 
 def _wait_secs(request: Request) -> int:
@@ -195,20 +231,28 @@ class _Api:
             "topology/{id}/logconfig": lambda r: {"namedLoggerLevels": {}} if self._view(r) else {},
         }
 
+    def own_readers(self) -> Mapping[str, Answer]:
+        """Return path below ``/api/ui/`` -> what answers a GET: what these pages need and Storm's API does not have."""
+        return {
+            "topology/{id}/logs": lambda r: logs.log_files(self._view(r).logs),
+            "topology/{id}/log": lambda r: logs.log_part(
+                self._view(r).logs, r.query_params.get("file", ""), _number(r, "end", None), _number(r, "bytes", logs.PART_BYTES)
+            ),
+        }
+
     def _supervisor(self, request: Request) -> Any:
         host = request.query_params.get("id") or request.query_params.get("host") or ""
         return cluster.supervisor(self._source, self._version, host, system=_system(request))
 
     def changers(self) -> Mapping[str, Answer]:
         """Return path -> what answers a POST."""
-        debug = "events are not logged, so debugging cannot be switched; set topology.debug when the topology is submitted"
         return {
             "topology/{id}/activate": lambda r: self._command(r, "activate", "ACTIVATE"),
             "topology/{id}/deactivate": lambda r: self._command(r, "deactivate", "INACTIVATE"),
             "topology/{id}/rebalance/{wait}": lambda r: self._command(r, "rebalance", "REBALANCE", wait_secs=_wait_secs(r), **_rebalance_options(r)),
             "topology/{id}/kill/{wait}": lambda r: self._command(r, "kill", "KILL", wait_secs=_wait_secs(r)),
-            "topology/{id}/debug/{action}/{percent}": lambda r: _not_here(debug),
-            "topology/{id}/component/{component}/debug/{action}/{percent}": lambda r: _not_here(debug),
+            "topology/{id}/debug/{action}/{percent}": self._debug,
+            "topology/{id}/component/{component}/debug/{action}/{percent}": self._debug,
             "topology/{id}/logconfig": lambda r: _not_here("log levels of a running topology cannot be changed"),
             "topology/{id}/profiling/{rest:path}": lambda r: _not_here("workers are not profiled"),
         }
@@ -217,6 +261,18 @@ class _Api:
         view = self._view(request)
         self._source.send({"name": view.name, "event": event, **more})
         return {"topologyOperation": operation, "topologyId": view.id, "status": "success"}
+
+    def _debug(self, request: Request) -> Any:
+        action, component = request.path_params["action"], request.path_params.get("component")
+        if action not in ("enable", "disable"):
+            raise IllegalArgumentException(explain("Debugging is switched on or off.", given=action, legal="enable, disable"))
+        try:
+            percent = float(request.path_params["percent"]) if action == "enable" else 0.0
+        except ValueError:
+            raise IllegalArgumentException(
+                explain("The percentage of tuples must be a number.", given=request.path_params["percent"], legal="0..100")
+            ) from None
+        return self._command(request, f"debug/{action}", "DEBUG", percent=percent, component=component)
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -253,18 +309,45 @@ class _Api:
 
         return endpoint
 
+    def following(self, answer: StreamAnswer) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a GET that is answered with events."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                return EventStream(await run_in_threadpool(answer, request))
+            except TopologyError as error:
+                return self._problem(request, error)
+
+        return endpoint
+
     async def _answer(self, answer: Answer, request: Request) -> Response:
         started = time.monotonic()
         try:
-            return _json(await run_in_threadpool(answer, request))  # commands wait for an answer of the topology's process
+            found = await run_in_threadpool(answer, request)  # commands wait for an answer of the topology's process
+            return Response(found.svg, media_type=_TYPES[".svg"]) if isinstance(found, Picture) else _json(found)
         except TopologyError as error:
-            return self._error(500, redact_text(str(error)))
+            return self._problem(request, error)
         finally:
             log.debug("%s %s: %.0f ms", request.method, request.url.path, (time.monotonic() - started) * 1000)
 
+    def _problem(self, request: Request, error: TopologyError) -> Response:
+        """Answer after a refusal. Storm's API has one status for all of them; that of an extension says whose fault it is."""
+        storms = request.url.path.startswith("/api/v1/")
+        kinds = ((IllegalArgumentException, 400), (NotAliveException, 404))
+        status = 500 if storms else next((status for kind, status in kinds if isinstance(error, kind)), 503 if getattr(error, "retriable", False) else 500)
+        return self._error(status, redact_text(str(error)))
+
     @staticmethod
     def _error(status: int, text: str) -> Response:
-        names = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed", 413: "Content Too Large", 500: "Server Error"}
+        names = {
+            400: "Bad Request",
+            401: "Unauthorized",
+            404: "Not Found",
+            405: "Method Not Allowed",
+            413: "Content Too Large",
+            500: "Server Error",
+            503: "Service Unavailable",
+        }
         return _json({"error": f"{status} {names.get(status, 'Error')}", "errorMessage": text}, status)
 
     async def unknown(self, request: Request) -> Response:

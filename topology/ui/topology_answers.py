@@ -48,6 +48,13 @@ def _window_name(window: Window) -> dict[str, str]:
     return {"window": window.key, "windowPretty": window.hint}
 
 
+def _debugging(view: TopologyView, component: str = "") -> dict[str, Any]:
+    """Return whether tuples go to the event loggers, and which percentage of them; as in Storm, 10 is proposed while debugging is off."""
+    percents = view.record["state"].get("debug") or {}
+    percent = percents.get(component, percents.get("", 0.0))
+    return {"debug": percent > 0, "samplingPct": percent or 10}
+
+
 # --- a topology -------------------------------------------------------------------------------------------------------
 
 
@@ -60,8 +67,7 @@ def topology_page(view: TopologyView, window: Window, version: str, *, system: b
     return {
         **topology_row(view, version),
         "msgTimeout": conf.get("topology.message.timeout.secs"),
-        "debug": bool(conf.get("topology.debug")),
-        "samplingPct": 10,
+        **_debugging(view),
         "configuration": conf,
         "schedulerDisplayResource": False,
         "window": window.key,
@@ -168,8 +174,7 @@ def component_page(view: TopologyView, component: str, window: Window, *, system
         "tasks": outline.num_tasks,
         "window": window.key,
         "windowHint": window.hint,
-        "debug": bool(conf.get("topology.debug")),
-        "samplingPct": 10,
+        **_debugging(view, component),
         "eventLogLink": "",
         "profilingAndDebuggingCapable": False,
         "profileActionEnabled": False,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 from dskype.topology.config import DEFAULTS, merge
@@ -59,6 +60,7 @@ class TopologyView:
     :param alive: whether its driver is alive; None: not known yet.
     :param now_ms: the moment.
     :param ends: (topic, partition) -> next offset, for what its Kafka spouts read.
+    :param logs: the folder with the logs of its executors; None: it is on other machines, or not known.
     """
 
     record: Mapping[str, Any]
@@ -66,6 +68,7 @@ class TopologyView:
     alive: bool | None
     now_ms: int
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    logs: Path | None = None
 
     @property
     def id(self) -> str:

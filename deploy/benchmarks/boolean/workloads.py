@@ -26,12 +26,13 @@ from dskype.deploy.benchmarks.boolean.subscriptions import (
 )
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.spouts.areas import centres
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import MessageBatch, select_lists
 
 __all__ = [
     "WORKLOADS",
     "Kind",
     "Workload",
+    "crowded",
     "draw",
     "draw_lifetimes",
     "draw_messages",
@@ -141,6 +142,18 @@ def with_expressions(subscriptions: BooleanSubscriptions, rng: np.random.Generat
     return subscriptions._replace(shapes=rng.integers(ALL, PAIRS + 1, subscriptions.n).astype(np.int8))
 
 
+def crowded(corpus: Corpus, regions: slice, times: int, regions_seed: int = 0) -> Corpus:
+    """Return a corpus in which some of the 100 regions of ``q3`` have so many times their messages.
+
+    :param regions: which, in the order in which :func:`draw_regional` switches them.
+    """
+    cells = _regions_of(corpus.lat, corpus.lon)
+    rows = np.flatnonzero(np.isin(cells, _switched(regions_seed, _REGIONS**2)[regions]))
+    rows = np.concatenate((np.arange(len(corpus)), np.repeat(rows, times - 1)))
+    offsets, index = select_lists(corpus.offsets, rows)
+    return replace(corpus, lat=corpus.lat[rows], lon=corpus.lon[rows], offsets=offsets, terms=corpus.terms[index], weights=corpus.weights[index])
+
+
 def with_uniform_words(corpus: Corpus, seed: int = 0) -> Corpus:
     """Return a corpus of the same places with other random words, all equally frequent."""
     rng = np.random.default_rng([seed, 13])
@@ -204,19 +217,21 @@ def _near(corpus: Corpus, n: int, rng: np.random.Generator) -> tuple[np.ndarray,
 # -- PS2Stream (section VI-A) -------------------------------------------------------------------------------------------
 
 
-def draw_regional(corpus: Corpus, n: int, rng: np.random.Generator, group: str, regions_seed: int = 0) -> BooleanSubscriptions:
+def draw_regional(corpus: Corpus, n: int, rng: np.random.Generator, group: str, regions_seed: int = 0, switched: int = 0) -> BooleanSubscriptions:
     """Draw subscriptions of PS2Stream: squares around the places of random messages, with 1 to 3 words connected by AND or by OR, which are drawn by their frequency.
 
     :param group: ``q1``: sides of 1 to 50 km; ``q2``: sides of 1 to 100 km, and one of the words is not among the most frequent 1 % of the vocabulary; ``q3``: the space of the
         messages has 10 x 10 regions of equal size, and a subscription is of one or the other group by the region of its centre.
     :param regions_seed: decides the groups of the regions of ``q3``.
+    :param switched: so many of the 100 regions of ``q3`` have the other group.
     """
     rows = _rows(corpus, n, rng)
     lat, lon = corpus.lat[rows], corpus.lon[rows]
     second = np.full(n, group == "q2")
     if group == "q3":
-        column, row = (np.clip(((at - at.min()) / (np.ptp(at) or 1.0) * _REGIONS).astype(np.int64), 0, _REGIONS - 1) for at in (lon, lat))
-        second = np.random.default_rng([regions_seed, 17]).permutation(_REGIONS**2)[row * _REGIONS + column] % 2 == 1
+        groups = np.random.default_rng([regions_seed, 17]).permutation(_REGIONS**2) % 2 == 1
+        groups[_switched(regions_seed, switched)] ^= True
+        second = groups[_regions_of(lat, lon)]
     wanted = rng.integers(1, 4, n)
     owner = np.repeat(np.arange(n), wanted)
     terms = corpus.terms[rng.integers(0, len(corpus.terms), len(owner))]
@@ -229,6 +244,18 @@ def draw_regional(corpus: Corpus, n: int, rng: np.random.Generator, group: str, 
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner[new], minlength=n))])
     side_km = np.where(second, sides_km(rng, n, 1, 100), sides_km(rng, n, 1, 50))
     return BooleanSubscriptions(boxes_around(lat, lon, side_km, side_km), offsets, terms[new].astype(np.int32), rng.integers(ALL, ANY + 1, n).astype(np.int8))
+
+
+def _regions_of(lat: np.ndarray, lon: np.ndarray) -> np.ndarray:
+    """Return the region of each place, int64[n]."""
+    column, row = (np.clip(((at - at.min()) / (np.ptp(at) or 1.0) * _REGIONS).astype(np.int64), 0, _REGIONS - 1) for at in (lon, lat))
+    found: np.ndarray = row * _REGIONS + column
+    return found
+
+
+def _switched(regions_seed: int, regions: int) -> np.ndarray:
+    """Return the regions that switch, int64[regions]; more regions have those of fewer among them."""
+    return np.random.default_rng([regions_seed, 18]).permutation(_REGIONS**2)[:regions]
 
 
 def draw_lifetimes(n: int, mu: float, rng: np.random.Generator) -> np.ndarray:

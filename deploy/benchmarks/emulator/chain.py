@@ -87,7 +87,13 @@ def _figures(found: dict) -> list[str]:
     """Return what the table shows of a run."""
     quantiles = [quantile_ms(found[what], q) for what in ("hop", "whole") for q in (0.5, 0.99)]
     parts = " ".join(f"{k} {v:.2f}" for k, v in sorted(found["cpu"].items()))
-    return [f"{found['rate']:,.0f}", *map(str, quantiles), f"{found['first_s']:.1f}", f"{sum(found['cpu'].values()):.2f}", parts]
+    return [
+        f"{found['rate']:,.0f}",
+        *(f"{q:.1f}" if q < 100 else f"{q:.0f}" for q in quantiles),
+        f"{found['first_s']:.1f}",
+        f"{sum(found['cpu'].values()):.2f}",
+        parts,
+    ]
 
 
 def main() -> None:

@@ -35,34 +35,34 @@ def now_us() -> int:
 
 
 class Histogram:
-    """Counts durations in buckets of 1 ms up to 60 s."""
+    """Counts durations in buckets of 0.1 ms up to 60 s."""
 
-    SIZE = 60_000
+    BUCKET_US, SIZE = 100, 600_000
 
     def __init__(self) -> None:
         self.counts = np.zeros(self.SIZE, dtype=np.int64)
 
     def count(self, micros) -> None:
         """Count durations in microseconds; 60 s and more count as the longest."""
-        np.add.at(self.counts, np.clip(np.asarray(micros) // 1000, 0, self.SIZE - 1), 1)
+        np.add.at(self.counts, np.clip(np.asarray(micros) // self.BUCKET_US, 0, self.SIZE - 1), 1)
 
     def drain(self) -> list[list[int]]:
-        """Return the [bucket ms, count] pairs and reset all counts."""
+        """Return the [bucket, count] pairs and reset all counts."""
         where = np.flatnonzero(self.counts)
         pairs = [[int(i), int(self.counts[i])] for i in where]
         self.counts[:] = 0
         return pairs
 
 
-def quantile_ms(pairs: dict[int, int], q: float) -> int:
-    """Return the q-quantile of {bucket ms: count}, the upper edge of its bucket."""
+def quantile_ms(pairs: dict[int, int], q: float) -> float:
+    """Return the q-quantile of {bucket: count}, the upper edge of its bucket."""
     total = sum(pairs.values())
     seen = 0
     for bucket in sorted(pairs):
         seen += pairs[bucket]
         if seen >= q * total:
-            return bucket + 1
-    return 0
+            return (bucket + 1) * Histogram.BUCKET_US / 1000
+    return 0.0
 
 
 class PacedSpout(Spout):

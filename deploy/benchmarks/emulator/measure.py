@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dskype.deploy.benchmarks.usage import processes, tree
+from dskype.topology.config import TRANSPORTS
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.runtime.kafka import TopicAdmin
 
@@ -40,7 +41,7 @@ def add_transports(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--transport",
         nargs="+",
-        choices=["micro-batch", "continuous"],
+        choices=TRANSPORTS,
         default=["micro-batch"],
         help="how components get records; several alternate in one run (default micro-batch)",
     )
@@ -90,7 +91,7 @@ class Measures:
         self._consumer.position(where)
 
     def collect(self, seconds: float) -> dict[str, dict[str, Any]]:
-        """Collect reports for some seconds; return component -> {"hop": {ms: n}, "whole": {ms: n}, "rate": tuples/s}."""
+        """Collect reports for some seconds; return component -> {"hop": {bucket: n}, "whole": {bucket: n}, "rate": tuples/s}."""
         result: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

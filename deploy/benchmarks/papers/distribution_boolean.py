@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dskype.deploy.benchmarks.papers import ps2stream_report
 from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Row, Rows, ratio
-from dskype.deploy.benchmarks.papers.ps2stream import Bench, run_experiments
+from dskype.deploy.benchmarks.papers.ps2stream import GRID, Bench, run_experiments
 from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXACT, GROUPS, Run
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method
 from dskype.deploy.benchmarks.papers.simulated import run_and_report
@@ -86,4 +86,4 @@ def run(args: argparse.Namespace) -> int:
     given = argparse.Namespace(**{**vars(args), **sizes, "messages": args.messages[0] if args.messages else None, "step": 4_096})
     report = replace(ps2stream_report.REPORT, title="Distributors of boolean subscriptions", claims="expected")
     chosen = experiments(args.tasks or TASKS)
-    return run_and_report(given, report, lambda corpus, scale: run_experiments(chosen, Bench(corpus, scale)), index="lanes")
+    return run_and_report(given, report, lambda corpus, scale: run_experiments(chosen, Bench(corpus, scale)), GRID, index="lanes")

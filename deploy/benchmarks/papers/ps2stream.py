@@ -1,4 +1,4 @@
-"""``dskype bench ps2stream``: the experiments of PS2Stream (ICDE 2017, section VI) that need no migration, in a simulation."""
+"""``dskype bench ps2stream``: the experiments of PS2Stream (ICDE 2017, section VI) in a simulation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dskype.bolts.boolean import INDEXES
 from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument
 from dskype.deploy.benchmarks.papers import ps2stream_report
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, add_only_argument, run_experiment
+from dskype.deploy.benchmarks.papers.ps2stream_adjustment import AdjustmentBench, DriftRun, MigrationRun, SelectionRun
+from dskype.deploy.benchmarks.papers.ps2stream_adjustment_experiments import ADJUSTMENTS
 from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, MemoryRun, Run
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
 from dskype.deploy.benchmarks.papers.simulated import add_scale_arguments, run_and_report
@@ -23,13 +25,16 @@ from dskype.distribution.base import Distributor
 from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.distribution.trials import interest_of
 
-__all__ = ["Bench", "add_arguments", "run", "run_experiments"]
+__all__ = ["GRID", "Bench", "add_arguments", "run", "run_experiments"]
+
+GRID = 4096
+"""Columns and rows of the grid over the messages: with cells of kilometres a city would be a single one, which nothing can divide by space."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
-    add_only_argument(parser, EXPERIMENTS)
+    add_only_argument(parser, [*EXPERIMENTS, *ADJUSTMENTS])
     add_scale_arguments(parser, 1_000_000)
     parser.add_argument("--index", choices=sorted(INDEXES), default="lanes", help="of each worker; default: lanes")
     output(parser)
@@ -46,6 +51,7 @@ class Bench:
         self._found: dict[str, dict[str, Any]] = {}
         self._workload: tuple[Any, RegionalWorkload] | None = None
         self._warm: set[str] = set()
+        self._adjustments = AdjustmentBench(corpus, scale, index)
 
     def missing(self, setting: Any) -> str | None:
         """Return why a setting cannot be run: there is no such distributor."""
@@ -55,12 +61,16 @@ class Bench:
         """Measure a setting.
 
         :returns: of a :class:`Run` what :class:`~dskype.deploy.benchmarks.papers.ps2stream_simulation.UpdatedSimulation` finds, ``measured`` (messages), ``learn_s``, and, of a
-            plan with zones, their number ``zones``, and how many of them are ``divided`` by text; of a :class:`MemoryRun` ``dispatcher_mib`` and ``summary_pairs``; of both ``seconds``.
+            plan with zones, their number ``zones``, and how many of them are ``divided`` by text; of a :class:`MemoryRun` ``dispatcher_mib`` and ``summary_pairs``; of load adjustment what
+            :class:`~dskype.deploy.benchmarks.papers.ps2stream_adjustment.AdjustmentBench` finds; of all ``seconds``.
         """
         began = time.perf_counter()
         key = repr(setting)
         if key not in self._found:
-            self._found[key] = self._memory(setting) if isinstance(setting, MemoryRun) else self._simulate(setting)
+            if isinstance(setting, SelectionRun | MigrationRun | DriftRun):
+                self._found[key] = self._adjustments.run(setting)
+            else:
+                self._found[key] = self._memory(setting) if isinstance(setting, MemoryRun) else self._simulate(setting)
         return {**self._found[key], "seconds": time.perf_counter() - began}
 
     def workload(self, group: str, share: float = 1.0) -> RegionalWorkload:
@@ -108,7 +118,9 @@ def run_experiments(experiments: Sequence[Experiment], bench: Bench, progress: C
 
     def tell(name: str, found: Found) -> None:
         rate = f"{found['throughput']:,.0f} tuples/s, {found['communication']:.3f} copies, " if "communication" in found else ""
-        progress(f"{name}: {rate}{found['dispatcher_mib']:.1f} MiB ({found['seconds']:.1f} s)")
+        moved = f"{found['moved']:,} subscriptions moved, " if "moved" in found else ""
+        memory = f"{found['dispatcher_mib']:.1f} MiB " if "dispatcher_mib" in found else ""
+        progress(f"{name}: {rate}{moved}{memory}({found['seconds']:.1f} s)")
 
     return [run_experiment(experiment, bench.run, bench.missing, tell) for experiment in experiments]
 
@@ -118,4 +130,6 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 if a match was missing or too much.
     """
-    return run_and_report(args, ps2stream_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, args.index)), index=args.index)
+    return run_and_report(
+        args, ps2stream_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, args.index)), GRID, index=args.index
+    )

@@ -22,9 +22,9 @@ from dskype.deploy.benchmarks.papers.tornado_simulation import BooleanSimulation
 from dskype.distribution import distributor_class
 from dskype.distribution.base import Distributor, Sample
 from dskype.distribution.loads import UPDATES_PER_MESSAGE
+from dskype.distribution.recent_sample import sample_of
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.distribution.trials import interest_of
-from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["Method", "RegionalWorkload", "UpdatedSimulation", "draw_group", "learn"]
@@ -65,13 +65,7 @@ class RegionalWorkload(NamedTuple):
     @property
     def places(self) -> Sample:
         """The subscriptions in the form in which distributors place many of them; without messages."""
-        return _sample(MessageBatch.empty(), self.subscriptions.boxes, self.offsets, self.terms)
-
-
-def _sample(messages: MessageBatch, boxes: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> Sample:
-    n = len(boxes)
-    lat, lon = centres(boxes)
-    return Sample(messages, np.ones(n, np.int64), np.zeros(n), lat, lon, offsets, terms, np.ones(len(terms)), np.full(n, -np.inf), np.ones(n), boxes)
+        return sample_of(MessageBatch.empty(), self.subscriptions.boxes, self.offsets, self.terms)
 
 
 def _routing_terms(s: BooleanSubscriptions) -> tuple[np.ndarray, np.ndarray]:
@@ -81,18 +75,19 @@ def _routing_terms(s: BooleanSubscriptions) -> tuple[np.ndarray, np.ndarray]:
     return offsets, s.terms[np.arange(offsets[-1]) + np.repeat(s.offsets[:-1] - offsets[:-1], lengths)].astype(np.int64)
 
 
-def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True) -> RegionalWorkload:
+def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True, switched: int = 0) -> RegionalWorkload:
     """Draw a workload: ``q1``, ``q2`` or ``q3``; the same arguments give the same one.
 
     :param matches: False: do not look for the matches that are expected.
+    :param switched: so many of the 100 regions of ``q3`` have the other group.
     """
     rng = np.random.default_rng([scale.seed, 37])
-    own, other = (draw_regional(corpus, n, rng, group, scale.seed) for n in (scale.subscriptions, scale.sample))
+    own, other = (draw_regional(corpus, n, rng, group, scale.seed, switched) for n in (scale.subscriptions, scale.sample))
     messages = draw_messages(corpus, scale.sample + scale.messages, rng)
     counted = messages.select(np.arange(scale.sample, messages.n))._replace(seq=np.arange(scale.messages), position=np.arange(scale.messages))
     updated = np.zeros(own.n, np.bool_)
     updated[rng.permutation(own.n)[: max(1, round(scale.messages * UPDATES_PER_MESSAGE / 2))]] = True
-    sample = _sample(messages.select(np.arange(scale.sample)), other.boxes, *_routing_terms(other))
+    sample = sample_of(messages.select(np.arange(scale.sample)), other.boxes, *_routing_terms(other))
     return RegionalWorkload(own, *_routing_terms(own), counted, sample, _matches(own, counted) if matches else np.zeros(0, np.int64), updated)
 
 
@@ -137,9 +132,9 @@ class UpdatedSimulation(BooleanSimulation):
         given = [BooleanSubscription(box, e, None, None) for box, e in zip(s.boxes[rows].tolist(), s.expressions(rows))]
         names, best = list(map(str, rows.tolist())), np.inf
         for _ in range(2):
-            t0 = time.perf_counter()
+            t0 = time.thread_time()
             placed = [place(name, one).tasks for name, one in zip(names, given)]
-            best = min(best, time.perf_counter() - t0)
+            best = min(best, time.thread_time() - t0)
         places = self.regional.places
         offsets, tasks, _ = self.distributor.place_all(places, places.thresholds)
         assert placed == [tasks[offsets[i] : offsets[i + 1]].tolist() for i in rows.tolist()]
@@ -157,10 +152,10 @@ class UpdatedSimulation(BooleanSimulation):
         if len(slots):
             expressions, spent = s.expressions(rows[slots]), []
             for _ in range(self.repeat):
-                t0 = time.perf_counter()
+                t0 = time.thread_time()
                 index.remove_many(slots)
                 index.insert_many(slots, s.boxes[rows[slots]], expressions)
-                spent.append(time.perf_counter() - t0)
+                spent.append(time.thread_time() - t0)
             self.updates[task] = min(spent)
         return found
 

@@ -34,15 +34,16 @@ def add_scale_arguments(parser: argparse.ArgumentParser, subscriptions: int) -> 
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
 
 
-def run_and_report(args: argparse.Namespace, report: Report, experiments: Callable[[Corpus, Scale], Results], **described: Any) -> int:
+def run_and_report(args: argparse.Namespace, report: Report, experiments: Callable[[Corpus, Scale], Results], grid: int = Scale.grid, **described: Any) -> int:
     """Read the messages, say how large the run is, run experiments, and show the report.
 
     :param args: from :func:`add_scale_arguments`, and the file of messages.
     :param experiments: runs them all.
+    :param grid: columns and rows of the distributors' grids.
     :param described: what else the report says about the run.
     :returns: the exit code: 0; 1 if a match was missing or too much.
     """
-    scale = Scale(args.subscriptions, args.count, args.step, args.sample, args.repeat, seed=args.seed)
+    scale = Scale(args.subscriptions, args.count, args.step, args.sample, args.repeat, grid=grid, seed=args.seed)
     corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages, {scale.step:,} at a time")
     began = time.perf_counter()

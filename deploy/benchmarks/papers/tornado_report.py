@@ -99,7 +99,7 @@ def _conditions(found: Mapping[str, Any]) -> list[str]:
         f"partitions learned from {s['sample']:,} other subscriptions and messages; grid of {s['grid']:,} x {s['grid']:,}",
         f"balancing: {b['messages_per_s']:,} messages/s, {b['subscriptions']:,} subscriptions that live {b['lifetime_s']} s, grid of {b['grid']:,} x {b['grid']:,}; {b['moves']} hotspots of {b['hot_s']} s with "
         f"{b['hot_share']:.0%} of the workload",
-        machine_in_words(found, "times by the wall clock, each task for itself", "the least of {} runs of each step", s["repeat"]),
+        machine_in_words(found, "CPU times, each task for itself", "the least of {} runs of each step", s["repeat"]),
     ]
 
 

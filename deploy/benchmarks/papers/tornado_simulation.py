@@ -6,8 +6,7 @@ done by the same code, and its time counts for the task that would do it:
 - *distribution*: routing, by the summaries if the distributor has them, and gathering and encoding the frame of each evaluator;
 - *an evaluator*: decoding its frames, and matching.
 
-Times are those of the wall clock, the least of several runs of each step: an evaluator's step may take less than the CPU clock of a busy machine
-can tell. Evaluators run one after the other, each with warm caches as if it had its own core. The throughput is that of the busiest one. Kafka, Spark and what
+Times are CPU times of the thread, the least of several runs of each step, so that what else the machine does counts little. Evaluators run one after the other, each with warm caches as if it had its own core. The throughput is that of the busiest one. Kafka, Spark and what
 is published are not in it. The matches of all evaluators together are compared with those of one index that has all subscriptions.
 """
 
@@ -219,9 +218,9 @@ class BooleanSimulation:
             rows = np.arange(start, min(self.n, start + _AT_ONCE))
             given = [BooleanSubscription(box, e, None, None) for box, e in zip(s.boxes[rows].tolist(), s.expressions(rows))]
             names = [f"s{row}" for row in rows.tolist()]
-            t0 = time.perf_counter()
+            t0 = time.thread_time()
             placed = [place(name, one) for name, one in zip(names, given)]
-            spent += time.perf_counter() - t0
+            spent += time.thread_time() - t0
             tasks_of += [p.tasks for p in placed]
         owners = np.repeat(np.arange(self.n), [len(tasks) for tasks in tasks_of])
         tasks = np.array([task for tasks in tasks_of for task in tasks], np.int32)
@@ -234,11 +233,11 @@ class BooleanSimulation:
         """Do a routing unit's work on the messages of a step."""
         ids = ids_of(m)
         for turn in range(self.repeat + (number == 0)):  # the first of all compiles kernels and touches memory
-            t0 = time.perf_counter()
+            t0 = time.thread_time()
             routes = routes_of(self.distributor, m, self.interest)
-            t1 = time.perf_counter()
+            t1 = time.thread_time()
             frames = encode_frames(message_columns(m, ids), routes, self.tasks)
-            t2 = time.perf_counter()
+            t2 = time.thread_time()
             if turn or number:
                 self.routing[number], self.encoding[number] = min(self.routing[number], t1 - t0), min(self.encoding[number], t2 - t1)
         self.frames.append(frames)
@@ -258,10 +257,10 @@ class BooleanSimulation:
         index.match(decoded(self.frames[0].values[task]))  # touches memory
         for number, frames in enumerate(self.frames):
             for _ in range(self.repeat):
-                t0 = time.perf_counter()
+                t0 = time.thread_time()
                 messages = decoded(frames.values[task])
                 message, slot = index.match(messages)
-                self.busy[number, task] = min(self.busy[number, task], time.perf_counter() - t0)
+                self.busy[number, task] = min(self.busy[number, task], time.thread_time() - t0)
             found.append(messages.seq[message] * self.n + rows[slot])
         return found
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.cli import advice_text, partition_map, plan_picture
+from dskype.deploy.cli import advice_text, partition_map
 from dskype.deploy.cli.arguments import (
     Actions,
     UsageError,
@@ -29,6 +29,7 @@ from dskype.deploy.cli.arguments import (
     positive_seconds,
     target,
 )
+from dskype.deploy.client import plan_picture
 from dskype.deploy.client.advice import Costs, advise
 from dskype.deploy.client.balancing import Band, balance, watch
 from dskype.deploy.client.calibration import calibrate
@@ -45,6 +46,7 @@ from dskype.distribution import (
     make_distributor,
     read_plan,
 )
+from dskype.distribution.base import TAKEOVER
 from dskype.distribution.loads import LoadModel
 from dskype.distribution.migration import SELECTIONS
 from dskype.distribution.partitioned import measure
@@ -70,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("adjust", _adjust, "move parts of the most loaded tasks to the least loaded ones, by a recent sample (hybrid)", _adjust_arguments)
     actions.add("shift", _shift, "give some cells of a partition to a neighbour (agrid)", _shift_arguments)
     actions.add("publish", _publish, "change the running topology to a plan", _publish_arguments)
+    actions.add("finish", _finish, "move the subscriptions that a takeover has left where they were", client_options)
     actions.add("watch", _watch, "keep the tasks' loads balanced: split and merge partitions of the running topology", _watch_arguments)
 
 
@@ -150,6 +153,19 @@ def _change_arguments(parser: argparse.ArgumentParser, *numbers: str) -> None:
 def _publish_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("plan", metavar="FILE")
+    parser.add_argument(
+        "--takeover",
+        metavar="REST",
+        type=_share,
+        help="use the plan for new subscriptions only, until this share of the older ones is left (0 to 1); then move these. Default: move all at once",
+    )
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError("expected a share from 0 to 1")
+    return value
 
 
 def _watch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -372,8 +388,16 @@ def _publish(args: argparse.Namespace) -> int:
             if plan[key] != current[key]:
                 raise IllegalArgumentException(explain("The plan does not fit the running topology.", given=f"{key} {plan[key]}", legal=current[key]))
         distributor_of(plan)
-        send_plan(client, version + 1, plan)
+        send_plan(client, version + 1, plan if args.takeover is None else {**plan, TAKEOVER: args.takeover})
         say(f"version {version + 1} is sent to {client.name}")
+    return 0
+
+
+def _finish(args: argparse.Namespace) -> int:
+    with open_client(args) as client:
+        version, plan = read_current(client)
+        send_plan(client, version + 1, plan)
+        say(f"version {version + 1} is sent to {client.name}: the same plan, which ends the takeover")
     return 0
 
 

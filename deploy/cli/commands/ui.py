@@ -1,4 +1,4 @@
-"""``dskype ui``: serve Storm's UI and its REST API, until Ctrl-C."""
+"""``dskype ui``: serve Storm's UI with its REST API, and DSkype's pages, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from dskype.deploy.metrics.ui_server import UiSettings, serve
+    from dskype.deploy.metrics.ui_server import FollowedCluster, UiSettings, require_web_server, serve
+
+    require_web_server()  # before what imports it
+    from dskype.deploy.web.extension import make_extension
+    from dskype.deploy.web.trend import WatchedReports
 
     token = {"token": os.environ[_TOKEN]} if os.environ.get(_TOKEN) else {}
     settings = UiSettings(args.host, args.port, names=tuple(args.allow_host), origin=args.allow_origin, allow_remote=args.allow_remote, **token)
-    with serve(cluster.kafka_settings(target(args)), settings, say):
+    kafka = cluster.kafka_settings(target(args))
+    source = FollowedCluster(kafka, WatchedReports)
+    with serve(source, settings, say, [make_extension(kafka, source)]):
         threading.Event().wait()
     return 0

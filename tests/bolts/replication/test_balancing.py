@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from dskype.bolts.message_queue import Arrived
-from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.evaluator import Evaluator
 from dskype.bolts.replication.messages import HandedOver, PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance, decode_placement
+from dskype.bolts.replication.partition_balancer import PartitionBalancer
 from dskype.distribution import make_distributor
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.settings import Settings
@@ -186,7 +186,7 @@ class World:
         self.balancer, self.now_ms = self.make(), 0
 
     def make(self):
-        return Balancer(SETTINGS, self.placement, self.written.append, self.context)
+        return PartitionBalancer(SETTINGS, self.placement, self.written.append, self.context)
 
     def deliver(self):
         self.balancer.advance()

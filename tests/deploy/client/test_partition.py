@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -235,6 +236,20 @@ def test_a_plan_that_another_one_overtakes_is_refused():
     assert read_current(client) == (5, json.loads(json.dumps(second)))
 
 
+def test_a_plan_takes_over_and_is_finished_by_hand(tmp_path, monkeypatch):
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    monkeypatch.setattr(partition, "open_client", lambda args: nullcontext(client))
+    file = tmp_path / "plan"
+    file.write_text(json.dumps(found.split(0, 1)))
+    assert main(["partition", "publish", str(file), "--takeover", "0.25"]) == 0
+    assert json.loads(client.records[-1])["plan"]["takeover"] == 0.25
+    assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1)))), "changes by hand that follow are no takeovers"
+    assert main(["partition", "finish"]) == 0
+    assert json.loads(client.records[-1]) == {"v": 1, "version": 5, "plan": json.loads(json.dumps(found.split(0, 1)))}
+    assert main(["partition", "publish", str(file), "--takeover", "2"]) == 2
+
+
 def test_a_plan_that_no_record_holds_is_refused():
     ranges = [{"from": i, "node": {"tasks": [i % 2], "load": 1.0, "marks": {}}} for i in range(20_000)]
     plan = {**make_distributor("prefix", 2).plan(), "root": {"ranges": ranges}}
@@ -408,7 +423,7 @@ def test_idle_tasks_are_left_alone():
 
 
 def test_areas_are_drawn_at_their_centres(tmp_path):
-    from dskype.deploy.cli.plan_picture import places_of
+    from dskype.deploy.client.plan_picture import places_of
 
     lines = [{"lat": 1, "lon": 2}, {"bbox": [170, -10, -160, 10]}, {"text": "no place"}, {"bbox": [1, 2]}]
     (tmp_path / "m").write_text("".join(json.dumps(line) + "\n" for line in lines))

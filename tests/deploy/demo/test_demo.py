@@ -139,6 +139,15 @@ def test_little_is_published_before_it_may_go(world):
     assert not feeder.is_alive() and not feeder.finished
 
 
+def test_subscriptions_are_registered_in_half_of_the_time_of_the_messages_at_most(world):
+    pubsub = FakePubSub()
+    feeder = Feeder(pubsub, world, subscriptions_of(Plan(400, 50), world), 56, 800.0, Arrivals(400))
+    feeder.start()
+    feeder.go()
+    feeder.join(timeout=10)
+    assert feeder.finished and len(pubsub.subscriptions) == 56  # in half a second, not in half a minute
+
+
 def test_a_feeder_can_be_closed(world):
     pubsub = FakePubSub()
     feeder = Feeder(pubsub, world, subscriptions_of(Plan(400, 50), world), 56, 1.0, Arrivals(400))
@@ -424,6 +433,7 @@ def test_a_folder_in_use_is_refused(tmp_path):
         ["--subscriptions", "-1"],
         ["--resume"],
         ["--window", "0.5"],
+        ["--bootstrap-servers", "127.0.0.1:1", "--window", "5"],
         ["--nonsense"],
     ],
 )

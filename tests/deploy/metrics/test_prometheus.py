@@ -12,6 +12,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,6 +26,8 @@ from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.liveness import describe_driver
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
+
+from .prometheus_server import promtool
 
 REPOSITORY = Path(__file__).parents[3]
 IDENTIFIERS = {"subscription", "message", "id", "registration", "key", "offset", "host", "pid"}
@@ -180,11 +183,17 @@ def test_the_documentation_has_the_same_table() -> None:
     assert [Metric(name, kind, tuple(labels.split(", ")), help) for name, kind, labels, help in rows] == list(METRICS)
 
 
+def test_promtool_finds_no_fault_with_metrics_and_rules() -> None:
+    text, _ = _scrape(_meter())
+    for checked in (promtool("check", "metrics", text=text), promtool("check", "rules", str(REPOSITORY / "deploy" / "dashboards" / "alerts.yml"))):
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def _known_names() -> set[str]:
     return {m.name for m in METRICS} | {f"{m.name}_{part}" for m in METRICS if m.type == "histogram" for part in ("bucket", "sum", "count")}
 
 
-@pytest.mark.parametrize("file", ["docs/metrics.md", "deploy/dashboards/dskype.json"])
+@pytest.mark.parametrize("file", ["docs/metrics.md", "deploy/dashboards/dskype.json", "deploy/dashboards/alerts.yml"])
 def test_queries_use_metrics_that_exist(file: str) -> None:
     text = (REPOSITORY / file).read_text(encoding="utf-8")
     used = set(re.findall(r"\bdskype_\w+", text))
@@ -197,6 +206,8 @@ def test_queries_use_labels_that_the_metric_has() -> None:
     dashboard = json.loads((REPOSITORY / "deploy" / "dashboards" / "dskype.json").read_text(encoding="utf-8"))
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     assert len(queries) > 15
+    rules = yaml.safe_load((REPOSITORY / "deploy" / "dashboards" / "alerts.yml").read_text(encoding="utf-8"))
+    queries += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     for query in queries:
         for name, matchers in re.findall(r"(dskype_\w+)\{([^}]*)\}", query):
             assert set(re.findall(r"(\w+)=", matchers)) <= labels[name], query

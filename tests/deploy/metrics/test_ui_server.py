@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
 import sys
 from types import SimpleNamespace
 from urllib.error import HTTPError
@@ -36,7 +37,7 @@ def get(url: str, **headers: str):
 
 def test_the_ui_is_served_without_topologies_while_the_brokers_are_away():
     said: list[str] = []
-    with serve(NoBroker(), UiSettings(port=0), said.append) as server:
+    with serve(FollowedCluster(NoBroker()), UiSettings(port=0), said.append) as server:
         found = re.fullmatch(r"UI: (http://127\.0\.0\.1:\d+/)#token=(\S{32})", said[0])
         assert found and found[1] == server.url and found[2] == server.token and f"Bearer {found[2]}" in said[1]
         assert get(f"{server.url}api/v1/topology/summary")["topologies"] == []
@@ -48,7 +49,7 @@ def test_the_ui_is_served_without_topologies_while_the_brokers_are_away():
             get(f"{server.url}api/v1/topology/summary", Host="evil.example")
         port = int(server.url.rpartition(":")[2].strip("/"))
         with pytest.raises(TopologyError, match="--port 0 takes a free port"):
-            serve(NoBroker(), UiSettings(port=port), said.append)
+            serve(FollowedCluster(NoBroker()), UiSettings(port=port), said.append)
     with socket.create_server(("127.0.0.1", port)):  # it has let go of the port
         pass
 
@@ -56,10 +57,10 @@ def test_the_ui_is_served_without_topologies_while_the_brokers_are_away():
 def test_other_machines_are_served_only_on_demand():
     for host in ("0.0.0.0", "::", "", "192.0.2.1"):
         with pytest.raises(TopologyError, match="only to this machine.*hint: --allow-remote"):
-            serve(NoBroker(), UiSettings(host=host, port=0), lambda text: None)
+            serve(FollowedCluster(NoBroker()), UiSettings(host=host, port=0), lambda text: None)
     said: list[str] = []
     settings = UiSettings(host="0.0.0.0", port=0, allow_remote=True, names=("ui.example",))
-    with serve(NoBroker(), settings, said.append) as server:
+    with serve(FollowedCluster(NoBroker()), settings, said.append) as server:
         assert "warning: everyone who can reach 0.0.0.0 can read the pages" in said[-1]
         url = f"http://127.0.0.1:{server.url.rpartition(':')[2]}api/v1/history/summary"
         assert get(url, Host="ui.example:80") == {"topo-history": []}
@@ -74,7 +75,13 @@ def test_the_token_is_not_shown_where_settings_are():
 def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(TopologyError, match=r"no module uvicorn.*pip install 'dskype\[ui\]'"):
-        serve(NoBroker(), UiSettings(port=0), lambda text: None)
+        serve(FollowedCluster(NoBroker()), UiSettings(port=0), lambda text: None)
+    assert cli.main(["ui", "--bootstrap-servers", "127.0.0.1:1"]) == 1
+
+
+def test_webhooks_need_no_web_server():
+    modules = "sys.modules['starlette'] = sys.modules['uvicorn'] = None"
+    subprocess.run([sys.executable, "-c", f"import sys; {modules}; import dskype.deploy.web.webhooks"], check=True, timeout=120)
 
 
 def test_the_command_passes_its_options_on(monkeypatch):
@@ -87,7 +94,8 @@ def test_the_command_passes_its_options_on(monkeypatch):
         def __exit__(self, *_):
             pass
 
-    def served(kafka, settings, say):
+    def served(source, settings, say, extensions):
+        assert [extension.name for extension in extensions] == ["dskype"]
         seen.append(settings)
         return Served()
 

@@ -1,9 +1,8 @@
-"""Continuous queries on real Spark and Kafka: exact though processes are killed and epochs end."""
+"""Continuous queries on real Spark and Kafka: exact though processes are killed."""
 
 from __future__ import annotations
 
 from dskype.topology.config import Config
-from dskype.topology.runtime import continuous, transports
 
 from .components import sum_chain
 from .test_process_faults import kill_a_worker, kill_an_executor, kill_the_supervisor, run_through
@@ -14,10 +13,7 @@ def continuous_chain(out, total, rate):
     return topology, conf | {Config.TOPOLOGY_EMULATOR_TRANSPORT: "continuous"}
 
 
-def test_killed_processes_change_nothing(cluster, name, monkeypatch):
-    monkeypatch.setattr(continuous, "_EPOCH", "3 seconds")
-    monkeypatch.setitem(transports._SESSION, "spark.sql.streaming.continuous.executorPollIntervalMs", "100")
-
+def test_killed_processes_change_nothing(cluster, name):
     def look(driver):
         assert driver._transports.continuous == {"numbers", "first", "second", "sink"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from kafka.errors import KafkaTimeoutError
@@ -20,7 +21,8 @@ class Driver:
     def __init__(self, fails=False):
         topology, conf = TOPOLOGIES["chain"]()
         self.plan, self.stats, self.fails = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **conf}, topology), TopologyStats(), fails
-        self.coming = list(self.plan.component_ids)
+        self.coming, self.tenure = list(self.plan.component_ids), SimpleNamespace(term=7)
+        self.stats.tasks.update({task: {"term": 6} for task in self.plan.task_component})  # what an earlier driver's tasks have reported
         self.asked = 0
 
     def request_snapshots(self):
@@ -32,7 +34,7 @@ class Driver:
         if self.fails:
             raise TopologyError("the query was given up")
         component = self.coming.pop(0)
-        self.stats.tasks[self.plan.component_tasks(component)[0]] = {}
+        self.stats.tasks[self.plan.component_tasks(component)[0]] = {"term": 7}
         if not condition(self.stats):
             raise TimeoutError(description)
 

@@ -34,7 +34,7 @@ def test_an_idle_spout_is_asked_between_its_pulses(cluster, name):
     builder = TopologyBuilder()
     builder.set_spout("asked", spout)
     builder.set_bolt("capture", capture).shuffle_grouping("asked")
-    with cluster.submit_topology(name, {}, builder.create_topology()) as topology:
+    with cluster.submit_topology(name, {"topology.spout.wait.progressive.level3.sleep.millis": 1}, builder.create_topology()) as topology:
         for n in (1, 2):
             spout.told.append("now")
             topology.backend.wait_until(lambda stats, n=n: stats.total("asked", "acked") == n, 60)

@@ -94,6 +94,16 @@ class Keep(Bolt):
         self.collector.ack(tup)
 
 
+class Remember(Keep):
+    """Keeps its inputs through crashes."""
+
+    def snapshot(self):
+        return self.seen
+
+    def restore(self, state):
+        self.seen = [tuple(v) for v in state]
+
+
 class BranchingBolt(Bolt):
     """Emits 0..n-1 for each input, anchored."""
 

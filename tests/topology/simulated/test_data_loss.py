@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from dskype.topology import Bolt, Fields, KafkaSpout, TopologyBuilder
+from dskype.topology.config import TRANSPORTS
 from dskype.topology.core import spout as spouts
 from dskype.topology.core.loss import DataLossError
 from dskype.topology.local import LocalCluster
@@ -206,7 +207,8 @@ def test_a_broker_that_does_not_answer_loses_nothing_and_restarts_nothing(starte
 def test_every_record_is_emitted_once_or_counted_whatever_crashes(seed):
     rng, time_ms = random.Random(seed), [0]
     log = MemoryLog(lambda: time_ms[0])
-    plan = TopologyPlan.build("t", "t-1-0", {**SLOW, **SKIP}, topology(rng.choice((Numbers, Batches))(), KeepAlways()))
+    conf = {**SLOW, **SKIP, "topology.emulator.transport": TRANSPORTS[seed % 2]}
+    plan = TopologyPlan.build("t", "t-1-0", conf, topology(rng.choice((Numbers, Batches))(), KeepAlways()))
     sim = SimulatedTopology(
         plan,
         log,

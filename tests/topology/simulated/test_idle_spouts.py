@@ -75,6 +75,21 @@ def test_a_spout_that_may_not_emit_is_not_asked(tmp_path, feeder):
     assert not executor.askable
 
 
+def test_a_process_that_reads_its_inboxes_itself_needs_no_record_to_release_tuples(tmp_path, feeder):
+    made = hosts(tmp_path, feeder)
+    first = made.start("a")
+    first.handle(0, made.records())
+    assert first.emit(1) is None
+    feeder.feed(["a"])
+    assert [row for *_, row in emitted(first.emit(1))] == [("a",)]
+    assert first.askable and first.emit(2) is None
+    feeder.feed(["b"])
+    lost = first.emit(2)  # and this process dies before Kafka has it
+    second = made.start("b")
+    made.pulse(2, credit=5)
+    assert emitted(second.handle(1, made.records(2))) == emitted(lost)
+
+
 class Broken(Spout):
     calls = 0
 
@@ -98,3 +113,13 @@ def test_a_spout_that_raises_is_not_asked_again_before_its_next_pulse(tmp_path):
     (task,) = executor.ask()
     assert not executor.askable and "ValueError: broken" in task.errors[0]["error"]
     assert Broken.calls == 2
+
+
+def test_a_spout_that_raises_between_its_pulses_has_its_error_released(tmp_path):
+    Broken.calls = 0
+    made = hosts(tmp_path, Broken())
+    executor = made.start("a")
+    executor.handle(0, made.records())
+    executor.emit(1)
+    assert not executor.askable
+    assert b"ValueError: broken" in executor.report()[0].value

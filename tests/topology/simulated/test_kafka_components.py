@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from dskype.topology import Bolt, DeadLetter, Fields, IllegalArgumentException, InvalidTopologyException, KafkaBolt, KafkaSpout, TopologyBuilder
+from dskype.topology.config import TRANSPORTS
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
@@ -107,7 +108,8 @@ def test_emit_records_needs_a_topology_without_ackers():
 def test_a_spout_with_state_gives_the_same_after_crashes(seed):
     time_ms = [0]
     log = MemoryLog(lambda: time_ms[0])
-    plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, topology(Sums("n"), KeepAlways()))
+    conf = {"topology.acker.executors": 0, "topology.emulator.transport": TRANSPORTS[seed % 2]}
+    plan = TopologyPlan.build("t", "t-1-0", conf, topology(Sums("n"), KeepAlways()))
     sim = SimulatedTopology(plan, log, lambda: time_ms[0], seed=seed, faults=Faults.heavy())
     sim.activate()
     for number in range(40):
@@ -467,7 +469,7 @@ def test_every_record_is_written_exactly_once_by_id_under_faults(seed):
     builder.set_bolt("moody", Moody()).global_grouping("in")
     builder.set_bolt("kafka", KafkaBolt("out"), 2).fields_grouping("moody", Fields("key"))
     now = [1_000_000]
-    conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.max.spout.pending": 4}
+    conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.max.spout.pending": 4, "topology.emulator.transport": TRANSPORTS[seed % 2]}
     plan = TopologyPlan.build("t", "t-1-0", conf, builder.create_topology())
     log = MemoryLog(lambda: now[0])
     log.append("in", 0, None, b"old")

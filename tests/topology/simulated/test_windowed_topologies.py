@@ -13,7 +13,7 @@ from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Count, Duration, WindowedBolt
 
-from .storm_helpers import AckBolt, Keep, fed, running
+from .storm_helpers import AckBolt, Keep, Remember, fed, running
 
 OUT = "windows"
 
@@ -304,14 +304,6 @@ class Greets(Bolt):
 
     def declare_output_fields(self, declarer):
         declarer.declare("number")
-
-
-class Remember(Keep):
-    def snapshot(self):
-        return self.seen
-
-    def restore(self, state):
-        self.seen = [tuple(v) for v in state]
 
 
 @pytest.mark.parametrize("seed", [None, *range(40)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -106,6 +107,14 @@ class Browser:
         text = self._call("GET", "/alert/text")
         self._call("POST", "/alert/accept")
         return text
+
+    def picture(self) -> bytes:
+        """Return what the window shows as PNG."""
+        return base64.b64decode(self._call("GET", "/screenshot"))
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the window in pixels."""
+        self._call("POST", "/window/rect", {"width": width, "height": height})
 
     def problems(self) -> list[str]:
         """Return what the console has shown since the last call: errors, warnings, violations of the content security policy."""

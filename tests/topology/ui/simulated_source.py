@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from dskype.topology import BasicBolt, Fields, TopologyBuilder
 from dskype.topology.local import LocalCluster
-from dskype.topology.nimbus.states import Rebalance
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.testing import FeederSpout
@@ -58,6 +58,7 @@ class SimulatedSource:
         self.cluster = LocalCluster(simulated=True)
         self.reports: dict[str, tuple[Reports, int]] = {}
         self.sent: list[dict[str, Any]] = []
+        self.logs: Path | None = None
         self._lock = threading.Lock()
 
     def topologies(self) -> list[TopologyView]:
@@ -74,7 +75,7 @@ class SimulatedSource:
             self.reports[name] = reports, end
             record = {"state": managed.state.to_json(), "summary": manager.summary(name), "driver": {"host": "here", "pid": 1}}
             record["plan"] = PlanOutline.of(managed.plan).to_json()
-            views.append(TopologyView(json.loads(json.dumps(record)), reports, True, self.cluster.now_ms()))
+            views.append(TopologyView(json.loads(json.dumps(record)), reports, True, self.cluster.now_ms(), logs=self.logs))
         return views
 
     def brokers(self) -> list[tuple[str, int]]:
@@ -82,8 +83,7 @@ class SimulatedSource:
 
     def send(self, command: dict[str, Any]) -> None:
         self.sent.append(command)
-        rebalance = Rebalance(command.get("workers"), command.get("executors") or {}) if command["event"] == "REBALANCE" else None
-        self.cluster.manager.command(command["name"], command["event"], wait_secs=command.get("wait_secs"), rebalance=rebalance)
+        self.cluster.manager.execute(command)
 
 
 class Client:

@@ -366,7 +366,30 @@ def test_storms_own_refusals_come_through(running):
     assert client.post(f"topology/{ID}/kill/soon")[0] == 500
 
 
-@pytest.mark.parametrize("path", ["debug/enable/10", "component/count/debug/disable/0", "logconfig", "profiling/start/here:6700/1"])
+def test_debugging_is_switched_for_a_topology_and_for_a_component():
+    source = SimulatedSource()
+    source.cluster.submit_topology("words", {"topology.eventlogger.executors": 1}, word_count(FeederSpout("word")))
+    client = Client(source)
+    assert client.post(f"topology/{ID}/debug/enable/10") == (200, {"topologyOperation": "debug/enable", "topologyId": ID, "status": "success"})
+    assert client.post(f"topology/{ID}/component/count/debug/enable/2.5")[0] == 200
+    shown = [client.get(f"topology/{ID}{path}") for path in ("", "/component/count", "/component/words")]
+    assert [(page["debug"], page["samplingPct"]) for page in shown] == [(True, 10), (True, 2.5), (True, 10)]
+    assert client.post(f"topology/{ID}/component/count/debug/disable/0")[0] == 200
+    assert client.get(f"topology/{ID}/component/count")["debug"] is False
+    for path, words in (("debug/enable/ten", "must be a number"), ("debug/on/10", "switched on or off"), ("debug/enable/101", "between 0 and 100")):
+        status, answer = client.post(f"topology/{ID}/{path}")
+        assert status == 500 and words in answer["errorMessage"]
+    source.cluster.shutdown()
+
+
+@pytest.mark.parametrize("path", ["debug/enable/10", "component/count/debug/disable/0"])
+def test_debugging_needs_event_loggers(running, path):
+    _, client = running
+    status, answer = client.post(f"topology/{ID}/{path}")
+    assert status == 500 and "has no event loggers" in answer["errorMessage"]
+
+
+@pytest.mark.parametrize("path", ["logconfig", "profiling/start/here:6700/1"])
 def test_what_is_not_here_is_refused_by_name(running, path):
     _, client = running
     status, answer = client.post(f"topology/{ID}/{path}")

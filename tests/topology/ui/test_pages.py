@@ -128,6 +128,27 @@ def test_a_topology_is_changed_only_from_a_page_with_the_token(browser, served):
     assert browser.problems() == []
 
 
+def test_the_page_of_logs_shows_the_end_of_one_and_earlier_lines_on_demand(browser, served, tmp_path):
+    server, source = served
+    browser.open(f"{server.url}logs.html?id={ID}")
+    assert "not on this machine" in browser.text("#files")
+    source.logs = tmp_path
+    lines = [f"{i} <img src=x onerror=alert(1)> {'x' * 70}\n" for i in range(1000)]
+    (tmp_path / "count-0.log").write_text("".join(lines))
+    browser.open(f"{server.url}topology.html?id={ID}")
+    browser.click("//a[text()='of its executors']")
+    browser.wait("document.querySelector('#files a')")
+    browser.click("//a[text()='count-0.log']")
+    browser.wait("document.querySelector('#text')?.textContent.includes('999 <img')")
+    assert "".join(lines).endswith(browser.run("return document.querySelector('#text').textContent"))
+    browser.click("//button[text()='earlier lines']")
+    browser.wait("document.querySelector('#text').textContent.startsWith('0 <img')")
+    (tmp_path / "count-0.log").write_text("".join(lines) + "the end\n")
+    browser.wait("document.querySelector('#text').textContent.endsWith('the end\\n')")
+    assert browser.run("return document.querySelector('#text').textContent") == "".join(lines) + "the end\n"
+    assert browser.run("return document.querySelectorAll('img').length") == 0 and browser.problems() == []
+
+
 def test_what_is_not_there_is_said_on_the_page(browser, served):
     server, _ = served
     browser.open(f"{server.url}topology.html?id=nothing-1-1")

@@ -5,11 +5,16 @@ import { el, show } from "./dom.js";
 const EVERY_MS = 5000;
 
 // The address that `dskype ui` prints ends with #token=...; it stays in this tab, and leaves the address.
-const given = new URLSearchParams(location.hash.slice(1)).get("token");
-if (given) {
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!given) return false;
   sessionStorage.setItem("token", given);
   history.replaceState(null, "", location.pathname + location.search);
+  return true;
 }
+takeToken();
+// The address was opened in a tab that shows this page already.
+addEventListener("hashchange", () => takeToken() && location.reload());
 
 export const token = () => sessionStorage.getItem("token");
 export const parameters = new URLSearchParams(location.search);
@@ -20,18 +25,24 @@ async function answer(response) {
   return data;
 }
 
-/** Return the answer of a path of the API. */
-export const get = async (path) => answer(await fetch(`/api/v1/${path}`));
+/** Return the answer of a path of the server. */
+export const getFrom = async (path) => answer(await fetch(path));
 
-/** Send a change, which needs the token. */
-export const post = async (path, body) =>
+/** Send a change to a path of the server, which needs the token. */
+export const postTo = async (path, body) =>
   answer(
-    await fetch(`/api/v1/${path}`, {
+    await fetch(path, {
       method: "POST",
       headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
     }),
   );
+
+/** Return the answer of a path of Storm's API. */
+export const get = (path) => getFrom(`/api/v1/${path}`);
+
+/** Send a change to a path of Storm's API. */
+export const post = (path, body) => postTo(`/api/v1/${path}`, body);
 
 /** Return a path of the API about a topology. */
 export const of = (id, rest = "") => `topology/${encodeURIComponent(id)}${rest}`;
@@ -45,6 +56,13 @@ export function address(page, changes) {
   for (const [name, value] of Object.entries(changes)) value === null ? query.delete(name) : query.set(name, value);
   return `${page}?${query}`;
 }
+
+/** Add links to the pages of extensions to the header of every page. */
+async function addLinks() {
+  const { pages } = await getFrom("/api/ui/pages");
+  document.querySelector("header").append(...pages.map(({ title, path }) => el("a", { href: path, "aria-current": path === location.pathname ? "page" : null }, title)));
+}
+addLinks().catch(() => {}); // the page itself says that the server does not answer
 
 /** Show a page, again every five seconds while it is visible; a problem is shown above it. */
 export async function keep(render) {

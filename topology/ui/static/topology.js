@@ -53,6 +53,7 @@ async function render() {
       ["Executors", page.executorsTotal],
       ["Tasks", page.tasksTotal],
       ["Id", page.id],
+      ["Logs", link(`logs.html?id=${page.encodedId}`, "of its executors")],
     ]),
   );
   show("actions", actions(page));

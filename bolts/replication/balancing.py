@@ -1,0 +1,45 @@
+"""Which balancer and which meter a distributor has, for ``dskype.balance: auto``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dskype.bolts.replication.balancer import Balancer
+from dskype.bolts.replication.evaluator import Evaluator
+from dskype.bolts.replication.load_adjuster import LoadAdjuster
+from dskype.bolts.replication.messages import BalanceMessage, HandedOver
+from dskype.bolts.replication.partition_balancer import PartitionBalancer
+from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
+from dskype.bolts.replication.workload_meter import LoadMeter, WorkloadMeter
+from dskype.distribution import HybridDistributor, distributor_class, distributor_of_plan
+from dskype.spouts.settings import Settings
+
+__all__ = ["make_balancer", "make_meter"]
+
+
+def make_balancer(settings: Settings, placement: ReplicatedPlacement, write: Callable[[bytes], None], context: Any, sources: int) -> Balancer:
+    """Return what decides for the subscription tasks.
+
+    :param write: writes a record to the topic of plans.
+    :param sources: number of distribution tasks.
+    """
+    assert settings.balance is not None
+    if issubclass(distributor_class(settings.distributor), HybridDistributor):
+        return LoadAdjuster(settings.balance, placement, write, context, sources)
+    return PartitionBalancer(settings.balance, placement, write, context)
+
+
+def make_meter(
+    settings: Settings, index: int, tasks: int, send: Callable[[BalanceMessage], None], hand_over: Callable[[int, HandedOver], None]
+) -> WorkloadMeter:
+    """Return what measures the work of a subscription task.
+
+    :param index: of the task, of so many ``tasks``.
+    :param send: sends a message to the distribution task that balances; ``hand_over``: sends costs to another subscription task.
+    """
+    assert settings.balance is not None
+    if issubclass(distributor_class(settings.distributor), HybridDistributor):
+        return LoadMeter(index, settings.balance, send)
+    return Evaluator(index, settings.balance, partial(distributor_of_plan, settings, tasks), send, hand_over)

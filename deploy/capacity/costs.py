@@ -1,0 +1,106 @@
+"""Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/scale.md shows the same table.
+
+The processor times are of one core of the machine of docs/benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["COSTS", "DISTRIBUTORS", "Cost", "Routing", "cost"]
+
+_TOPK = "`dskype bench throughput --subscriptions 100000 --window 200000 --results deltas --warm-up 75`, 2026-11-22"
+_LISTS = "`dskype bench throughput --subscriptions 100000 --window 200000 --results topk --warm-up 75`, 2026-11-22"
+_MILLION = "`dskype bench throughput --subscriptions 1000000 --window 200000 --results deltas --warm-up 75`, 2026-11-22"
+_BOOLEAN = "docs/benchmarks/boolean.md, 1 and 5 million subscriptions, 2026-11-22"
+_CHAIN = "`python -m dskype.deploy.benchmarks.emulator.chain --only throughput`, batch bolts, 2026-11-21"
+_ROUTING = "`dskype bench distribution --full --only methods --data places --window 50000`, 2026-11-21"
+_SPARK = "`dskype bench distribution --spark --methods hashing,prefix --tasks 2 --subscriptions 5000`, 2026-11-21"
+_BYTES = "frames of 256 places, 6.7 words each, 2026-11-23"
+
+
+class Cost(NamedTuple):
+    """A measured cost.
+
+    :ivar value: in ``unit``.
+    :ivar what: what costs it.
+    :ivar source: the command or page that measured it, and when.
+    """
+
+    value: float
+    unit: str
+    what: str
+    source: str
+
+
+COSTS = {
+    "topk_message": Cost(90, "us", "a message in everything but its results, all processes: 236 us less 17 deltas", _TOPK),
+    "boolean_message": Cost(80, "us", "a message with boolean subscriptions in everything but its matches: 121 us less snapshots", _BOOLEAN),
+    "spout_message": Cost(16, "us", "of these, the message spout: the most of all runs", _LISTS),
+    "distribution_message": Cost(7.3, "us", "of these, the distribution bolt where it routes nothing", _TOPK),
+    "broker_message": Cost(7, "us", "of these, the broker: 46 us less 17 deltas", _TOPK),
+    "tuple": Cost(0.97, "us", "a message at a subscription task that it changes nothing at: 44 us over 32 tasks, less 28 changes", _ROUTING),
+    "tuple_transport": Cost(0.58, "us", "a tuple's hop in all processes: 1.54 cores for 887,884 tuples/s over three hops", _CHAIN),
+    "topk_result": Cost(2.5, "us", "a delta in the subscription bolt, matching included", _TOPK),
+    "boolean_result": Cost(0.57, "us", "a match in the subscription bolt: 18.5 less 7.7 us for 18.8 more of them", _BOOLEAN),
+    "result_transport": Cost(3.8, "us", "a result in the JVM (the sink)", _TOPK),
+    "result_broker": Cost(2.3, "us", "a result in the broker", _TOPK),
+    "result_merge": Cost(4.0, "us", "a result whose replicas the result bolt merges: 70 us more for 17.4 of them", _SPARK),
+    "delta_share": Cost(0.87, "", "deltas of a subscription per message, as a share of 2 k / window: 17 of 20, 175 of 200", _MILLION),
+    "matches": Cost(4.8e-6, "", "matches per message and boolean subscription, unless you know better: 4.8 with a million", _BOOLEAN),
+    "topk_subscription": Cost(2_100, "bytes", "a subscription in all processes, k = 20: 5.3 less 3.5 GiB for 900,000 more", _MILLION),
+    "boolean_subscription": Cost(320, "bytes", "a boolean subscription in all processes: 4.6 less 3.4 GiB for 4 million more", _BOOLEAN),
+    "window_message": Cost(333, "bytes", "a message in the window of the message bolt (`chunks`)", "`MessageWindow.memory_bytes`, 100,000 places, 2026-11-23"),
+    "registration": Cost(534, "us", "a top-k subscription, registered and looked up in a full window: 267 s on two cores for a million", _MILLION),
+    "boolean_registration": Cost(284, "us", "a boolean subscription, registered: 710 s on two cores for 5 million", _BOOLEAN),
+    "message_bytes": Cost(129, "bytes", "a message as JSON", "20,000 places, 2026-11-23"),
+    "tuple_bytes": Cost(161, "bytes", "a message in a frame", _BYTES),
+    "result_bytes": Cost(199, "bytes", "a result in its topic: 12,000/s fill 32 GiB in four hours", "docs/pubsub.md, 2026-11-22"),
+    "partition_bytes": Cost(28e6, "bytes/s", "results into one partition: the most that a run wrote", _TOPK),
+    "task_memory": Cost(200e6, "bytes", "an executor's process without subscriptions", "`dskype demo`, PSS, 2026-11-22"),
+    "host_memory": Cost(1.5e9, "bytes", "Spark's JVM and Python workers of a host", "docs/failures.md, soak, 2026-11-22"),
+}
+"""Every cost by its name."""
+
+
+class Routing(NamedTuple):
+    """What a distributor does to messages and subscriptions, from the routing simulation.
+
+    :ivar name: the distributor.
+    :ivar kinds: the kinds of subscriptions that it is meant for.
+    :ivar tuples: tasks that get a message, of 32; None: all, however many there are.
+    :ivar growth: how many more tasks get it whenever the number of tasks doubles.
+    :ivar replication: tasks on which a subscription lives.
+    :ivar repeats: how often a result is found: by every replica, or, where a message reaches one of them, once.
+    :ivar balance: largest over mean work of the tasks.
+    :ivar distribution: processor time of the distribution bolt, as a multiple of that which routes nothing.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    tuples: float | None
+    growth: float
+    replication: float
+    repeats: float
+    balance: float
+    distribution: float
+
+
+DISTRIBUTORS = (
+    Routing("hashing", ("topk", "boolean"), None, 0.0, 1.00, 1.00, 1.16, 1.0),
+    Routing("location", ("topk",), None, 0.0, 1.00, 1.00, 1.26, 1.0),
+    Routing("keyword", ("topk",), 3.6, 0.55, 1.82, 1.82, 1.31, 1.9),
+    Routing("prefix", ("topk",), 3.6, 0.55, 1.82, 1.82, 1.34, 1.9),
+    Routing("agrid", ("boolean",), 0.6, 0.0, 1.22, 1.00, 1.38, 1.5),
+)
+"""The distributors. hashing to prefix: docs/benchmarks/distribution.md, places, 32 tasks, a million subscriptions (location with cells by work), and prefix
+with 128 tasks for the growth. agrid: docs/benchmarks/tornado.md, routing alternatives. The last column: hashing and prefix on Spark, the others by their times to route."""
+
+
+def cost(name: str) -> float:
+    """Return the value of a cost.
+
+    >>> cost("spout_message")
+    16
+    """
+    return COSTS[name].value

@@ -1,0 +1,106 @@
+"""``dskype status``: what ``dskype up`` runs, and whether it gets on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dskype.deploy.cli.arguments import common, output, positive_seconds
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.terminal import counted, put
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser, kafka=False)
+    output(parser)
+    parser.add_argument("--folder", metavar="DIR", type=Path, help=f"the service's folder; default: {paths.service_dir()}")
+    parser.add_argument("--window", metavar="SECS", type=positive_seconds, default=10, help="rates of the last SECS; default: 10")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what runs; fail unless every topology gets on."""
+    from dskype.deploy.machine import service
+    from dskype.deploy.machine.errors import DeployError
+
+    folder = (args.folder or paths.service_dir()).expanduser().absolute()
+    found = service.read(folder)
+    if found is None:
+        raise DeployError(f"expected the folder of a service, given: {folder}", fix="'dskype up --folder DIR' makes one")
+    alive = found.is_alive()
+    state = found.state if alive else "stopped" if found.state == "stopped" else "ended without being stopped"
+    status = {
+        "folder": str(folder),
+        "state": state,
+        "pid": found.process.get("pid") if alive else None,
+        "bootstrap_servers": found.bootstrap_servers,
+        "metrics": found.metrics_url,
+        "topologies": _topologies(found.bootstrap_servers, args.window) if state == "running" else [],
+    }
+    status["ok"] = state == "running" and all(t["health"]["state"] == "running" for t in status["topologies"])
+    put(json.dumps(status, indent=2) if args.output == "json" else as_text(status))
+    return 0 if status["ok"] else 1
+
+
+def _topologies(bootstrap_servers: str, window_s: float) -> list[dict[str, Any]]:
+    """Return what each topology on the service's broker does, over the last ``window_s``."""
+    from dskype.deploy.metrics.meter import Meter, measure
+    from dskype.deploy.metrics.reader import MetricsReader, find
+    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.nimbus_topic import load_states
+
+    kafka, found = KafkaSettings(bootstrap_servers), []
+    for name in sorted(load_states(kafka)):
+        about = find(kafka, name)
+        reader = MetricsReader(kafka, name, Meter(window_s))
+        try:
+            reader.catch_up()
+            measured = measure(reader.sink, about, ends=reader.ends(reader.sink.inputs()))
+        finally:
+            reader.close()
+        health = about["health"] or {"state": "running", "why": []}
+        found.append(
+            {
+                "name": name,
+                "status": about["status"],
+                "uptime_s": about["uptime_secs"],
+                "health": health if about["driver_alive"] else {"state": "failed", "why": ["the process that ran it is gone"]},
+                "messages": measured["messages"],
+                "tuples_per_second": measured["total"]["tuples_per_second"],
+                "waiting_records": sum(measured["lag"]["records"].values()),
+                "dead_letters": sum(letter["count"] for letter in measured["dead_letters"]),
+            }
+        )
+    return found
+
+
+def as_text(status: Mapping[str, Any]) -> str:
+    """Return the lines that the command prints."""
+    process = "" if status["pid"] is None else f", process {status['pid']}"
+    lines = [f"service   {status['folder']}: {status['state']}{process}"]
+    if status["state"] != "running":
+        return "\n".join([*lines, f"          'dskype up --folder {status['folder']}' starts it" if status["pid"] is None else ""]).rstrip()
+    lines += [f"broker    {status['bootstrap_servers']}", f"metrics   {status['metrics']}"]
+    for t in status["topologies"]:
+        lines.append(f"topology  {t['name']}: {t['status']}, {t['health']['state']}, for {_duration(t['uptime_s'])}")
+        lines += [f"          {reason}" for reason in t["health"].get("why", ())]
+        done = "" if t["messages"] is None else f"{counted(t['messages']['processed'], 'message')}, {_rate(t['messages']['per_second'])}; "
+        lines.append(
+            f"          {done}{_rate(t['tuples_per_second'])} between tasks; {counted(t['waiting_records'], 'record')} wait; {counted(t['dead_letters'], 'dead letter')}"
+        )
+    if not status["topologies"]:
+        lines.append("topology  none")
+    return "\n".join(lines)
+
+
+def _rate(per_second: float | None) -> str:
+    return "-/s" if per_second is None else f"{per_second:,.1f}/s" if per_second < 10 else f"{per_second:,.0f}/s"
+
+
+def _duration(seconds: int) -> str:
+    days = f"{counted(seconds // 86400, 'day')} " if seconds >= 86400 else ""
+    return days + time.strftime("%H:%M:%S", time.gmtime(seconds % 86400))

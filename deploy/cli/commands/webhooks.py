@@ -1,0 +1,40 @@
+"""``dskype webhooks``: deliver results to programs that wait for them at a URL, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+
+from dskype.deploy.cli.arguments import common, from_environment, target
+from dskype.deploy.machine import cluster
+from dskype.deploy.machine.signals import end_on_sigterm
+from dskype.deploy.machine.terminal import counted, say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser)
+    parser.add_argument("file", metavar="FILE", help="YAML: topology and webhooks; see docs/web.md")
+    parser.add_argument("--dry-run", action="store_true", help="check the file, send nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Deliver until Ctrl-C or SIGTERM."""
+    from dskype.deploy.web.webhook_settings import parse_webhooks
+    from dskype.topology.errors import IllegalArgumentException
+    from dskype.topology.flux.loader import read_yaml
+
+    try:
+        topology, webhooks = parse_webhooks(from_environment(read_yaml(args.file)))
+    except argparse.ArgumentTypeError as error:
+        raise IllegalArgumentException(f"{args.file}: {error}") from None
+    if args.dry_run:
+        say(f"{args.file}: {counted(len(webhooks), 'webhook')} of {topology}")
+        return 0
+    from dskype.deploy.web.webhooks import Webhooks
+
+    end_on_sigterm()
+    with Webhooks(cluster.kafka_settings(target(args)), topology, webhooks, say):
+        say(f"results of {topology} go to {', '.join(webhook.name for webhook in webhooks)}")
+        threading.Event().wait()
+    return 0

@@ -1,0 +1,1 @@
+"""DSkype's own pages and services, mounted in the web server of ``topology/ui``; and webhooks."""

@@ -1,0 +1,210 @@
+"""The answers below ``/api/dskype/``: results and messages as events, subscriptions, and what the charts and the map show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka.errors import KafkaError
+from starlette.requests import Request
+
+from dskype.deploy.client import plan_picture
+from dskype.deploy.client.plans import send_plan, with_partitions
+from dskype.deploy.client.pubsub import UnreachableError
+from dskype.deploy.metrics.meter import measure
+from dskype.deploy.metrics.reader import describe
+from dskype.deploy.web.feeds import Feeds, TopologyFeed
+from dskype.deploy.web.message_feed import MessageFollower
+from dskype.deploy.web.partitions import partitions_of
+from dskype.deploy.web.result_feed import ResultFollower
+from dskype.deploy.web.trend import WatchedReports
+from dskype.spouts.records import RecordError
+from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
+from dskype.topology.ui.events import last_event_id
+from dskype.topology.ui.extension import Picture
+from dskype.topology.ui.view import TopologyView
+
+__all__ = ["Answers"]
+
+_SUBSCRIPTIONS = 1000
+"""Subscriptions that one client may name."""
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "").lower() in ("true", "1")
+
+
+def _reaching(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn errors of Kafka's client into a refusal that says that the brokers are away."""
+
+    def answered(*arguments: Any) -> Any:
+        try:
+            return answer(*arguments)
+        except KafkaError as error:
+            raise UnreachableError(explain("The brokers do not answer.", hint=f"{error or type(error).__name__}; try again")) from error
+
+    return answered
+
+
+def _body(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a POST.
+
+    :raises IllegalArgumentException: it is something else.
+    """
+    try:
+        found = json.loads(request.state.body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise IllegalArgumentException(explain("The body must be a JSON object.", given=request.state.body[:100]))
+    return found
+
+
+class Answers:
+    """The answers, by path.
+
+    :param feeds: the topologies.
+    """
+
+    def __init__(self, feeds: Feeds) -> None:
+        self._feeds = feeds
+
+    def _feed(self, request: Request) -> TopologyFeed:
+        return self._feeds.of(request.query_params.get("topology"))
+
+    def readers(self) -> dict[str, Callable[[Request], Any]]:
+        """Return path -> what answers a GET."""
+        answers = {
+            "topologies": self._topologies,
+            "subscription": self._subscription,
+            "measures": self._measures,
+            "trend": lambda request: self._watched(request)[1].trend.columns(),
+            "partitions": lambda request: partitions_of(self._feed(request).plan()),
+            "plan.svg": lambda request: Picture(plan_picture.draw(self._feed(request).plan()[1])),
+        }
+        return {path: _reaching(answer) for path, answer in answers.items()}
+
+    def changers(self) -> dict[str, Callable[[Request], Any]]:
+        """Return path -> what answers a POST."""
+        answers = {
+            "subscriptions": self._register,
+            "subscriptions/remove": self._remove,
+            "messages": self._publish,
+            "partitions/split": self._split,
+            "partitions/merge": self._merge,
+        }
+        return {path: _reaching(answer) for path, answer in answers.items()}
+
+    def streams(self) -> dict[str, Callable[[Request], Any]]:
+        """Return path -> what answers a GET with events."""
+        return {path: _reaching(answer) for path, answer in {"results": self._results, "messages": self._messages}.items()}
+
+    # -- events ----------------------------------------------------------------------------------------------------------
+
+    def _results(self, request: Request) -> ResultFollower:
+        query = request.query_params
+        ids = query.getlist("sub")
+        if len(ids) > _SUBSCRIPTIONS:
+            raise IllegalArgumentException(explain("Too many subscriptions.", given=len(ids), legal=f"up to {_SUBSCRIPTIONS}, or none for the results of all"))
+        self._feeds.admit()
+        wanted = frozenset(ids) or None
+        return self._feed(request).results(wanted, query.get("start", "now"), last_event_id(request.headers, query), _flag(request, "messages"))
+
+    def _messages(self, request: Request) -> MessageFollower:
+        self._feeds.admit()
+        return self._feed(request).messages()
+
+    # -- measurements ------------------------------------------------------------------------------------------------------
+
+    def _watched(self, request: Request) -> tuple[TopologyView, WatchedReports]:
+        """Return a running topology and what is measured of it."""
+        name = self._feeds.name_of(request.query_params.get("topology"))
+        view = next((view for view in self._feeds.source.topologies() if view.name == name), None)
+        if view is None or not isinstance(view.reports, WatchedReports):
+            raise NotAliveException.for_topology(name)
+        return view, view.reports
+
+    def _measures(self, request: Request) -> dict[str, Any]:
+        """Answer what ``dskype stats -o json`` prints."""
+        view, reports = self._watched(request)
+        with self._feeds.source.lock:
+            return measure(reports.meter, describe(view.record, view.alive), ends=view.ends)
+
+    def _split(self, request: Request) -> dict[str, Any]:
+        """Give half of a partition to another task; the body has ``partition``, ``task`` and the ``version`` of the plan that they refer to."""
+        return self._changed(request, ("partition", "task"), lambda plan, partition, task: plan.split(partition, task))
+
+    def _merge(self, request: Request) -> dict[str, Any]:
+        """Give partition ``other`` to the tasks of partition ``one``; the body has the ``version`` of the plan, too."""
+        return self._changed(request, ("one", "other"), lambda plan, one, other: plan.merge(one, other))
+
+    def _changed(self, request: Request, names: tuple[str, str], change: Callable[..., Mapping[str, Any]]) -> dict[str, Any]:
+        body, feed = _body(request), self._feed(request)
+        if not all(type(body.get(name)) is int for name in (*names, "version")):
+            raise IllegalArgumentException(explain("Expected numbers.", given=sorted(body), legal=", ".join((*names, "version"))))
+        version, plan = feed.plan(renewed=True)
+        if body["version"] != version:
+            raise IllegalArgumentException(explain("The plan is another one by now.", given=body["version"], legal=str(version), hint="look at it again"))
+        send_plan(feed.client, version + 1, change(with_partitions(plan), *(body[name] for name in names)))
+        return partitions_of(feed.plan(renewed=True))
+
+    # -- subscriptions -----------------------------------------------------------------------------------------------------
+
+    def _topologies(self, request: Request) -> dict[str, Any]:
+        return {"topologies": self._feeds.names()}
+
+    def _subscription(self, request: Request) -> dict[str, Any]:
+        """Answer what is known of a subscription, and its newest published list. O(topics)."""
+        id, feed = request.query_params.get("id"), self._feed(request)
+        if id is None:
+            raise IllegalArgumentException(explain("Expected the parameter id.", legal="the id of a subscription"))
+        with feed.reading:
+            registered = feed.client.subscription(id)
+            if registered is None:
+                return {"subscription": id, "registered": None}
+            refused = feed.client.refusal(registered.registration) if registered.status == "pending" else None
+            found = {"subscription": id, "time_ms": now_ms(), "registered": registered.as_json(), "refused": refused, "topk": None, "note": None}
+            if registered.type == "topk":
+                try:
+                    state = feed.client.topk(id)
+                except TopologyError as error:
+                    return {**found, "note": str(error)}
+                if state is not None and state.registration in (None, registered.registration):
+                    entries = [feed.describe(entry) for entry in state.as_json()["topk"]]
+                    found["topk"] = {**state.as_json(), "topk": entries}
+            return found
+
+    def _register(self, request: Request) -> dict[str, Any]:
+        """Register the subscription of the body; its ``id`` is optional."""
+        fields = _body(request)
+        id = fields.pop("id", None)
+        if id is not None and not isinstance(id, str):
+            raise IllegalArgumentException(explain("The id of a subscription is a text.", given=id))
+        return {"subscription": self._sent(request, lambda feed: feed.client.subscribe(id or None, **fields))}
+
+    def _remove(self, request: Request) -> dict[str, Any]:
+        id = _body(request).get("id")
+        if not isinstance(id, str):
+            raise IllegalArgumentException(explain("Expected the id of a subscription.", given=id, legal='{"id": "..."}'))
+        self._sent(request, lambda feed: feed.client.unsubscribe(id))
+        return {"subscription": id}
+
+    def _publish(self, request: Request) -> dict[str, Any]:
+        """Publish the message of the body."""
+        fields = _body(request)
+        unknown = sorted(fields.keys() - {"id", "text", "lat", "lon", "bbox", "ts"})
+        if unknown or not isinstance(fields.get("text"), str):
+            raise IllegalArgumentException(explain("This is not a message.", given=sorted(fields), legal="text, and lat and lon, or bbox; id, ts"))
+        return {"message": self._sent(request, lambda feed: feed.client.publish(**fields, wait=True))}
+
+    def _sent(self, request: Request, send: Callable[[TopologyFeed], Any]) -> Any:
+        """Return what ``send`` returns, when Kafka has it."""
+        feed = self._feed(request)
+        try:
+            found = send(feed)
+            feed.client.flush()
+        except (RecordError, TypeError) as error:
+            raise IllegalArgumentException(str(error)) from None
+        return found

@@ -1,0 +1,192 @@
+"""What DSkype's pages follow: for each topology one client, and one reader for all who follow its results or messages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from dskype.deploy.client.follower import Follower
+from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
+from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
+from dskype.deploy.web.message_feed import MessageFollower, MessageTail
+from dskype.deploy.web.places import Places
+from dskype.deploy.web.result_feed import ResultFollower, ResultTail
+from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
+
+__all__ = ["BusyError", "Feeds", "TopologyFeed"]
+
+FOLLOWERS = 500
+"""Clients that may follow at the same time, over all topologies."""
+_THREADS = 4
+_MESSAGES_BACK = 5000
+_PLAN_S = 5.0
+
+
+class BusyError(TopologyError):
+    """Too many clients follow."""
+
+    retriable = True
+
+
+class TopologyFeed:
+    """One topology: its client, and the readers of its results and messages.
+
+    :param client: of the topology.
+    :param pool: runs what blocks.
+    """
+
+    def __init__(self, client: PubSub, pool: ThreadPoolExecutor) -> None:
+        self.client, self._pool = client, pool
+        self._results = ResultTail(lambda: Follower(client.kafka, self._topics()), client.topics)
+        self._messages = MessageTail(lambda: Follower(client.kafka, [client.topics.messages], _MESSAGES_BACK), client.name)
+        self.reading = threading.Lock()
+        """Held while a topic is read from its beginning, so that many such requests wait for each other."""
+        self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
+
+    def _topics(self) -> list[str]:
+        """Return the topics of :data:`~dskype.deploy.web.places.LETTERS` that are there."""
+        present = self.client.result_topics()
+        for topic in (self.client.topics.registrations, self.client.topics.dead_letters):
+            try:
+                self.client.require(topic)
+                present.append(topic)
+            except UnknownTopicError:
+                continue
+        return present
+
+    def _open(self, start: Mapping[tuple[str, int], int], settings: Mapping[str, int]) -> Follower:
+        return Follower(self.client.kafka, self._topics(), start, self.client.kafka.consumer(allow_auto_create_topics=False, **settings))
+
+    def results(self, wanted: frozenset[str] | None, start: str, last_id: str, with_messages: bool) -> ResultFollower:
+        """Return the events of a client that follows results.
+
+        :param wanted: ids of subscriptions; None: all.
+        :param start: ``now``, ``beginning``, or a time in epoch ms.
+        :param last_id: the id of the last event that the client has had; "" for none, otherwise ``start`` does not count.
+        :param with_messages: add text and place of its message to a result, as far as they are known.
+        :raises IllegalArgumentException: ``start`` or ``last_id`` cannot be used.
+        :raises NotAliveException: there is no such topology.
+        """
+        try:
+            topics = self._topics()
+        except UnknownTopicError as error:
+            raise NotAliveException(str(error)) from None
+        places = Places.parse(last_id, self.client.topics) if last_id else self._start(start, topics)
+        return ResultFollower(self._results, self.client.topics, wanted, places, self._open, self._pool, self._messages if with_messages else None)
+
+    def _start(self, start: str, topics: list[str]) -> Places | None:
+        if start == "now":
+            return None
+        if start != "beginning" and not (start.isdecimal() and len(start) < 16):
+            raise IllegalArgumentException(explain("The results cannot begin there.", given=start, legal="now, beginning, or a time in epoch ms"))
+        follower = Follower(self.client.kafka, topics, "beginning")
+        try:
+            return Places.of(follower.positions() if start == "beginning" else follower.at_time(int(start)))
+        finally:
+            follower.close()
+
+    def messages(self) -> MessageFollower:
+        """Return the events of a client that follows messages.
+
+        :raises NotAliveException: there is no such topology.
+        """
+        try:
+            self.client.require(self.client.topics.messages)
+        except UnknownTopicError as error:
+            raise NotAliveException(str(error)) from None
+        return MessageFollower(self._messages, self._pool)
+
+    def plan(self, *, renewed: bool = False) -> tuple[int, dict[str, Any]]:
+        """Return version and content of the distribution plan that the topology follows, not older than some seconds.
+
+        :param renewed: read it again in any case.
+        :raises TopologyError: the topology does not run.
+        """
+        with self.reading:
+            if renewed or self._plan is None or time.monotonic() - self._plan[0] > _PLAN_S:
+                self._plan = time.monotonic(), read_current(self.client)
+            return self._plan[1]
+
+    def describe(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return a result with text and place of its message, if somebody follows the messages and it is known."""
+        return self._messages.describe(result)
+
+    def followers(self) -> int:
+        """Return how many clients follow."""
+        return self._results.members() + self._messages.members()
+
+    def close(self) -> None:
+        """Stop, and close the connections."""
+        self._results.close()
+        self._messages.close()
+        self.client.close(check=False)
+
+
+class Feeds:
+    """The feeds of a cluster's topologies, opened when they are asked for.
+
+    :param kafka: how to reach the brokers.
+    :param source: the topologies: a :class:`~dskype.deploy.metrics.ui_server.FollowedCluster`, or what has its methods.
+    """
+
+    def __init__(self, kafka: Any, source: Any) -> None:
+        self._kafka, self.source = kafka, source
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="feed")
+        self._lock = threading.Lock()
+        self._feeds: dict[str, TopologyFeed] = {}
+
+    def names(self) -> list[str]:
+        """Return the names of the DSkype topologies that run."""
+        return [view.name for view in self.source.topologies() if SUBSCRIPTION_BOLT in view.plan.components]
+
+    def name_of(self, name: str | None) -> str:
+        """Return the name of a topology.
+
+        :param name: None: the only one that runs.
+        :raises NotAliveException: none is named, and none runs.
+        :raises IllegalArgumentException: none is named, and several run.
+        """
+        if name is not None:
+            return name
+        names = self.names()
+        if len(names) == 1:
+            return names[0]
+        raise (IllegalArgumentException if names else NotAliveException)(
+            explain("Expected the name of a DSkype topology: not exactly one runs.", given=len(names), legal=", ".join(names) or "none runs")
+        )
+
+    def of(self, name: str | None) -> TopologyFeed:
+        """Return the feed of a topology.
+
+        :param name: None: the only one that runs.
+        :raises NotAliveException: there is none of that name.
+        :raises IllegalArgumentException: no name is given, and several run.
+        """
+        name = self.name_of(name)
+        with self._lock:
+            if name in self._feeds:
+                return self._feeds[name]
+        client = PubSub(self._kafka, name, timeout_s=10)
+        try:
+            client.require(client.topics.messages)
+        except UnknownTopicError as error:
+            raise NotAliveException(str(error)) from None
+        with self._lock:  # kept only for topics that are there, so there are not more than these
+            return self._feeds.setdefault(name, TopologyFeed(client, self._pool))
+
+    def admit(self) -> None:
+        """Check that one more client may follow.
+
+        :raises BusyError: too many do.
+        """
+        if sum(feed.followers() for feed in list(self._feeds.values())) >= FOLLOWERS:
+            raise BusyError(explain("Too many clients follow.", given=FOLLOWERS, hint="close some pages, or read the topics with a Kafka client"))
+
+    def close(self) -> None:
+        """Stop all."""
+        for feed in list(self._feeds.values()):
+            feed.close()
+        self._pool.shutdown(wait=False)  # what is submitted still runs: it closes connections

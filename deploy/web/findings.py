@@ -1,0 +1,56 @@
+"""What the records of a topology's topics say about subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from dskype.deploy.client.records import Result, json_object
+from dskype.spouts.topics import Topics
+
+__all__ = ["Found", "found_in"]
+
+
+class Found(NamedTuple):
+    """Something about one subscription in a record: a result, an event of its registration, or why it was refused.
+
+    :ivar name: ``result``, ``registration`` or ``refusal``.
+    :ivar identity: the same for all repetitions.
+    """
+
+    subscription: str
+    name: str
+    data: dict[str, Any]
+    identity: str
+
+
+def found_in(record: Any, topics: Topics, wanted: Collection[str] | None) -> list[Found]:
+    """Return what a record of the topics in :data:`~dskype.deploy.web.places.LETTERS` says, in order.
+
+    :param wanted: about these subscriptions; None: all.
+    """
+    key = (record.key or b"").decode(errors="replace")
+    if record.topic == topics.matches:
+        return _results(record, wanted)
+    if wanted is not None and key not in wanted:  # all other topics have the subscription's id as key
+        return []
+    if record.topic == topics.results:
+        return _results(record, wanted)
+    value = json_object(record.value)
+    where = f"{record.topic}/{record.partition}/{record.offset}"
+    if record.topic == topics.registrations:
+        return [] if value is None else [Found(key, "registration", {**value, "time_ms": record.timestamp}, where)]
+    headers = {name: text.decode(errors="replace") for name, text in record.headers or () if text is not None}
+    if headers.get("topic") != topics.subscriptions:
+        return []
+    refused = {
+        "subscription": key,
+        "registration": f"{headers.get('partition')}-{headers.get('offset')}",
+        "error": headers.get("error", ""),
+        "code": headers.get("code", ""),
+    }
+    return [Found(key, "refusal", {**refused, "time_ms": record.timestamp}, where)]
+
+
+def _results(record: Any, wanted: Collection[str] | None) -> list[Found]:
+    return [Found(r.subscription, "result", {**r.value, "time_ms": r.time_ms, "result_id": r.result_id}, r.result_id) for r in Result.all_of(record, wanted)]

@@ -1,0 +1,69 @@
+"""Where a client of the results is: a place in each partition of the topics, as the text that ``Last-Event-ID`` carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dskype.spouts.topics import Topics
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["LETTERS", "Place", "Places"]
+
+LETTERS = {"r": "results", "m": "matches", "a": "registrations", "d": "dead_letters"}
+"""Letter -> topic, by its name in :class:`~dskype.spouts.topics.Topics`."""
+
+_PLACE = re.compile(r"([a-z])(\d{1,6}):(\d{1,18})(?:\.(\d{1,9}))?")
+_LONGEST = 20_000
+
+
+class Place(NamedTuple):
+    """A place in a partition: the next record, and how many results of it the client has already (of grouped matches, a record has many)."""
+
+    offset: int
+    taken: int = 0
+
+
+class Places(dict[tuple[str, int], Place]):
+    """(topic, partition) -> place."""
+
+    @classmethod
+    def of(cls, offsets: Mapping[tuple[str, int], int]) -> Places:
+        """Return the places of offsets."""
+        return cls({where: Place(offset) for where, offset in offsets.items()})
+
+    @classmethod
+    def parse(cls, text: str, topics: Topics) -> Places:
+        """Parse what :meth:`text` wrote.
+
+        :raises IllegalArgumentException: it is something else.
+        """
+        found = cls()
+        for part in text[:_LONGEST].split(","):
+            match = _PLACE.fullmatch(part)
+            if match is None or match[1] not in LETTERS:
+                raise IllegalArgumentException(
+                    explain("Last-Event-ID does not name a place in the results.", given=text[:100], legal="the id of an event of this path")
+                )
+            found[getattr(topics, LETTERS[match[1]]), int(match[2])] = Place(int(match[3]), int(match[4] or 0))
+        return found
+
+    def text(self, topics: Topics) -> str:
+        """Return the places as a text without spaces."""
+        letter = {getattr(topics, name): letter for letter, name in LETTERS.items()}
+        return ",".join(f"{letter[topic]}{partition}:{at.offset}" + (f".{at.taken}" if at.taken else "") for (topic, partition), at in sorted(self.items()))
+
+    def offsets(self) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> offset of the next record."""
+        return {where: place.offset for where, place in self.items()}
+
+    def reached(self, others: Places) -> bool:
+        """Tell whether no place is before the one in ``others``."""
+        return all(self.get(where, Place(0)).offset >= other.offset for where, other in others.items())
+
+    def advance(self, others: Iterable[tuple[tuple[str, int], Place]]) -> None:
+        """Go on to the places that are farther."""
+        for where, place in others:
+            if where not in self or place > self[where]:
+                self[where] = place

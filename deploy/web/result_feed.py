@@ -1,0 +1,294 @@
+"""Follow results: every client of its own, from any place on, without a gap, and without slowing the others.
+
+One thread per topology reads the ends of the topics (:class:`ResultTail`) and puts what a client wants into its queue. A client that begins in the
+past, or whose queue was full because it takes too slowly, reads the topics itself until it has reached the place from which on the queue holds
+everything. So a client costs a bounded queue, whatever it does: what does not fit stays in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
+
+from kafka.errors import KafkaError
+
+from dskype.deploy.client.follower import Follower, Once
+from dskype.deploy.web.findings import Found, found_in
+from dskype.deploy.web.message_feed import Listener, MessageTail
+from dskype.deploy.web.places import Place, Places
+from dskype.deploy.web.tail import Tail
+from dskype.spouts.topics import Topics
+from dskype.topology.errors import TopologyError
+from dskype.topology.ui.events import Event
+
+__all__ = ["ResultFollower", "ResultTail"]
+
+QUEUE = 500
+"""Results that wait for one client, at most."""
+_AT_ONCE = 200
+_READ_RECORDS, _READ_S = 500, 0.2
+_QUIET_S = 15.0
+_REMEMBERED = 4096
+_LEAST_BYTES = {"max_partition_fetch_bytes": 1 << 20, "fetch_max_bytes": 1 << 22}
+"""What a client that reads by itself may hold of each partition, and of all; a single larger record still comes."""
+
+
+class _Batch(NamedTuple):
+    """What a record has for one client.
+
+    :ivar place: behind the record.
+    """
+
+    where: tuple[str, int]
+    place: Place
+    found: Sequence[Found]
+
+
+class ResultTail(Tail["ResultFollower"]):
+    """Reads the ends of a topology's topics for all clients.
+
+    :param topics: of the topology.
+    """
+
+    def __init__(self, open_follower: Callable[[], Follower], topics: Topics) -> None:
+        super().__init__(open_follower, f"results of {topics.results}")
+        self._topics = topics
+
+    def _take(self, records: Sequence[Any]) -> None:
+        everything = any(member.wanted is None for member in self._members)
+        wanted: frozenset[str] | None = None if everything else frozenset().union(*(member.wanted or () for member in self._members))
+        for record in records:
+            found = found_in(record, self._topics, wanted)
+            if not found:
+                continue
+            where = (record.topic, record.partition)
+            for member in [m for m in self._members if m.wanted is None or any(f.subscription in m.wanted for f in found)]:
+                its = found if member.wanted is None else [f for f in found if f.subscription in member.wanted]
+                if not member.offer(_Batch(where, Place(record.offset + 1), its)):
+                    member.left = Places.of({**self._positions, **self._read_before(records, record)})
+                    self._remove(member)
+
+    def _read_before(self, records: Sequence[Any], last: Any) -> dict[tuple[str, int], int]:
+        """Return the positions of partitions of a batch before the record ``last``: what comes before it has been handed out."""
+        positions: dict[tuple[str, int], int] = {}
+        for record in records:
+            if record is last:
+                break
+            positions[record.topic, record.partition] = record.offset + 1
+        return {**positions, (last.topic, last.partition): last.offset}
+
+    def _dropped(self, member: ResultFollower) -> None:
+        member.end()
+
+
+class ResultFollower:
+    """One client's events; an :class:`~dskype.topology.ui.events.EventSource`.
+
+    :param tail: reads for all clients.
+    :param topics: of the topology.
+    :param wanted: ids of subscriptions; None: all.
+    :param places: where to begin; None: now.
+    :param open_follower: opens a follower at given offsets, for reading alone.
+    :param pool: runs what blocks.
+    :param messages: adds to a result what is known of its message; None: nothing is added.
+    """
+
+    def __init__(
+        self,
+        tail: ResultTail,
+        topics: Topics,
+        wanted: frozenset[str] | None,
+        places: Places | None,
+        open_follower: Callable[[dict[tuple[str, int], int], dict[str, int]], Follower],
+        pool: Executor,
+        messages: MessageTail | None = None,
+    ) -> None:
+        self.wanted = wanted
+        self.left: Places | None = None
+        """Where the queue ends, if the tail has dropped this client because it was full."""
+        self._tail, self._topics, self._open, self._pool, self._messages = tail, topics, open_follower, pool, messages
+        self._listener = Listener()
+        self._queue: deque[_Batch] = deque()
+        self._queued = 0
+        self._places, self._mark = places, Places()
+        self._reader: Follower | None = None
+        self._reader_lock = threading.Lock()
+        self._reading: Iterator[list[Event]] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._once = Once(_REMEMBERED)
+        self._opened = self._joined = self._ended = self._closed = False
+        self._told_at = time.monotonic()
+
+    # -- called by the tail, with its lock ----------------------------------------------------------------------------
+
+    def offer(self, batch: _Batch) -> bool:
+        """Put a record's findings into the queue; return False if there is no room. A single record always finds room in an empty queue."""
+        if self._queued and self._queued + len(batch.found) > QUEUE:
+            return False
+        self._queue.append(batch)
+        self._queued += len(batch.found)
+        self._notify()
+        return True
+
+    def end(self) -> None:
+        """Note that the tail has stopped: the client has to connect again."""
+        self._ended = True
+        self._notify()
+
+    def _notify(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    # -- called by the server ------------------------------------------------------------------------------------------
+
+    async def next(self) -> Sequence[Event] | None:
+        """Return the next events; after some seconds without any, one without data that has the place; None if the brokers are away."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            while not self._closed:
+                self._wake.clear()
+                if not self._joined:
+                    await self._loop.run_in_executor(self._pool, self._join)
+                    if not self._opened:
+                        self._opened = True
+                        return [Event("following", {"subscriptions": None if self.wanted is None else sorted(self.wanted)}, self._text())]
+                events = await self._loop.run_in_executor(self._pool, self._read) if self._reading is not None else self._from_queue()
+                if not events and time.monotonic() - self._told_at >= _QUIET_S:
+                    events = [Event(id=self._caught_up())]  # the place moves on although nothing was for this client
+                if events:
+                    self._told_at = time.monotonic()
+                    return events
+                if self._reading is None and self._joined:
+                    if self._ended:
+                        return None
+                    await self._woken()
+        except (KafkaError, OSError, TopologyError):
+            return None
+        return None
+
+    async def _woken(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), max(0.0, self._told_at + _QUIET_S - time.monotonic()))
+
+    def close(self) -> None:
+        """Leave the tail, and close the connection in the background."""
+        self._closed = True
+        self._leave()
+        with contextlib.suppress(RuntimeError):  # the server stops
+            self._pool.submit(self._close_reader)
+
+    def _leave(self) -> None:
+        self._tail.leave(self)
+        if self._messages is not None:
+            self._messages.leave(self._listener)
+
+    def _close_reader(self) -> None:
+        with self._reader_lock:
+            reader, self._reader, self._reading = self._reader, None, None
+            if reader is not None:
+                reader.close()
+
+    # -- reading alone, in a thread -------------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        """Join the tail, and begin to read alone what lies before it."""
+        if self._messages is not None and not self._opened:
+            self._messages.join(self._listener)
+        self.left, self._mark = None, Places.of(self._tail.join(self))
+        if self._places is None:
+            self._places = Places(self._mark)
+        for where, place in self._places.items():
+            if place.offset > self._mark.get(where, place).offset:  # the topic was made anew
+                self._places[where] = Place(0)
+        if not self._places.reached(self._mark):
+            with self._reader_lock:
+                self._reader = self._open(self._places.offsets(), _LEAST_BYTES)
+                self._reading = self._read_to_mark(self._reader)
+        self._joined = True
+        if self._closed:  # meanwhile
+            self._leave()
+            self._close_reader()
+
+    def _read(self) -> list[Event]:
+        with self._reader_lock:
+            events = None if self._reading is None else next(self._reading, None)
+        if events is None:
+            self._close_reader()
+        return events or []
+
+    def _read_to_mark(self, reader: Follower) -> Iterator[list[Event]]:
+        """Yield events up to the mark, at most some hundred at once."""
+        assert self._places is not None
+        for where, at in reader.positions().items():
+            if self._places.get(where, Place(0)).offset != at:
+                self._places[where] = Place(at)
+        if reader.lost:
+            rows = [{"topic": topic, "partition": partition, "records": n} for (topic, partition), n in sorted(reader.lost.items())]
+            yield [Event("lost", {"reason": "Kafka has dropped these records by age or size.", "partitions": rows}, self._text())]
+        while not self._places.reached(self._mark):
+            events: list[Event] = []
+            for record in reader.poll(_READ_S, _READ_RECORDS):
+                where = (record.topic, record.partition)
+                if record.offset >= self._mark.get(where, Place(0)).offset:
+                    continue  # the queue has it
+                events += self._events(where, record.offset, found_in(record, self._topics, self.wanted))
+                self._places[where] = Place(record.offset + 1)
+                if len(events) >= _AT_ONCE:
+                    yield events
+                    events = []
+            for where, at in reader.positions().items():  # offsets without records: what was compacted, marks of transactions
+                end = self._mark.get(where, Place(at))
+                if at > self._places.get(where, Place(0)).offset:
+                    self._places[where] = min(Place(at), end)
+            yield events
+
+    # -- events ----------------------------------------------------------------------------------------------------------
+
+    def _from_queue(self) -> list[Event]:
+        events: list[Event] = []
+        assert self._places is not None
+        while len(events) < _AT_ONCE:
+            with self._tail.lock:
+                if not self._queue:
+                    if self.left is not None:  # what did not fit is read from Kafka
+                        self._places.advance(self.left.items())
+                        self._joined = False
+                    break
+                batch = self._queue.popleft()
+                self._queued -= len(batch.found)
+            events += self._events(batch.where, batch.place.offset - 1, batch.found)
+            self._places[batch.where] = batch.place
+        return events
+
+    def _events(self, where: tuple[str, int], offset: int, found: Sequence[Found]) -> list[Event]:
+        """Return the events of a record's findings, without those that the client has had; each with the place behind it."""
+        assert self._places is not None
+        at = self._places.get(where, Place(0))
+        taken = at.taken if at.offset == offset else 0
+        events = []
+        for number, one in enumerate(found[taken:], taken + 1):
+            if not self._once.first(json.dumps([one.subscription, one.identity])):
+                continue
+            self._places[where] = Place(offset, number) if number < len(found) else Place(offset + 1)
+            data = one.data if self._messages is None or one.name != "result" else self._messages.describe(one.data)
+            events.append(Event(one.name, data, self._text()))
+        return events
+
+    def _text(self) -> str:
+        return (self._places or Places()).text(self._topics)
+
+    def _caught_up(self) -> str:
+        """Return the place up to which everything was handed over, which is the tail's if nothing waits."""
+        assert self._places is not None
+        with self._tail.lock:
+            if not self._queue and self.left is None and self._joined:
+                self._places.advance((where, Place(at)) for where, at in self._tail.positions().items())
+        return self._text()

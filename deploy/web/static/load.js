@@ -1,0 +1,141 @@
+// What a topology moves and how evenly: now, over time, and task by task. uPlot draws the charts.
+
+import { getFrom, keep } from "/static/api.js";
+import { count, el, facts, rate, show, table } from "/static/dom.js";
+import { colour } from "/static/dskype/colours.js";
+import { offerTopologies, topology } from "/static/dskype/topologies.js";
+import { path } from "/static/dskype/watch.js";
+
+const HEIGHT = 190;
+const LINES = ["--accent", "--pin", "--here", "--first", "--quiet"];
+const TASKS = 12; // lines of a chart
+
+const CHARTS = [
+  { title: "Throughput (per second)", series: [["messages", "messages_per_second"], ["tuples to tasks", "tuples_per_second"]] },
+  { title: "Communication (tuples per message)", series: [["tuples per message", "tuples_per_message"]] },
+  { title: "Communication (bytes per second)", series: [["bytes to tasks", "bytes_per_second"]] },
+  { title: "Replication (tasks per subscription)", series: [["replication", "replication"]] },
+  { title: "Arrival to matched (ms)", series: [["p50", "p50_ms"], ["p99", "p99_ms"]] },
+  { title: "Busy share of each task", tasks: "busy" },
+];
+
+const clock = (secs) => new Date(secs * 1000).toLocaleTimeString("sv-SE");
+const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
+
+const boxOf = ({ title }) => el("figure", { class: "chart" }, el("figcaption", {}, title));
+const drawn = new Map(CHARTS.map((chart) => [chart.title, { box: boxOf(chart) }]));
+show("charts", ...[...drawn.values()].map(({ box }) => box)); // all of them, so that each has its width before it is drawn
+
+/** Return what a chart shows: names and columns, of the busiest tasks where there are many. */
+function content({ series, tasks }, trend) {
+  if (series) return series.map(([label, key]) => [label, trend[key]]);
+  const sum = (column) => column.reduce((total, value) => total + (value ?? 0), 0);
+  const busiest = [...trend.tasks].sort((a, b) => sum(b[tasks]) - sum(a[tasks])).slice(0, TASKS);
+  return busiest.sort((a, b) => a.task - b.task).map((task) => [`task ${task.task}`, task[tasks]]);
+}
+
+function draw(chart, trend) {
+  const lines = content(chart, trend);
+  const data = [trend.time_s, ...lines.map(([, column]) => column)];
+  const labels = lines.map(([label]) => label).join();
+  const before = drawn.get(chart.title);
+  if (before.labels === labels) return before.plot.setData(data);
+  before.plot?.destroy();
+  const { box } = before;
+  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+  const tint = (i) => (chart.tasks ? `hsl(${Math.round((360 * i * 0.618034) % 360)} 60% 50%)` : colour(LINES[i]));
+  const options = {
+    width: box.clientWidth || 320,
+    height: HEIGHT,
+    cursor: { drag: { x: false, y: false } },
+    legend: { live: true },
+    scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    axes: [{ ...axis, space: 70, values: (_, times) => times.map(clock) }, { ...axis, size: 48, values: (_, values) => values.map((v) => short.format(v)) }],
+    series: [{ label: "time", value: (_, v) => (v === null ? "–" : clock(v)) }, ...lines.map(([label], i) => ({ label, stroke: tint(i), width: 1.5, spanGaps: true, points: { show: data[0].length < 3 }, value: (_, v) => (v === null || v === undefined ? "–" : rate(v)) }))],
+  };
+  drawn.set(chart.title, { plot: new uPlot(options, data, box), box, labels });
+}
+
+addEventListener("resize", () => {
+  for (const { plot, box } of drawn.values()) plot?.setSize({ width: box.clientWidth, height: HEIGHT });
+});
+
+const figure = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+const amount = (value) => (value === null || value === undefined ? "–" : count(value));
+const perSecond = (value) => (value === null || value === undefined ? "–" : rate(value));
+
+function now({ messages, communication, replication, balance, latency }, target) {
+  if (!messages) return el("p", { class: "quiet" }, "No task has reported messages yet.");
+  const matched = latency.find(({ component }) => component === target);
+  return facts([
+    ["Messages", amount(messages.processed)],
+    ["Messages per second", perSecond(messages.per_second)],
+    ["Tuples per message", figure(communication.tuples_per_message)],
+    ["Tuples per message now", figure(communication.tuples_per_message_now)],
+    ["Subscriptions", amount(replication.subscriptions)],
+    ["Tasks per subscription", figure(replication.ratio)],
+    ["Balance of subscriptions", figure(balance.subscriptions)],
+    ["Balance of messages", figure(balance.messages)],
+    ["Balance of busy time", figure(balance.busy)],
+    ...(matched ? [["Arrival to matched", `p50 ${count(matched.p50_ms)} ms, p99 ${count(matched.p99_ms)} ms`]] : []),
+  ]);
+}
+
+const bar = (share) => el("meter", { min: 0, max: 1, value: Math.min(1, share ?? 0), title: `${((share ?? 0) * 100).toFixed(1)} %` });
+
+async function showPlan() {
+  const plan = await getFrom(path("partitions", { topology: topology() })).catch(() => null);
+  if (!plan) return show("plan", el("p", { class: "quiet" }, "The plan of the topology is not known."));
+  const picture = el("img", { src: path("plan.svg", { topology: topology(), version: plan.version }), alt: "the partitions of the plan, a colour for each task" });
+  show(
+    "plan",
+    facts([["Distributor", plan.distributor], ["Version", String(plan.version)], ["Partitions", plan.partitions.length], ["Greatest load / mean, expected", figure(plan.balance)]]),
+    plan.partitions.length ? picture : "",
+  );
+}
+
+async function render() {
+  const [measures, trend] = await Promise.all(["measures", "trend"].map((name) => getFrom(path(name, { topology: topology() }))));
+  const matching = measures.streams.find(({ stream }) => stream === "matching");
+  show("now", now(measures, matching?.target));
+  CHARTS.forEach((chart) => draw(chart, trend));
+  const received = new Map((matching?.tasks ?? []).map(({ task, tuples }) => [task, tuples]));
+  const tasks = measures.components.find(({ component }) => component === matching?.target)?.tasks ?? [];
+  show(
+    "tasks",
+    table(
+      [
+        ["Task", (t) => String(t.task), "number"],
+        ["Subscriptions", (t) => amount(t.subscriptions), "number"],
+        ["Messages received", (t) => amount(received.get(t.task)), "number"],
+        ["Busy (s)", (t) => figure(t.busy_s, 1), "number"],
+        ["Busy now", (t) => (t.busy === null ? "–" : `${(t.busy * 100).toFixed(1)} %`), "number"],
+        ["", (t) => bar(t.busy)],
+        ["Watermark", (t) => amount(t.watermark), "number"],
+      ],
+      tasks,
+    ),
+  );
+  show(
+    "streams",
+    table(
+      [
+        ["Stream", (s) => s.stream],
+        ["From", (s) => s.source],
+        ["To", (s) => s.target],
+        ["Tuples", (s) => s.tuples, "number"],
+        ["Per second", (s) => perSecond(s.tuples_per_second), "number"],
+        ["Bytes", (s) => s.bytes, "number"],
+        ["Bytes per second", (s) => perSecond(s.bytes_per_second), "number"],
+      ],
+      measures.streams,
+    ),
+  );
+}
+
+const offered = offerTopologies();
+offered.then(showPlan).catch(() => {});
+keep(async () => {
+  await offered;
+  await render();
+});

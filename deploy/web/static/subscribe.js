@@ -1,0 +1,151 @@
+// The page on which a subscription is registered and followed.
+
+import { parameters, postTo, token } from "/static/api.js";
+import { el, facts, show, table } from "/static/dom.js";
+import { offerTopologies, topology } from "/static/dskype/topologies.js";
+import { Watch, path } from "/static/dskype/watch.js";
+
+const form = document.getElementById("form");
+const field = (name) => form.elements.namedItem(name);
+let watch = null;
+
+const problem = (error) => show("answer", el("p", { class: "problem", role: "alert" }, error.message));
+const say = (text) => show("answer", el("p", { role: "status" }, text));
+
+function chooseKind() {
+  const kind = field("kind").value;
+  for (const part of form.querySelectorAll("[data-kind]")) part.hidden = part.disabled = part.dataset.kind !== kind;
+}
+
+const number = (name) => Number(field(name).value);
+
+/** Return the subscription that the form describes. */
+function described() {
+  if (field("kind").value === "topk") return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha") };
+  const ttl = field("ttl_s").value === "" ? {} : { ttl_s: number("ttl_s") };
+  return { type: "boolean", bbox: ["west", "south", "east", "north"].map(number), expression: field("expression").value, ...ttl };
+}
+
+const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+function follow(id) {
+  watch?.close();
+  watch = new Watch(topology(), id, changed);
+  const address = new URLSearchParams({ ...(topology() ? { topology: topology() } : {}), sub: id });
+  history.replaceState(null, "", `${location.pathname}?${address}`);
+  return watch;
+}
+
+async function register() {
+  if (!token()) throw new Error("To register a subscription from here, open the address that dskype ui printed: it has a token.");
+  const fields = described();
+  const id = field("id").value || newId();
+  await follow(id).begin(fields);
+  await postTo(path("subscriptions", { topology: topology() }), { id, ...fields });
+  field("id").value = id;
+  say("Registered.");
+}
+
+async function followGiven() {
+  const id = field("id").value;
+  if (!id) throw new Error("Which one? Enter its id.");
+  await follow(id).resume();
+  show("answer");
+}
+
+async function remove() {
+  await postTo(path("subscriptions/remove", { topology: topology() }), { id: watch.id });
+  say("Removed.");
+}
+
+const score = (value) => (typeof value === "number" ? value.toFixed(6) : "");
+const id = (message) => (typeof message === "string" ? message : JSON.stringify(message));
+const time = (ms) => new Date(ms).toLocaleTimeString("sv-SE");
+const what = (fields) => fields?.text ?? fields?.expression ?? fields?.keywords?.join(" ") ?? "";
+
+function where(fields) {
+  if (!fields) return "";
+  return fields.bbox ? `in ${fields.bbox.join(", ")}` : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}`;
+}
+
+let drawn = false;
+
+/** Draw soon, and once for all results that have come until then. */
+function changed() {
+  if (drawn) return;
+  drawn = true;
+  requestAnimationFrame(() => {
+    drawn = false;
+    render();
+  });
+}
+
+function render() {
+  document.getElementById("watched").hidden = false;
+  show("subscription", watch.id);
+  const since = watch.since === undefined || watch.since === null ? "" : ` since watermark ${watch.since}`;
+  show(
+    "state",
+    facts([
+      ["Words", what(watch.fields)],
+      ["Where", where(watch.fields)],
+      ["Status", watch.refused ? el("span", { class: "bad" }, `refused: ${watch.refused}`) : watch.status + since],
+      ["Results here", watch.count],
+      ["Connection", watch.connection],
+      ...(watch.lost ? [["Lost", `${watch.lost} records that Kafka has dropped`]] : []),
+      ...(watch.note ? [["Note", watch.note]] : []),
+    ]),
+  );
+  const onMap = el("a", { href: `/dskype/map.html?${new URLSearchParams({ ...(topology() ? { topology: topology() } : {}), sub: watch.id })}` }, "on the map");
+  show("actions", onMap, " ", token() ? el("button", { type: "button", onclick: () => remove().catch(problem) }, "remove the subscription") : "");
+  show(
+    "list",
+    ...(watch.isTopk
+      ? [
+          el("h3", {}, "Present list"),
+          table(
+            [
+              ["Rank", ({ rank }) => String(rank), "number"],
+              ["Score", (entry) => score(entry.score), "number"],
+              ["Message", (entry) => id(entry.message)],
+              ["Text", (entry) => entry.text ?? ""],
+            ],
+            watch.list.map((entry, i) => ({ ...entry, rank: i + 1 })),
+            "nothing yet",
+          ),
+        ]
+      : []),
+  );
+  show(
+    "changes",
+    table(
+      [
+        ["Time", (result) => time(result.time_ms)],
+        ["What", (result) => result.op],
+        ["Rank", (result) => (result.rank ? String(result.rank) : ""), "number"],
+        ["Score", (result) => score(result.score), "number"],
+        ["Message", (result) => id(result.message)],
+        ["Text", (result) => result.text ?? ""],
+      ],
+      watch.newest,
+      "nothing yet",
+    ),
+  );
+}
+
+async function start() {
+  if (!(await offerTopologies())) problem(new Error("No DSkype topology runs."));
+  field("id").value = parameters.get("sub") ?? "";
+  if (parameters.get("sub")) await followGiven();
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  register().catch(problem);
+});
+field("follow").addEventListener("click", () => followGiven().catch(problem));
+for (const choice of form.querySelectorAll("[name=kind]")) choice.addEventListener("change", chooseKind);
+chooseKind();
+start()
+  .catch(problem)
+  .finally(() => (document.body.dataset.state = "shown"));

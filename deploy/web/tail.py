@@ -1,0 +1,130 @@
+"""Reads the ends of topics in one thread for all who follow them, for as long as somebody does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from dskype.deploy.client.follower import Follower
+from dskype.topology.errors import TopologyError
+
+__all__ = ["Tail"]
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.2
+_BATCH = 2000
+_STAY_S = 5.0
+"""How long the thread stays after the last member has left: a page that is loaded again comes back at once."""
+
+M = TypeVar("M")
+
+
+class Tail(ABC, Generic[M]):
+    """Reads new records, and hands them to its members.
+
+    A member is whatever a subclass hands records to. What it does with a batch must be quick: it is called with the lock.
+
+    :param open_follower: opens a :class:`~dskype.deploy.client.follower.Follower` at the place to begin.
+    :param name: of the thread.
+    :ivar lock: held while records are handed out.
+    """
+
+    def __init__(self, open_follower: Callable[[], Follower], name: str) -> None:
+        self._open, self._name = open_follower, name
+        self.lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._members: list[M] = []
+        self._follower: Follower | None = None
+        self._positions: dict[tuple[str, int], int] = {}
+        self._closed, self._empty_since = False, 0.0
+
+    def join(self, member: M) -> dict[tuple[str, int], int]:
+        """Hand new records to a member from now on; return (topic, partition) -> the first offset that it will be handed.
+
+        It blocks until the brokers have answered.
+
+        :raises TopologyError: the server is stopping.
+        """
+        with self._starting:
+            with self.lock:
+                if self._closed:
+                    raise TopologyError("The server is stopping.")
+                if self._follower is not None:
+                    self._members.append(member)
+                    return dict(self._positions)
+            follower = self._open()
+            with self.lock:
+                self._positions = follower.positions()
+                self._members.append(member)
+                self._follower = follower
+                positions = dict(self._positions)
+            threading.Thread(target=self._run, args=(follower,), name=self._name, daemon=True).start()
+            return positions
+
+    def leave(self, member: M) -> None:
+        """Hand nothing more to a member; it need not be there."""
+        with self.lock:
+            self._remove(member)
+
+    def _remove(self, member: M) -> None:
+        self._members = [other for other in self._members if other is not member]
+        if not self._members:
+            self._empty_since = time.monotonic()
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> the next offset; call it with the lock."""
+        return dict(self._positions)
+
+    def members(self) -> int:
+        """Return how many members there are."""
+        return len(self._members)
+
+    def close(self) -> None:
+        """Stop; the members are told."""
+        with self.lock:
+            self._closed = True
+            self._drop_all()
+
+    @abstractmethod
+    def _take(self, records: Sequence[Any]) -> None:
+        """Hand a batch to the members; called with the lock, before the positions go past it."""
+
+    @abstractmethod
+    def _dropped(self, member: M) -> None:
+        """Tell a member that the reading has ended; called with the lock."""
+
+    def _drop_all(self) -> None:
+        for member in self._members:
+            self._dropped(member)
+        self._members = []
+        self._empty_since = time.monotonic()
+
+    def _run(self, follower: Follower) -> None:
+        try:
+            while not self._stops(follower):
+                records = follower.poll(_POLL_S, _BATCH)
+                with self.lock:
+                    if records:
+                        self._take(records)
+                        self._positions.update(((r.topic, r.partition), r.offset + 1) for r in records)
+        except Exception as error:  # the members come back, and a new thread begins
+            log.warning("%s: reading has ended (%s: %s)", self._name, type(error).__name__, error)
+        finally:
+            with self.lock:
+                if self._follower is follower:
+                    self._follower = None
+                    self._drop_all()
+            follower.close()
+
+    def _stops(self, follower: Follower) -> bool:
+        """Tell whether to stop, because nobody has listened for some seconds; from then on another thread may begin."""
+        with self.lock:
+            if self._closed or (not self._members and time.monotonic() - self._empty_since > _STAY_S):
+                self._follower = None
+                return True
+            return False

@@ -1,0 +1,123 @@
+"""What a topology did over time: throughput, communication, replication, and the loads of its subscription tasks.
+
+All of it is computed from the metrics topic by :func:`~dskype.deploy.metrics.meter.measure`, so the pages have the numbers of ``dskype stats``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from dskype.deploy.metrics.meter import Meter, measure
+from dskype.spouts import streams
+from dskype.topology.ui.view import Reports
+
+__all__ = ["Trend", "WatchedReports"]
+
+STEP_MS = 5000
+"""One row for so much time."""
+ROWS = 720
+"""Rows that are kept: an hour."""
+_WINDOW_S = 60.0
+
+
+class Trend:
+    """Rows of counts, one for each five seconds in which tasks reported.
+
+    :param conf: of the topology.
+    """
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        self._conf = conf
+        self._rows: deque[dict[str, Any]] = deque(maxlen=ROWS)
+        self._next_ms = 0
+
+    def note(self, meter: Meter, time_ms: int) -> None:
+        """Add a row if its time has come.
+
+        :param time_ms: when the newest report was made.
+        """
+        if time_ms < self._next_ms:
+            return
+        self._next_ms = time_ms - time_ms % STEP_MS + STEP_MS
+        found = measure(meter, {"conf": self._conf}, now_ms=time_ms)
+        roles = meter.distribution()
+        if roles is None or found["messages"] is None:
+            return
+        source, target = roles
+        latency = next((row for row in found["latency"] if row["component"] == target), {})
+        self._rows.append(
+            {
+                "time_ms": time_ms,
+                "messages": found["messages"]["processed"],
+                "tuples": found["communication"]["tuples"],
+                "bytes": found["communication"]["bytes"],
+                "replication": found["replication"]["ratio"],
+                "balance": found["balance"]["busy"],
+                "p50_ms": latency.get("p50_ms"),
+                "p99_ms": latency.get("p99_ms"),
+                "tasks": {id: (task["executed"].get(f"{source}/{streams.MATCHING}", 0), task["busy_ns"] / 1e9) for id, task in meter.tasks(target).items()},
+            }
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Return times and rates as columns of equal lengths, for charts; a row is about the time since the row before.
+
+        ``time_s``, ``messages_per_second``, ``tuples_per_second``, ``bytes_per_second``, ``tuples_per_message``, ``replication``, ``balance`` (busiest
+        task through mean), ``p50_ms``, ``p99_ms``; and ``tasks``: id -> share of the time for which the task was ``busy``, and its
+        ``messages_per_second``. Unknown values are None.
+        """
+        pairs = [(a, b, (b["time_ms"] - a["time_ms"]) / 1000) for a, b in pairwise(list(self._rows)) if b["time_ms"] > a["time_ms"]]
+
+        def rates(name: str) -> list[float]:
+            return [round(max(0, b[name] - a[name]) / secs, 3) for a, b, secs in pairs]
+
+        def task_rates(id: int, place: int) -> list[float | None]:
+            return [
+                round(max(0.0, b["tasks"][id][place] - a["tasks"][id][place]) / secs, 4) if id in a["tasks"] and id in b["tasks"] else None
+                for a, b, secs in pairs
+            ]
+
+        ids = sorted({id for _, b, _ in pairs for id in b["tasks"]})
+        return {
+            "time_s": [b["time_ms"] / 1000 for _, b, _ in pairs],
+            "messages_per_second": rates("messages"),
+            "tuples_per_second": rates("tuples"),
+            "bytes_per_second": rates("bytes"),
+            "tuples_per_message": [
+                round((b["tuples"] - a["tuples"]) / (b["messages"] - a["messages"]), 4) if b["messages"] > a["messages"] else None for a, b, _ in pairs
+            ],
+            **{name: [b[name] for _, b, _ in pairs] for name in ("replication", "balance", "p50_ms", "p99_ms")},
+            "tasks": [{"task": id, "messages_per_second": task_rates(id, 0), "busy": task_rates(id, 1)} for id in ids],
+        }
+
+
+class WatchedReports(Reports):
+    """What the tasks of a topology have reported: for Storm's pages, and for DSkype's.
+
+    :param record: of the topology in the nimbus topic.
+    :ivar meter: measures the last minute.
+    :ivar trend: what was measured before.
+    """
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._conf = record["state"].get("conf") or {}
+        self.meter, self.trend = Meter(_WINDOW_S), Trend(self._conf)
+
+    def feed(self, value: bytes | None) -> None:
+        """Add a record of the metrics topic."""
+        before = self.meter.stats
+        super().feed(value)
+        self.meter.feed(value)
+        if self.meter.stats is not before:  # another topology of the same name
+            self.trend = Trend(self._conf)
+        try:
+            record = json.loads(value or b"")
+            if record["kind"] == "stats" and not record["component"].startswith("__"):
+                self.trend.note(self.meter, int(record["time_ms"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return  # counted as unreadable

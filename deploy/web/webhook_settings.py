@@ -1,0 +1,143 @@
+"""What ``dskype webhooks`` reads from its file: receivers, and how they are to be treated."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from dskype.deploy.machine.addresses import is_loopback
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["Webhook", "parse_webhooks"]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_KEY_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """One receiver of results.
+
+    :ivar name: tells it from others; part of its Kafka group, so its place is kept under this name.
+    :ivar url: where results are posted.
+    :ivar keys: what they are signed with; several while a key is replaced.
+    :ivar subscriptions: only results of these; None: of all.
+    :ivar start: ``now`` or ``beginning``: where it begins when it has no place yet.
+    :ivar batch: results of one request, at most.
+    :ivar attempts: how often a request is tried before it becomes a dead letter.
+    :ivar backoff_s: the pause after the first failure; it doubles with each further one.
+    :ivar backoff_max_s: the longest pause.
+    :ivar timeout_s: how long the receiver may be silent.
+    """
+
+    name: str
+    url: str
+    keys: tuple[bytes, ...] = field(repr=False)
+    subscriptions: frozenset[str] | None = None
+    start: str = "now"
+    batch: int = 100
+    attempts: int = 8
+    backoff_s: float = 1.0
+    backoff_max_s: float = 300.0
+    timeout_s: float = 10.0
+
+
+_NUMBERS: dict[str, tuple[type, float, float]] = {
+    "batch": (int, 1, 1000),
+    "attempts": (int, 1, 100),
+    "backoff_s": (float, 0, 86_400),
+    "backoff_max_s": (float, 0, 86_400),
+    "timeout_s": (float, 0.1, 600),
+}
+_FIELDS = {"name", "url", "secret", "subscriptions", "start", "allow_http", *_NUMBERS}
+
+
+def parse_webhooks(data: Any) -> tuple[str, list[Webhook]]:
+    """Return the name of the topology and the receivers that a file describes.
+
+    :param data: ``{"topology": name, "webhooks": [{...}, ...]}``, as YAML has it.
+    :raises IllegalArgumentException: something is missing, unknown or of a wrong kind; the text never quotes a secret.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("webhooks"), list) or not data["webhooks"] or data.keys() - {"topology", "webhooks"}:
+        given = sorted(map(str, data)) if isinstance(data, Mapping) else type(data).__name__
+        raise IllegalArgumentException(explain("The file does not describe webhooks.", given=given, legal="topology: NAME, webhooks: a list of receivers"))
+    topology = data.get("topology", "dskype")
+    if not isinstance(topology, str):
+        raise IllegalArgumentException(explain("The name of the topology is a text.", given=topology))
+    found = [_webhook(row) for row in data["webhooks"]]
+    names = [webhook.name for webhook in found]
+    if len(set(names)) < len(names):
+        raise IllegalArgumentException(explain("Two webhooks have the same name.", given=sorted(names)))
+    return topology, found
+
+
+def _webhook(row: Any) -> Webhook:
+    if not isinstance(row, Mapping) or not {"name", "url", "secret"} <= row.keys() or row.keys() - _FIELDS:
+        given = sorted(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
+        raise IllegalArgumentException(explain("A webhook needs name, url and secret.", given=given, legal=", ".join(sorted(_FIELDS))))
+    name = row["name"]
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise IllegalArgumentException(explain("The name of a webhook cannot be used.", given=name, legal="a-z, 0-9 and -, up to 63 of them"))
+    wanted = row.get("subscriptions", "all")
+    if wanted != "all" and not (isinstance(wanted, list) and wanted and all(isinstance(id, str) for id in wanted)):
+        raise IllegalArgumentException(explain(f"The subscriptions of webhook {name} cannot be used.", given=wanted, legal="all, or a list of ids"))
+    if row.get("start", "now") not in ("now", "beginning"):
+        raise IllegalArgumentException(explain(f"Webhook {name} cannot start there.", given=row["start"], legal="now | beginning"))
+    numbers = {key: _number(name, key, row[key]) for key in _NUMBERS if key in row}
+    secrets = row["secret"] if isinstance(row["secret"], list) else [row["secret"]]
+    if not secrets:
+        raise IllegalArgumentException(explain(f"Webhook {name} needs a secret."))
+    return Webhook(
+        name,
+        _url(name, row["url"], row.get("allow_http", False)),
+        tuple(_key(name, secret) for secret in secrets),
+        None if wanted == "all" else frozenset(wanted),
+        row.get("start", "now"),
+        **numbers,
+    )
+
+
+def _number(name: str, key: str, value: Any) -> Any:
+    kind, least, most = _NUMBERS[key]
+    if isinstance(value, bool) or not isinstance(value, (int, kind)) or not least <= value <= most:
+        raise IllegalArgumentException(explain(f"{key} of webhook {name} cannot be used.", given=value, legal=f"{kind.__name__} from {least:g} to {most:g}"))
+    return kind(value)
+
+
+def _url(name: str, url: Any, allow_http: Any) -> str:
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None and (parts.port or 1) > 0 and not re.search(r"\s", url)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise IllegalArgumentException(explain(f"The URL of webhook {name} cannot be used.", legal="https://host[:port]/path, without user and password"))
+    if parts.scheme == "http" and not is_loopback(parts.hostname or "") and allow_http is not True:
+        raise IllegalArgumentException(
+            explain(
+                f"Webhook {name} would send results in the clear.",
+                given=f"http://{parts.hostname}",
+                legal="https, or http to this machine",
+                hint="allow_http: true",
+            )
+        )
+    return str(url)
+
+
+def _key(name: str, secret: Any) -> bytes:
+    """Return the bytes of a secret: base64 after ``whsec_``, as Standard Webhooks writes it, otherwise UTF-8."""
+    problem = explain(f"The secret of webhook {name} cannot be used.", legal=f"whsec_ and base64, or a text; {_KEY_BYTES} bytes or more", hint='"${ENV-NAME}"')
+    if not isinstance(secret, str):
+        raise IllegalArgumentException(problem)
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True) if secret.startswith("whsec_") else secret.encode()
+    except (binascii.Error, ValueError):
+        raise IllegalArgumentException(problem) from None
+    if len(key) < _KEY_BYTES:
+        raise IllegalArgumentException(problem)
+    return key

@@ -1,0 +1,100 @@
+"""Faults of containers, without containers: what is asked of docker, and how a recovery is measured."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from dskype.deploy.chaos import hosts
+from dskype.deploy.chaos.hosts import FAULTS, Containers, HostFault, Recovery, as_table, main
+
+
+@pytest.fixture
+def docker(tmp_path, monkeypatch):
+    """A docker client that notes what it is asked, and has two containers."""
+    asked = tmp_path / "asked"
+    program = tmp_path / "docker"
+    program.write_text(f"""#!/bin/sh
+echo "$*" >> {asked}
+case "$*" in
+    *service=topology) echo 4711;;
+    *service=spark-worker-1) echo 4712;;
+    *crash*|exec*) exit 137;;
+    *unpause*) echo "it is not paused" >&2; exit 1;;
+esac
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return lambda: [line for line in asked.read_text().splitlines() if not line.startswith("ps ")]
+
+
+def test_containers_are_found_by_project_and_service(docker):
+    containers = Containers("mine")
+    assert containers.has("topology") and not containers.has("kafka-3")
+    containers.kill("topology")
+    containers.start("topology")
+    containers.crash("spark-worker-1")
+    containers.disconnect("spark-worker-1")
+    containers.connect("spark-worker-1")
+    assert docker() == [
+        "kill 4711",
+        "start 4711",
+        "exec 4712 sh -c kill -9 -1",
+        "network disconnect mine_default 4712",
+        "network connect --alias spark-worker-1 mine_default 4712",
+    ]
+    with pytest.raises(RuntimeError, match="it is not paused"):
+        containers.unpause("topology")
+    with pytest.raises(RuntimeError, match="no container of the service 'kafka-3'"):
+        containers.pause("kafka-3")
+
+
+class SilentFor:
+    """A topology that handles everything at once, but nothing for some time after :meth:`strike`."""
+
+    def __init__(self, secs):
+        self._secs, self._until, self._seen = secs, 0.0, 0
+        self.feeder = SimpleNamespace(published=0)
+
+    def matched(self, wait_ms=0):
+        time.sleep(0.01)
+        self.feeder.published += 1
+        if time.monotonic() >= self._until:
+            self._seen = self.feeder.published
+        return self._seen
+
+    def strike(self, containers, service):
+        self._until = time.monotonic() + self._secs
+
+
+def test_a_recovery_counts_from_the_fault_to_the_first_message_that_was_published_after_it(monkeypatch):
+    monkeypatch.setattr(hosts, "_BEHIND_S", 0.05)
+    topology = SilentFor(0.3)
+    watch = hosts._Watch(topology)
+    assert watch.rest(0.05, 10)
+    found = watch.strike(HostFault("f", "it stops", "topology", topology.strike), None, 30, 10)
+    assert 0.3 <= found.silent_s <= found.first_s <= found.caught_up_s < 5
+
+
+def test_whoever_is_not_back_in_time_is_never_back(monkeypatch):
+    monkeypatch.setattr(hosts, "_BEHIND_S", 0.05)
+    topology, healed = SilentFor(60), []
+    fault = HostFault("f", "it stops", "topology", topology.strike, lambda containers, service: healed.append(service))
+    found = hosts._Watch(topology).strike(fault, None, 0.1, 0.2)
+    assert healed == ["topology"] and found.first_s is found.caught_up_s is None and found.silent_s >= 0.3
+    assert not hosts._Watch(topology).rest(0.05, 0.2)
+
+
+def test_the_table_has_a_line_for_each_fault():
+    found = [Recovery(FAULTS["kill-worker"], 7.6, 8.2, 41.0), Recovery(FAULTS["crash-driver"])]
+    lines = as_table(found, 30).splitlines()
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["a worker's host is lost, and back after 30 s", "8", "8", "41"]
+    assert [cell.strip() for cell in lines[3].split("|")[2:-1]] == ["0", "never", "never"]
+
+
+def test_unknown_faults_are_refused(capsys):
+    with pytest.raises(SystemExit) as refused:
+        main(["--faults", "flood"])
+    assert refused.value.code == 2 and "'flood'" not in capsys.readouterr().out

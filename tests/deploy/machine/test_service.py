@@ -1,0 +1,214 @@
+"""The service of ``dskype up`` without a broker: its folder and file, ports, what the commands say, and units of systemd."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shlex
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dskype.deploy.cli import main as cli
+from dskype.deploy.cli.commands import status
+from dskype.deploy.machine import detached, service
+from dskype.deploy.machine.errors import DeployError
+from dskype.topology.runtime.liveness import describe_driver
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[dict[str, Any]]:
+    """What would have been started in the background."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(detached, "start", lambda arguments, log, show, *, cwd=None: (found.append({"arguments": arguments, "log": log, "cwd": cwd}), 7)[1])
+    return found
+
+
+def test_a_service_keeps_the_ports_that_it_was_given(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        given = taken.getsockname()[1]
+    first = service.prepare(tmp_path / "s", port=0, metrics_port=given)
+    assert first.port and first.metrics_port == given
+    assert service.prepare(tmp_path / "s", port=None, metrics_port=None) == first == service.read(tmp_path / "s")
+    assert service.prepare(tmp_path / "s", port=9, metrics_port=None) == replace(first, port=9)
+    assert stat.S_IMODE((tmp_path / "s" / "service.json").stat().st_mode) == 0o600
+
+
+def test_a_folder_with_other_files_is_not_taken(tmp_path):
+    (tmp_path / "letters.txt").touch()
+    with pytest.raises(DeployError, match=r"must be empty at its first start.*letters\.txt"):
+        service.prepare(tmp_path, port=None, metrics_port=None)
+    assert os.listdir(tmp_path) == ["letters.txt"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"v": 2}', '{"v": 1, "other": 1}'])
+def test_a_damaged_file_names_itself(tmp_path, text):
+    (tmp_path / "service.json").write_text(text)
+    with pytest.raises(DeployError, match=r"service\.json must describe a service"):
+        service.read(tmp_path)
+
+
+def test_up_starts_the_usual_topology_in_the_background_and_the_next_time_what_ran_last(tmp_path, started, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = str(tmp_path / "s")
+    assert cli.main(["up", "--folder", folder, "--port", "0", "--fresh"]) == 0
+    assert started[0]["arguments"] == ["up", "--folder", folder, "--foreground", "--fresh"]
+    assert "export DSKYPE_BOOTSTRAP_SERVERS=127.0.0.1:" in capsys.readouterr().err
+    service._write(Path(folder), replace(service.read(Path(folder)), arguments=["mine.yaml", "-c", "a.b=1"], cwd="/"))
+    assert cli.main(["up", "--folder", folder]) == 0
+    assert (started[1]["arguments"][-3:], started[1]["cwd"]) == (["mine.yaml", "-c", "a.b=1"], Path("/"))
+    assert cli.main(["up", "--folder", folder, "other.yaml"]) == 0
+    assert (started[2]["arguments"][-1], started[2]["cwd"]) == ("other.yaml", tmp_path)
+
+
+def test_what_runs_is_not_started_again_and_not_with_other_arguments(tmp_path, started, capsys):
+    service._write(tmp_path, service.Service(state="running", process=describe_driver()))
+    assert cli.main(["up", "--folder", str(tmp_path)]) == 0
+    assert cli.main(["up", "--folder", str(tmp_path), "other.yaml"]) == 1
+    assert not started
+    assert "stop it first: dskype down" in capsys.readouterr().err
+
+
+def test_up_has_a_broker_of_its_own(tmp_path, capsys):
+    assert cli.main(["up", "--folder", str(tmp_path / "s"), "--bootstrap-servers", "127.0.0.1:1"]) == 2
+    assert not (tmp_path / "s").exists()
+
+
+def test_status_and_down_of_what_does_not_run(tmp_path, capsys):
+    assert cli.main(["status", "--folder", str(tmp_path)]) == 1
+    assert cli.main(["down", "--folder", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.count("expected the folder of a service") == 2
+    service._write(tmp_path, service.Service(state="running", process={**describe_driver(), "started": 1}))
+    assert cli.main(["status", "--folder", str(tmp_path)]) == 1
+    assert f"{tmp_path}: ended without being stopped" in capsys.readouterr().out
+    assert cli.main(["down", "--folder", str(tmp_path)]) == 0
+    assert "nothing runs" in capsys.readouterr().err
+
+
+def test_down_stops_the_process_and_waits_for_its_end(tmp_path):
+    program = f"""
+import signal, sys, time
+from pathlib import Path
+from dataclasses import replace
+from dskype.deploy.machine import service
+from dskype.topology.runtime.liveness import describe_driver
+def end(*_):
+    time.sleep(0.3)
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+service._write(Path({str(tmp_path)!r}), service.Service(process=describe_driver()))
+print("ready", flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout.readline() == "ready\n"
+        with pytest.raises(DeployError, match="expected to stop within"):
+            service.stop(tmp_path, 0.01)
+        running.wait(timeout=60)
+    assert service.stop(tmp_path, 60) is False
+
+
+def test_the_status_says_what_runs_and_why_it_does_not_get_on():
+    topology = {
+        "name": "dskype",
+        "status": "ACTIVE",
+        "uptime_s": 90_061,
+        "health": {"state": "stalled", "why": ["task 2 waits"]},
+        "messages": {"processed": 1_234, "per_second": 5.25},
+        "tuples_per_second": None,
+        "waiting_records": 3,
+        "dead_letters": 1,
+    }
+    text = status.as_text(
+        {
+            "folder": "/d",
+            "state": "running",
+            "pid": 7,
+            "bootstrap_servers": "127.0.0.1:9092",
+            "metrics": "http://127.0.0.1:9464/metrics",
+            "topologies": [topology],
+        }
+    )
+    assert text == (
+        "service   /d: running, process 7\n"
+        "broker    127.0.0.1:9092\n"
+        "metrics   http://127.0.0.1:9464/metrics\n"
+        "topology  dskype: ACTIVE, stalled, for 1 day 01:01:01\n"
+        "          task 2 waits\n"
+        "          1,234 messages, 5.2/s; -/s between tasks; 3 records wait; 1 dead letter"
+    )
+
+
+# -- in the background ---------------------------------------------------------------------------------
+
+
+def test_a_command_that_ends_before_it_runs_has_failed_and_its_words_are_shown(tmp_path):
+    shown: list[str] = []
+    with pytest.raises(DeployError, match="ended with exit code 2"):
+        detached.start(["no-such-command"], tmp_path / "log", shown.append)
+    assert any("no-such-command" in line for line in shown)
+    assert "no-such-command" in (tmp_path / "log").read_text()
+
+
+def test_being_ready_is_said_once_to_who_waits(tmp_path, monkeypatch):
+    read, write = os.pipe()
+    monkeypatch.setenv("DSKYPE_READY_FD", str(write))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        detached.report_ready()
+        detached.report_ready()
+        assert notified.recv(100) == b"READY=1"
+    assert os.read(read, 10) == b"1" and os.read(read, 10) == b"", "the handle is closed"
+    os.close(read)
+
+
+# -- systemd -------------------------------------------------------------------------------------------
+
+
+def unit_of(text: str) -> configparser.ConfigParser:
+    found = configparser.ConfigParser(interpolation=None, strict=False)
+    found.optionxform = str
+    found.read_string(text)
+    return found
+
+
+def test_a_unit_starts_the_service_with_the_machine(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("JAVA_HOME", "/opt/a b")
+    folder = tmp_path / "s p%c$"
+    assert cli.main(["up", "--folder", str(folder), "--systemd", "-c", 'dskype.stop.words=["a"]']) == 0
+    text = capsys.readouterr().out
+    unit = unit_of(text)
+    assert shlex.split(unit["Service"]["ExecStart"].replace("%%", "%").replace("$$", "$"))[1:] == [
+        *("-m", "dskype.deploy", "up", "--folder", str(folder), "--foreground", "-c", 'dskype.stop.words=["a"]')
+    ]
+    assert unit["Service"]["Type"] == "notify" and unit["Service"]["KillMode"] == "mixed"
+    assert unit["Install"]["WantedBy"] == ("multi-user.target" if os.geteuid() == 0 else "default.target")
+    if shutil.which("systemd-analyze"):
+        (tmp_path / "dskype.service").write_text(text)
+        checked = subprocess.run(["systemd-analyze", "verify", str(tmp_path / "dskype.service")], capture_output=True, text=True, check=False)
+        assert "dskype.service" not in checked.stderr, checked.stderr
+
+
+def test_a_unit_of_a_submission_repeats_its_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["submit", "-R", "wordcount.yaml", "--bootstrap-servers", "b:9092", "--standby", "--systemd"]) == 0
+    unit = unit_of(capsys.readouterr().out)
+    assert unit["Service"]["ExecStart"].endswith("dskype.deploy submit -R wordcount.yaml --bootstrap-servers b:9092 --standby")
+    assert unit["Service"]["WorkingDirectory"] == str(tmp_path)
+
+
+def test_a_standby_needs_state_that_other_hosts_reach(tmp_path, capsys):
+    arguments = ["submit", "-R", "wordcount.yaml", "--bootstrap-servers", "127.0.0.1:1", "--standby", "-q"]
+    assert cli.main(arguments) == 1
+    assert "A standby needs a topology whose state other hosts reach" in capsys.readouterr().err
+    assert cli.main([*arguments, "-c", "topology.emulator.state.url=kafka:", "--fresh"]) == 1
+    assert "A standby continues what another process has begun" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""``/api/dskype/`` over HTTP: who may change what, what is refused and how, and events on a real connection."""
+
+from __future__ import annotations
+
+import json
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from dskype.topology.ui.events import Event
+
+from .server import TOKEN, Events, get, post
+from .test_result_feed import delta, until, write_result
+
+PARK = {"id": "park", "type": "topk", "text": "lake park", "lat": 43.04, "lon": -87.9, "k": 2, "alpha": 0.5}
+
+
+def test_a_subscription_is_registered_followed_and_removed(kafka, served):
+    topics = kafka.topology()
+    events = Events(served, "results?sub=park&sub=other")
+    assert events.status == 200 and events.headers["content-type"].startswith("text/event-stream") and "no-store" in events.headers["cache-control"]
+    assert events.next()[::2] == ("following", {"subscriptions": ["other", "park"]})
+    assert post(served, "subscriptions", PARK) == (200, {"subscription": "park"})
+    stored = kafka.broker.logs[topics.subscriptions, 0][-1]
+    assert stored.key == b"park" and json.loads(stored.value) == {k: v for k, v in PARK.items() if k != "id"}
+    assert get(served, "subscription?id=park")["registered"]["status"] == "pending"
+    active = {"v": 1, "subscription": "park", "registration": "0-0", "event": "active", "watermark": 3}
+    kafka.broker.write(topics.registrations, "park", json.dumps(active).encode())
+    write_result(kafka, topics, "park", 4, score=0.5, rank=1)
+    assert [events.next()[0] for _ in range(2)] in (["registration", "result"], ["result", "registration"])
+    listed = {"v": 1, "subscription": "park", "registration": "0-0", "watermark": 4, "topk": [{"message": "m4", "score": 0.5}]}
+    kafka.broker.write(topics.topk, "park", json.dumps(listed).encode(), headers=[("version", "1 0-0 4")])
+    found = get(served, "subscription?id=park&topology=dskype")
+    assert (found["registered"]["status"], found["registered"]["since"], found["topk"]["watermark"]) == ("active", 3, 4)
+    assert found["topk"]["topk"] == [{"message": "m4", "score": 0.5}]
+    assert post(served, "subscriptions/remove", {"id": "park"}) == (200, {"subscription": "park"})
+    assert kafka.broker.logs[topics.subscriptions, 0][-1].value is None and get(served, "subscription?id=park")["registered"] is None
+    events.close()
+
+
+def test_a_message_is_published(kafka, served):
+    topics = kafka.topology()
+    status, answer = post(served, "messages", {"text": "Coffee", "lat": 1, "lon": 2})
+    assert (status, answer) == (200, {"message": "0-0"}) and json.loads(kafka.broker.logs[topics.messages, 0][0].value)["text"] == "Coffee"
+
+
+@pytest.mark.parametrize("path", ["subscriptions", "subscriptions/remove", "messages"])
+def test_changes_need_the_token(kafka, served, path):
+    for token in (None, "", "wrong", TOKEN + "x"):
+        assert post(served, path, PARK, token)[0] == 401
+    assert sum(map(len, kafka.broker.logs.values())) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "why"),
+    [
+        ("subscriptions", b"{", "must be a JSON object"),
+        ("subscriptions", b"[" * 60_000, "must be a JSON object"),
+        ("subscriptions", [], "must be a JSON object"),
+        ("subscriptions", {**PARK, "lat": 98}, "Expected 'lat' in degrees"),
+        ("subscriptions", {**PARK, "id": 7}, "The id of a subscription is a text"),
+        ("subscriptions", {**PARK, "self": 7}, "self"),
+        ("subscriptions/remove", {"id": None}, "Expected the id"),
+        ("messages", {"text": "x", "lat": 1}, "lon"),
+        ("messages", {"text": "x", "lat": 1, "lon": 1, "wait": True}, "not a message"),
+        ("messages", {"lat": 1, "lon": 1}, "not a message"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_reason(kafka, served, path, body, why):
+    status, answer = post(served, path, body)
+    assert status == 400 and why in answer["errorMessage"], answer
+    assert sum(map(len, kafka.broker.logs.values())) == 0
+
+
+def test_requests_that_make_no_sense_have_a_status_that_says_whose_fault_it_is(kafka, served):
+    for path, status in (
+        ("results?start=tomorrow", 400),
+        ("results?last_event_id=x", 400),
+        ("results?topology=other", 404),
+        ("subscription", 400),
+        ("nothing", 404),
+        ("results?" + "&".join(f"sub={i}" for i in range(1001)), 400),
+    ):
+        with pytest.raises(HTTPError) as error:
+            get(served, path)
+        assert error.value.code == status and "errorMessage" in json.load(error.value), path
+    kafka.broker.away = True
+    with pytest.raises(HTTPError) as error:
+        get(served, "results?start=beginning")
+    assert error.value.code == 503 and "brokers do not answer" in json.load(error.value)["errorMessage"]
+
+
+def test_a_connection_that_is_cut_continues_where_it_was(kafka, served):
+    topics = kafka.topology()
+    for i in range(5):
+        write_result(kafka, topics, "a", i)
+    events = Events(served, "results?start=beginning")
+    seen = []
+    while len(seen) < 3:
+        name, last, data = events.next()
+        seen += [data["watermark"]] if name == "result" else []
+    events.close()
+    for again in (Events(served, "results?start=beginning", last), Events(served, f"results?last_event_id={last}")):
+        rest = []
+        while len(rest) < 2:
+            name, _, data = again.next()
+            rest += [data["watermark"]] if name == "result" else []
+        again.close()
+        assert seen + rest == [0, 1, 2, 3, 4]
+
+
+def test_a_receiver_that_does_not_read_holds_nobody_up(kafka, served):
+    topics = kafka.topology()
+    stuck, reading = Events(served, "results?sub=a"), Events(served, "results?sub=a")
+    assert stuck.next()[0] == reading.next()[0] == "following"
+    for i in range(3000):
+        kafka.broker.write(topics.results, "a", delta("a", i, meta="x" * 4000), headers=[("result-id", str(i))])
+    got = [reading.next()[2]["watermark"] for _ in range(3000)]  # 12 MB; the other connection takes none of it
+    assert got == list(range(3000)) and get(served, "topologies") == {"topologies": ["dskype"]}
+    assert [stuck.next()[2]["watermark"] for _ in range(3000)] == got  # and nothing of it is lost
+    for events in (stuck, reading):
+        events.close()
+    until(lambda: kafka.broker.open_consumers <= 1)  # only the one that stays for a while
+
+
+def test_pages_and_files_are_served_and_nothing_else(served):
+    def status(path):
+        try:
+            with urlopen(served.url + path, timeout=30) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.headers["Content-Security-Policy"]
+        except HTTPError as error:
+            return error.code, "", ""
+
+    assert status("dskype/subscribe.html")[:2] == (200, "text/html; charset=utf-8")
+    assert status("static/dskype/subscribe.js")[:2] == (200, "text/javascript; charset=utf-8")
+    assert all("script-src 'self'" in status(path)[2] for path in ("dskype/subscribe.html", "static/dskype/dskype.css"))
+    for path in ("static/dskype/../extension.py", "static/dskype/%2e%2e/extension.py", "static/dskype//etc/passwd", "static/dskype/", "static/dskype/x.js"):
+        assert status(path)[0] == 404, path
+    with urlopen(f"{served.url}api/ui/pages", timeout=30) as answer:
+        assert {"title": "Subscribe", "path": "/dskype/subscribe.html"} in json.load(answer)["pages"]
+
+
+def test_an_event_is_lines_without_breaks_in_them():
+    text = "a\nb\r\n\ndata: x"
+    assert Event("result", {"text": text}, "r0:1").encode().count(b"\n") == 4
+    assert Event(id="r0:1").encode() == b"id: r0:1\n\n" and Event().encode() == b":\n\n"
+    assert "\udcff" not in Event("e", "\udcff").encode().decode()

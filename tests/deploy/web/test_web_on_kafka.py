@@ -1,0 +1,91 @@
+"""Results over HTTP and by webhooks, from a real broker: positions, times, places that are kept, and topics that are made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+
+import pytest
+
+from dskype.deploy.client.pubsub import PubSub, ensure_topics
+from dskype.deploy.web import result_feed
+from dskype.deploy.web.feeds import Feeds
+from dskype.deploy.web.webhook_settings import Webhook
+from dskype.deploy.web.webhooks import Webhooks, letters_topic
+from dskype.spouts.topics import Topics
+from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
+
+from .test_result_feed import NoTopologies, at_least, delta, numbers, take, until
+from .test_webhooks import KEY, Receiver
+
+
+@pytest.fixture
+def kafka(bootstrap_servers):
+    return KafkaSettings(bootstrap_servers)
+
+
+@pytest.fixture
+def topology(kafka):
+    name = f"web-{uuid.uuid4().hex[:8]}"
+    ensure_topics(kafka, name, partitions=2)
+    return name
+
+
+def write(kafka, name, first, stop):
+    """Write results for ``a`` and ``b`` to both partitions."""
+    producer, topic = kafka.producer(), Topics.for_topology(name).results
+    for i in range(first, stop):
+        id = "ab"[i % 2]
+        producer.send(topic, key=id.encode(), value=delta(id, i), partition=i % 2, headers=[("result-id", f"{id}/{i}".encode())])
+    producer.flush()
+    producer.close()
+
+
+def test_results_are_followed_from_now_from_the_beginning_and_from_where_it_broke(kafka, topology, monkeypatch):
+    monkeypatch.setattr(result_feed, "QUEUE", 20)
+    feeds = Feeds(kafka, NoTopologies())
+
+    async def scene():
+        feed = feeds.of(topology)
+        live = feed.results(frozenset({"a"}), "now", "", False)
+        await live.next()
+        write(kafka, topology, 0, 200)
+        events = await take(live, at_least(50))
+        live.close()
+        last = [e for e in events if e.name == "result"][49].id
+        again = feed.results(frozenset({"a"}), "now", last, False)
+        rest = await take(again, at_least(50))
+        again.close()
+        assert numbers(events)[:50] + numbers(rest) == list(range(0, 200, 2))
+        whole = feed.results(None, "beginning", "", False)
+        assert sorted(numbers(await take(whole, at_least(200)))) == list(range(200))
+        whole.close()
+
+    asyncio.run(scene())
+    feeds.close()
+
+
+def test_webhooks_keep_their_place_and_make_their_topic(kafka, topology):
+    receiver = Receiver()
+    one = Webhook("w", receiver.url, (KEY,), start="beginning", backoff_s=0.0, attempts=2)
+    write(kafka, topology, 0, 100)
+    said: list[str] = []
+    with Webhooks(kafka, topology, [one], said.append) as webhooks:
+        until(lambda: webhooks.counts()["w"].results == 100)
+        receiver.statuses = [500]
+        write(kafka, topology, 100, 102)
+        until(lambda: webhooks.counts()["w"].dead > 0 and len(receiver.results()) >= 104)
+    assert said[-1].startswith("w: 100 results")
+    letters = read_to_end(kafka, letters_topic(topology))
+    buried = [result["watermark"] for letter in letters for result in json.loads(letter.value)["results"]]
+    receiver.statuses = [200]
+    before = len(receiver.results())
+    write(kafka, topology, 102, 110)
+    with Webhooks(kafka, topology, [one], said.append):
+        until(lambda: len(receiver.results()) - before >= 110 - 100 - len(buried))
+    assert sorted(set(receiver.results()[:100])) == list(range(100))
+    assert sorted({*buried, *receiver.results()[before:]}) == list(range(100, 110))
+    receiver.close()
+    with PubSub(kafka, topology, conf={}) as client:
+        client.require(letters_topic(topology))

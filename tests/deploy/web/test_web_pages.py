@@ -1,0 +1,183 @@
+"""DSkype's pages in a real browser: what is done in them happens, numbers are those of the API, and text stays text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dskype.topology.core.steady_clock import now_ms
+from tests.topology.ui.browser import Browser
+
+from .scene import messages, run_for, run_plan, watched
+from .server import TOKEN, get, view
+from .test_result_feed import until, write_result
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
+
+
+def fill(browser, values):
+    script = "for (const [name, value] of Object.entries(JSON.parse(arguments[0]))) document.getElementById('form').elements.namedItem(name).value = value"
+    browser.run(script, json.dumps(values))
+
+
+def publish(kafka, topics, id, text, lat=43.05, lon=-87.9):
+    kafka.broker.write(topics.messages, None, json.dumps({"id": id, "text": text, "lat": lat, "lon": lon}).encode())
+
+
+def test_a_subscription_made_in_the_form_shows_its_results(browser, kafka, served):
+    topics = kafka.topology()
+    browser.open(f"{served.url}dskype/subscribe.html")
+    browser.run("sessionStorage.clear()")
+    browser.click("//button[@name='register']")
+    assert browser.run("return document.querySelectorAll(':invalid').length") > 0  # the browser asks for what is missing
+    fill(browser, {"text": "lake park", "lat": "43.04", "lon": "-87.9", "k": "2", "id": "park"})
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText.includes('it has a token')")
+    browser.open(f"{served.url}dskype/subscribe.html#token={TOKEN}")
+    browser.wait("location.hash === '' && document.body.dataset.state === 'shown' && sessionStorage.getItem('token')")
+    fill(browser, {"text": "lake park", "lat": "43.04", "lon": "-87.9", "k": "2", "id": "park"})
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    (stored,) = kafka.broker.logs[topics.subscriptions, 0]
+    assert stored.key == b"park" and json.loads(stored.value) == {"type": "topk", "text": "lake park", "lat": 43.04, "lon": -87.9, "k": 2, "alpha": 0.5}
+    publish(kafka, topics, "m1", "<img src=x onerror=alert(1)> in the park")
+    active = {"v": 1, "subscription": "park", "registration": "0-0", "event": "active", "watermark": 0}
+    kafka.broker.write(topics.registrations, "park", json.dumps(active).encode())
+    write_result(kafka, topics, "park", 1, score=0.5, rank=1)
+    write_result(kafka, topics, "park", 2, score=0.75, rank=1)
+    write_result(kafka, topics, "other", 3, score=1.0, rank=1)
+    write_result(kafka, topics, "park", 4, score=0.25, rank=2)
+    kafka.broker.write(topics.results, "park", json.dumps({"v": 1, "subscription": "park", "watermark": 4, "op": "remove", "message": "m1"}).encode())
+    browser.wait("document.querySelectorAll('#changes tbody tr').length === 4")
+    assert [(r["Rank"], r["Score"], r["Message"]) for r in browser.rows("#list")] == [("1", "0.750000", "m2"), ("2", "0.250000", "m4")]
+    shown = browser.rows("#changes")
+    assert [(r["What"], r["Message"]) for r in shown] == [("remove", "m1"), ("add", "m4"), ("add", "m2"), ("add", "m1")]
+    assert "active since watermark 0" in browser.text("#state")
+    assert "<img src=x" in browser.text("#changes") and browser.run("return document.querySelectorAll('img').length") == 0
+    assert browser.run("return location.search") == "?topology=dskype&sub=park"
+    browser.click("//button[text()='remove the subscription']")
+    browser.wait("document.querySelector('#answer').innerText === 'Removed.'")
+    assert kafka.broker.logs[topics.subscriptions, 0][-1].value is None and browser.problems() == []
+
+
+def test_one_that_is_there_is_followed_from_its_published_list_on(browser, kafka, served):
+    topics = kafka.topology()
+    value = {"type": "topk", "text": "park", "lat": 43.0, "lon": -87.9, "k": 3, "alpha": 0.5}
+    kafka.broker.write(topics.subscriptions, "park", json.dumps(value).encode())
+    for number, score in ((1, 0.5), (2, 0.4), (5, 0.45), (6, 0.45)):
+        write_result(kafka, topics, "park", number, score=score)
+    listed = {"v": 1, "subscription": "park", "registration": "0-0", "watermark": 3, "topk": [{"message": "m1", "score": 0.5}, {"message": "m2", "score": 0.4}]}
+    kafka.broker.write(topics.topk, "park", json.dumps(listed).encode(), headers=[("version", "1 0-0 3")])
+    kafka.broker.time_ms += 10_000
+    browser.open(f"{served.url}dskype/subscribe.html?sub=park")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 2")  # the records are years old, so only what comes from now on is read
+    write_result(kafka, topics, "park", 7, score=0.45)
+    write_result(kafka, topics, "park", 8, score=0.45)
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 4")
+    assert [r["Message"] for r in browser.rows("#list")] == ["m1", "m8", "m7", "m2"]  # of equal scores the newer first
+    browser.open(f"{served.url}dskype/subscribe.html?sub=nothing")
+    browser.wait("document.querySelector('#answer').innerText.includes('There is no subscription nothing')")
+    assert browser.problems() == []
+
+
+def test_a_refusal_is_shown(browser, kafka, served):
+    topics = kafka.topology()
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}dskype/subscribe.html")
+    browser.click("//input[@value='boolean']")
+    fill(browser, {"expression": "coffee AND", "west": "-88", "south": "42", "east": "-87", "north": "44", "id": "c"})
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer .problem')")
+    assert "expression" in browser.text("#answer").lower()
+    fill(browser, {"expression": "coffee AND wifi", "ttl_s": "60"})
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    (stored,) = kafka.broker.logs[topics.subscriptions, 0]
+    assert json.loads(stored.value) == {"type": "boolean", "bbox": [-88, 42, -87, 44], "expression": "coffee AND wifi", "ttl_s": 60}
+    refused = [("topic", topics.subscriptions), ("partition", "0"), ("offset", "0"), ("error", "<b>no room</b>"), ("code", "no-room")]
+    kafka.broker.write(topics.dead_letters, "c", None, headers=refused)
+    browser.wait("document.querySelector('#state').innerText.includes('refused: <b>no room</b>')")
+    problems = browser.problems()
+    assert all("400" in problem for problem in problems), problems
+
+
+def test_a_page_goes_on_after_the_brokers_were_away(browser, kafka, served):
+    topics = kafka.topology()
+    kafka.broker.write(topics.subscriptions, "b", json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "x"}).encode())
+    browser.open(f"{served.url}dskype/subscribe.html?sub=b")
+    browser.wait("document.querySelector('#state')?.innerText.includes('live')")
+    kafka.broker.away = True
+    browser.wait("document.querySelector('#state').innerText.includes('connecting')")
+    write_result(kafka, topics, "b", 1, op="match")
+    kafka.broker.away = False
+    browser.wait("document.querySelectorAll('#changes tbody tr').length === 1")
+    browser.open("about:blank")
+    until(lambda: kafka.broker.open_consumers <= 2)
+    browser.problems()
+
+
+def test_the_map_shows_messages_partitions_and_the_results_of_a_subscription(browser, kafka, served):
+    topics = kafka.topology()
+    plan = run_plan(kafka, {"dskype.distributor": "agrid"}, 3)
+    texts = messages(300)
+    for one in texts:
+        kafka.broker.write(topics.messages, None, json.dumps(one).encode())
+    kafka.broker.write(topics.messages, None, json.dumps({"id": "area", "text": "<i>storm</i>", "bbox": [170, -10, -170, 10]}).encode())
+    kafka.broker.write(topics.subscriptions, "park", json.dumps({"type": "topk", "text": "park", "lat": 43.04, "lon": -87.9, "k": 5, "alpha": 0.5}).encode())
+    browser.open(f"{served.url}dskype/map.html?sub=park&partitions=true")
+    browser.wait("document.querySelector('#counts').innerText.startsWith('301 messages')")
+    number = len(get(served, "partitions")["partitions"])
+    assert number > 1 and browser.run("return document.querySelectorAll('#map path.partition').length") == number
+    assert f"agrid, version 1: {number} partitions, {number} with a place" in browser.text("#legend")
+    assert browser.run("return document.querySelectorAll('#legend .swatch').length") == 3 == plan["tasks"]
+    for number, one in enumerate(texts[:3]):
+        write_result(kafka, topics, "park", number, score=0.5 - number / 10, rank=number + 1)
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 3")
+    assert [row["Text"] for row in browser.rows("#list")] == [one["text"] for one in texts[:3]]
+    assert "3 of 3 have a known place" in browser.text("#list")
+    browser.click("//input[@name='partitions']")
+    browser.wait("document.querySelectorAll('#map path.partition').length === 0")
+    browser.click("//input[@name='messages']")
+    assert browser.text("#counts") == "messages are off"
+    assert browser.run("return document.querySelectorAll('#map path.pin').length") == 3
+    assert browser.problems() == []
+
+
+def test_the_page_of_loads_has_the_numbers_of_the_api(browser, kafka, served, source):
+    run_plan(kafka, {"dskype.distributor": "keyword"})
+    source.views = [watched(view("dskype"), **{"dskype.distributor": "keyword"})]
+    run_for(source.views[0].reports, 120, now_ms())
+    browser.open(f"{served.url}dskype/load.html")
+    measures, trend = get(served, "measures"), get(served, "trend")
+    tasks = next(c["tasks"] for c in measures["components"] if c["component"] == "subscription-bolt")
+    shown = browser.rows("#tasks")
+    assert [(r["Task"], r["Subscriptions"].replace(",", "")) for r in shown] == [(str(t["task"]), str(int(t["subscriptions"]))) for t in tasks]
+    assert f"{measures['messages']['processed']:,}" in browser.text("#now") and f"{measures['replication']['ratio']:.2f}" in browser.text("#now")
+    assert measures["replication"] == {"placements": 24_000, "subscriptions": 20_000, "ratio": 1.2}
+    assert browser.run("return document.querySelectorAll('#charts canvas').length") == 6
+    assert len(trend["time_s"]) >= 20 and {len(column) for name, column in trend.items() if name != "tasks"} == {len(trend["time_s"])}
+    browser.wait("document.querySelector('#plan img')?.naturalWidth > 0")
+    assert browser.problems() == []
+
+
+def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served, kafka, source, tmp_path):
+    run_plan(kafka, {"dskype.distributor": "location"})
+    source.views = [watched(view("dskype"))]
+    run_for(source.views[0].reports, 30, now_ms())
+    phone = Browser(tmp_path, (390, 800))
+    try:
+        for page in ("dskype/subscribe.html", "dskype/map.html", "dskype/load.html"):
+            phone.open(served.url + page)
+            phone.wait("document.querySelectorAll('header a').length > 1")
+            assert phone.run("return document.documentElement.scrollWidth <= window.innerWidth"), page
+            taken = phone.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+            assert taken and all(url.startswith((served.url, "data:")) for url in taken), page
+            assert phone.problems() == []
+    finally:
+        phone.close()

@@ -1,0 +1,74 @@
+"""The sample that load adjustment decides from."""
+
+import numpy as np
+import pytest
+
+from dskype.distribution.recent_sample import RecentSample
+from dskype.distribution.subscriptions import BooleanSubscription
+from dskype.topology.core.values import pack_state, unpack_state
+from tests.distribution import worlds
+
+
+def restored(found, most):
+    state = unpack_state(pack_state(found.snapshot()))
+    again = RecentSample(most)
+    again.restore(state)
+    assert pack_state(again.snapshot()) == pack_state(state)
+    return again
+
+
+def everywhere(name):
+    return True
+
+
+@pytest.mark.parametrize("areas", [False, True])
+def test_the_newest_messages_are_kept_whatever_the_batches_and_restarts(areas):
+    rng, most = np.random.default_rng(1), 40
+    kept, restarted, everything = RecentSample(most), RecentSample(most), []
+    for first in range(0, 2_000, 50):
+        batch = worlds.messages(rng, 50, first=first)
+        batch = worlds.with_areas(rng, batch) if areas else batch
+        everything += batch.seq.tolist()
+        kept.record(batch)
+        at = int(rng.integers(0, 51))
+        restarted.record(batch.select(np.arange(at)))
+        restarted = restored(restarted, most)
+        restarted.record(batch.select(np.arange(at, 50)))
+        if first == 950:
+            assert kept.sample(everywhere).messages.seq.tolist() == everything[-most:], "at first every message is kept"
+            for one in (kept, restarted):
+                one.choose_stride(2)  # 1,000 messages in a period: every 50th, so that 40 messages are two periods
+    found = [one.sample(everywhere).messages for one in (kept, restarted)]
+    assert all(np.array_equal(a, b) for a, b in zip(found[0].columns(), found[1].columns(), strict=True))
+    assert found[0].seq.tolist() == [*everything[980:1000], *everything[1000::50]] and (found[0].areas is not None) == areas
+
+
+def test_a_present_subscription_is_kept_as_likely_as_any_other():
+    rng, sample, present = np.random.default_rng(2), RecentSample(100), set()
+    for number in range(4_000):
+        name = f"s{number}"
+        sample.register(name, worlds.boolean(rng, 300) if number % 5 else worlds.subscription(worlds.sample(rng, 3, 3), 0))
+        present.add(name)
+        if number % 3 == 0:
+            gone = f"s{int(rng.integers(0, number + 1))}"
+            present.discard(gone)
+            if number % 2:
+                sample.unregister(gone)  # the others are found to be gone later
+        if number % 500 == 0:
+            sample = restored(sample, 100)
+    found = sample.sample(lambda name: name in present)
+    assert 25 <= found.n <= 100
+    boolean = ~np.isnan(found.rectangles()[:, 0])
+    assert 0.6 < boolean.mean() < 0.95 and len(found.terms) == found.offsets[-1] >= found.n
+    numbers = [int(name[1:]) for name in sample._subscriptions]
+    mean = np.mean([int(name[1:]) for name in present])
+    assert set(sample._subscriptions) <= present and abs(np.mean(numbers) - mean) < 500, "old ones and new ones alike"
+
+
+def test_a_subscription_that_is_replaced_counts_as_it_is_now():
+    sample = RecentSample(10)
+    for west in (0.0, 5.0):
+        sample.register("s", BooleanSubscription([west, 0.0, 9.0, 9.0], ["and", 3, 7], None, None))
+    found = sample.sample(everywhere)
+    assert found.rectangles().tolist() == [[5.0, 0.0, 9.0, 9.0]] and found.terms.tolist() == [3]
+    assert sample.sample(lambda name: False).n == 0

@@ -1,0 +1,198 @@
+"""The compose file on a private engine, where no registry of images can be reached: stand-ins for the images are made here.
+
+Their processes are real. Programs, Python packages and jars are those of this machine, mounted read-only; a stand-in has little more than users, folders
+and the start of the program. Like the image of Apache Kafka, its stand-in makes the broker's settings from the environment with Kafka's own class for it.
+Grafana is left out.
+
+Run a command where the project's containers and published ports are::
+
+    python -m tests.endtoend.compose_lab [KEY=VALUE...] make compose-demo
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dskype.deploy.machine import jars, paths
+from dskype.deploy.machine.java import find_java
+
+from .private_engine import PrivateEngine, install
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "deploy" / "compose"
+_USER = 1000
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+_KAFKA_START = """#!/bin/bash
+set -e
+java -cp '/opt/kafka/libs/*' kafka.docker.KafkaDockerWrapper setup --default-configs-dir /etc/kafka/docker \
+    --mounted-configs-dir /mnt/shared/config --final-configs-dir /opt/kafka/config
+exec java $KAFKA_HEAP_OPTS -Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml -cp '/opt/kafka/libs/*' kafka.Kafka /opt/kafka/config/server.properties
+"""
+
+# Asks the broker for the versions of its requests: length, key 18, version 0, number of the request, no name of a client.
+_API_VERSIONS = """#!/usr/bin/env python3
+import socket, struct, sys
+host, port = sys.argv[sys.argv.index("--bootstrap-server") + 1].split(":")
+with socket.create_connection((host, int(port)), 5) as connection:
+    connection.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+    connection.settimeout(5)
+    size, number, error = struct.unpack(">iih", connection.recv(10))
+    print(host, port, size)
+    sys.exit(number != 7 or error != 0)
+"""
+
+_LOG4J = """Configuration:
+  Appenders:
+    Console: {name: STDOUT, PatternLayout: {pattern: "[%d] %p %m (%c)%n"}}
+  Loggers:
+    Root: {level: WARN, AppenderRef: [{ref: STDOUT}]}
+"""
+
+_FOLDERS = {  # path -> (owner, mode)
+    **dict.fromkeys(("dev", "etc", "proc", "run", "sbin", "sys", "usr", "root", "mnt/shared/config", "opt/kafka/libs", "etc/prometheus"), (0, 493)),
+    **dict.fromkeys(("opt/kafka/config", "var/lib/kafka/data", "var/spark", "home/dskype", "prometheus"), (_USER, 493)),
+    "tmp": (0, 0o1777),
+    "home/dskype/.dskype": (_USER, 0o700),
+    "home/dskype/.dskype/topologies": (_USER, 0o700),
+    "home/dskype/.dskype/jars": (_USER, 0o755),
+    "home/dskype/.dskype/numba": (_USER, 0o755),
+}
+_FILES = {  # path -> (content, mode)
+    "etc/passwd": (f"root:x:0:0::/root:/bin/sh\ndskype:x:{_USER}:{_USER}::/home/dskype:/bin/sh\n", 0o644),
+    "etc/group": (f"root:x:0:\ndskype:x:{_USER}:\n", 0o644),
+    "etc/nsswitch.conf": ("hosts: files dns\n", 0o644),
+    "etc/kafka/docker/run": (_KAFKA_START, 0o755),
+    "etc/kafka/docker/server.properties": ("", 0o644),
+    "etc/kafka/docker/log4j2.yaml": (_LOG4J, 0o644),
+    "etc/kafka/docker/tools-log4j2.yaml": (_LOG4J, 0o644),
+    "opt/kafka/bin/kafka-broker-api-versions.sh": (_API_VERSIONS, 0o755),
+}
+_LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"}  # /sbin is a folder: the engine puts its init there
+
+
+def _root_file_system() -> bytes:
+    """Return a tar archive of folders, users and starts of programs."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+
+        def add(name: str, kind: bytes, owner: int, mode: int, data: bytes = b"", link: str = "") -> None:
+            info = tarfile.TarInfo(name)
+            info.type, info.uid, info.gid, info.mode, info.size, info.linkname = kind, owner, owner, mode, len(data), link
+            archive.addfile(info, io.BytesIO(data))
+
+        for name, (owner, mode) in _FOLDERS.items():
+            add(name, tarfile.DIRTYPE, owner, mode)
+        for name, (text, mode) in _FILES.items():
+            add(name, tarfile.REGTYPE, 0, mode, text.encode())
+        for name, target in _LINKS.items():
+            add(name, tarfile.SYMTYPE, 0, 0o777, link=target)
+    return content.getvalue()
+
+
+def _names(environment: dict[str, str]) -> dict[str, str]:
+    """Return the variables of the project's ``.env``; those of the environment win."""
+    found = dict(re.findall(r"^(\w+)=(.*)$", (COMPOSE / ".env").read_text(), re.MULTILINE))
+    return found | {k: v for k, v in environment.items() if k in found}
+
+
+def _changes(image: str, java: str, prefix: str) -> list[str]:
+    """Return the configuration of a stand-in."""
+    path = f"ENV PATH={prefix}:{java}/bin:/usr/bin:/usr/sbin"
+    user = f"USER {_USER}:{_USER}"
+    return {
+        "dskype": [path, user, f"ENV JAVA_HOME={java} SPARK_NO_DAEMONIZE=1", "WORKDIR /var/spark"],
+        "kafka": [path, user, 'CMD ["/etc/kafka/docker/run"]'],
+        "prometheus": [
+            path,
+            user,
+            'ENTRYPOINT ["/usr/bin/prometheus"]',
+            'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]',
+        ],
+    }[image]
+
+
+def _make_images(engine: PrivateEngine, names: dict[str, str], java: str) -> None:
+    content = _root_file_system()
+    prefix = str(Path(sys.executable).parent)
+    for image in ("dskype", "kafka", "prometheus"):
+        changes = [argument for change in _changes(image, java, prefix) for argument in ("--change", change)]
+        engine.run("import", *changes, "-", names[f"{image.upper()}_IMAGE"], stdin=content)
+
+
+def _mounts(java: Path) -> list[str]:
+    """Return the read-only mounts that all containers have."""
+    etc = [Path("/etc/alternatives"), Path("/etc/ld.so.cache"), *Path("/etc").glob("java-*")]
+    own = [Path(sys.base_prefix), ROOT, Path(sys.prefix), java]
+    wanted = [Path("/usr"), *etc, *(p for p in own if not p.is_relative_to("/usr"))]
+    return [f"{p}:{p}:ro" for p in dict.fromkeys(wanted) if p.exists()]
+
+
+def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
+    """Return what is different from the compose file, as YAML: nothing is built, and containers have this machine's programs."""
+    mounts = _mounts(java)
+    found = jars.fetch(jars.SETS)
+    connector, broker = (files[0].parent for files in (found["spark"], found["broker"]))
+    home = "/home/dskype/.dskype"
+    variables = {"PYSPARK_PYTHON": sys.executable, "DSKYPE_HOME": home, "NUMBA_CACHE_DIR": f"{home}/numba", "JAVA_TOOL_OPTIONS": _JVM}
+    volumes = [*mounts, *(f"{folder}:{home}/jars/{folder.name}:ro" for folder in (connector, broker)), f"{engine.writable}:{home}/numba"]
+    ours = {"environment": variables, "volumes": volumes, "build": None}
+    kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}
+    services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "metrics"), ours)
+    services |= dict.fromkeys(("kafka-1", "kafka-2", "kafka-3"), kafka) | {"prometheus": {"volumes": mounts}}
+    services |= dict.fromkeys(without)
+    return json.dumps({"services": services}).replace(": null", ": !reset null")
+
+
+def _kernel_folders(cache: Path) -> list[str]:
+    """Return the folders of the cache that hold this repository's kernels, by Numba's rule for their names."""
+    sources = {file.parent for file in ROOT.glob("*/**/*_kernels.py")}
+    names = (f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}" for folder in sorted(sources))
+    return [name for name in names if (cache / name).is_dir()]
+
+
+@contextmanager
+def lab(folder: Path, values: Mapping[str, str] | None = None, without: Sequence[str] = ("grafana",)) -> Iterator[PrivateEngine]:
+    """Yield an engine that has stand-ins for the images of the compose file.
+
+    :param folder: an empty folder.
+    :param values: for variables of the compose file, in place of those in ``.env``.
+    :param without: services that are left out.
+    """
+    cache = paths.export_numba_cache()
+    java = find_java().path.resolve().parents[1]
+    with PrivateEngine(folder, cache, _kernel_folders(cache)) as engine:
+        engine.variables |= values or {}
+        _make_images(engine, _names(engine.environ), str(java))
+        override = folder / "stand-ins.yaml"
+        override.write_text(_override(engine, java, without))
+        engine.variables["COMPOSE_FILE"] = f"{COMPOSE / 'compose.yaml'}:{override}"
+        yield engine
+
+
+def main(arguments: list[str]) -> int:
+    """Run a command in a lab; return its exit code."""
+    values = {}
+    while arguments and re.match(r"\w+=", arguments[0]):
+        name, _, values[name] = arguments.pop(0).partition("=")
+    install("prometheus", packages={"prometheus": "prometheus"})
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up, as after Ctrl-C
+    with lab(Path(tempfile.mkdtemp(prefix="dskype-compose-", dir=os.environ.get("TMPDIR", "/var/tmp"))), values) as engine:
+        return subprocess.run(engine.inside(*arguments), env=engine.environ, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,196 @@
+"""The loop of executors with the continuous transport, on an in-memory log in place of Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
+from dskype.topology.core.executor import Executor
+from dskype.topology.core.frames import encode_control, encode_pulse, expand_records
+from dskype.topology.core.snapshots import MemorySnapshotStore
+from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime import inbox_loop
+from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
+from dskype.topology.simulated.log import MemoryLog
+from dskype.topology.testing import FeederSpout
+from tests.topology.simulated.test_owners import emitted
+
+
+class Sum(BasicBolt):
+    def prepare(self, conf, context):
+        self.total = 0
+
+    def execute(self, tup, collector):
+        self.total += int(tup.values[0])
+        collector.emit((self.total,))
+
+    def snapshot(self):
+        return self.total
+
+    def restore(self, state):
+        self.total = state
+
+    def declare_output_fields(self, declarer):
+        declarer.declare(Fields("total"))
+
+
+class Reader:
+    """Reads the log as :class:`RecordReader` reads Kafka, but waits for nothing."""
+
+    def __init__(self, kafka, positions, options=None):
+        self.log, self.positions = kafka, dict(positions)
+
+    def read(self, wait_s, most):
+        found = [r for (t, p), start in self.positions.items() for r in self.log.read(t, p, start, self.log.end(t, p))][:most]
+        self.positions |= {(r.topic, r.partition): r.offset + 1 for r in found}
+        return found
+
+    def add(self, positions):
+        self.positions |= positions
+
+    def topics(self):
+        return {topic: self.log.partitions(topic) for topic in self.log.topics()}
+
+
+class Writer:
+    """Writes to the log, unless its process has been killed."""
+
+    killed = False
+
+    def __init__(self, kafka):
+        self.log, self.written = kafka, []
+
+    def write(self, records):
+        self.written = list(expand_records(records))
+
+    def wait(self, seconds):
+        self.flush()
+
+    def flush(self):
+        if Writer.killed:
+            raise KeyboardInterrupt
+        for record in self.written:
+            self.log.write(record)
+        self.written = []
+
+
+class Home:
+    """What processes share: a log, snapshots, and a folder."""
+
+    def __init__(self, folder):
+        self.log, self.store, self.folder = MemoryLog(lambda: 1_000_000), MemorySnapshotStore(3), folder
+        self.feeder = FeederSpout("n")
+        builder = TopologyBuilder()
+        builder.set_spout("feeder", self.feeder)
+        builder.set_spout("in", KafkaSpout(pattern="in-.*"), 2)
+        builder.set_bolt("sum", Sum()).shuffle_grouping("feeder")
+        builder.set_bolt("next", Sum()).shuffle_grouping("sum")
+        self.plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
+
+    def loop(self, component, epoch=1, external=None, index=0):
+        executor = Executor(self.plan, component, index, self.store, self.log, lambda: 1_000_000, owner="x", term=0)
+        kept = KeptPositions(self.folder / f"{component}-{epoch}", [task.id for task in executor.tasks])
+
+        def save(number):
+            if executor.snapshot_due(number):
+                executor.save_snapshots(executor.pending_snapshots(number))
+
+        return InboxLoop(executor, self.log, kept, external or {}, save)
+
+    def ask(self, n, credit=5):
+        if n == 1:
+            self.log.append("t.feeder", 0, None, encode_control("activate", 1_000_000))
+        self.log.append("t.feeder", 0, None, encode_pulse(n, 1_000_000, credit))
+
+    def totals(self):
+        return [(number, *row) for _, _, number, row in emitted(self.log.read("t.next", 0, 0, self.log.end("t.next", 0)))]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setattr(inbox_loop, "RecordReader", Reader)
+    monkeypatch.setattr(inbox_loop, "RecordWriter", Writer)
+    monkeypatch.setattr(Writer, "killed", False)
+    return Home(tmp_path)
+
+
+def steps(*loops, times=3):
+    for _ in range(times):
+        for loop in loops:
+            loop.step()
+
+
+def test_tuples_pass_and_an_idle_spout_needs_no_pulse(home):
+    spout, bolt = home.loop("feeder"), home.loop("sum")
+    home.ask(1)
+    steps(spout, bolt)
+    home.feeder.feed(["1"])
+    home.feeder.feed(["2"])
+    steps(spout, bolt)
+    home.feeder.feed(["3"])
+    steps(spout, bolt)
+    assert home.totals() == [(0, 1), (1, 3), (2, 6)]
+
+
+def test_a_successor_begins_where_everything_before_was_written(home):
+    spout, bolt = home.loop("feeder"), home.loop("sum")
+    home.ask(1)
+    home.feeder.feed(["1"])
+    steps(spout, bolt)
+    home.feeder.feed(["2"])
+    steps(spout, times=1)
+    Writer.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        steps(bolt)
+    Writer.killed = False
+    home.feeder.feed(["4"])
+    steps(spout, home.loop("sum"))
+    assert home.totals() == [(0, 1), (1, 3), (2, 7)]
+
+
+def test_without_kept_positions_a_successor_begins_at_its_snapshot_and_emits_again(home):
+    spout, bolt = home.loop("feeder"), home.loop("sum")
+    home.ask(1)
+    home.feeder.feed(["1"])
+    steps(spout, bolt)
+    home.log.append("t.sum", 0, None, encode_control("snapshot", 1_000_000))
+    home.feeder.feed(["2"])
+    steps(spout, bolt)
+    home.feeder.feed(["4"])
+    steps(spout, bolt)
+    steps(home.loop("sum", epoch=2))
+    found = home.totals()
+    assert found[:3] == [(0, 1), (1, 3), (2, 7)] and set(found) == set(found[:3]) and 3 < len(found) < 6
+
+
+def test_a_spout_goes_on_behind_its_journal(home):
+    spout, bolt = home.loop("feeder"), home.loop("sum")
+    home.ask(1)
+    steps(spout)
+    home.feeder.feed(["1"])
+    Writer.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        steps(spout)
+    Writer.killed = False
+    spout = home.loop("feeder")
+    home.ask(2)
+    home.feeder.feed(["2"])
+    steps(spout)
+    home.ask(3)
+    steps(spout, bolt)
+    assert home.totals() == [(0, 1), (1, 3)]
+
+
+def test_partitions_that_are_added_go_to_one_executor_each(home, monkeypatch):
+    loops = [home.loop("in", external={("in-a", 0): 0}, index=i) for i in range(2)]
+    monkeypatch.setattr(inbox_loop, "_NEW_PARTITIONS_S", 0.0)
+    for loop in loops:
+        loop._look_at = 0.0
+    home.log.append("in-a", 0, None, b"1")
+    home.log.append("in-a", 1, None, b"2")
+    home.log.append("in-b", 0, None, b"3")
+    home.log.append("other", 0, None, b"4")
+    steps(*loops)
+    read = [{where: offset for where, offset in loop._reader.positions.items() if where[0] != "t.in"} for loop in loops]
+    assert read[0] | read[1] == {("in-a", 0): 1, ("in-a", 1): 1, ("in-b", 0): 1}
+    assert not read[0].keys() & read[1].keys() and read[0] and read[1]

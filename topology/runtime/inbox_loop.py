@@ -1,0 +1,160 @@
+"""What an executor with the continuous transport does all the time: read its inboxes, process the records, write what follows (see docs/transport.md)."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dskype.topology.components import KafkaSpout
+from dskype.topology.config import Config
+from dskype.topology.core.executor import Executor, route
+from dskype.topology.core.frames import OutRecord, OutRecords
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.record_reader import READER_OPTIONS, RecordReader
+from dskype.topology.runtime.record_writer import RecordWriter
+
+__all__ = ["InboxLoop", "KeptPositions"]
+
+_LEAST_INTERVAL_S = 0.005
+"""Least time between the beginnings of two batches. A batch costs executors and brokers the same however few tuples it has; what arrives meanwhile is in the
+next one. The first batch after a pause begins at once."""
+_PATIENCE_S = 0.2
+"""Longest wait for a record: signals and connections are looked after in between."""
+_REPORT_EVERY_S = 0.1
+"""Least time between the reports of an executor, because its batches are small and many."""
+_NEW_PARTITIONS_S = 10.0
+"""Time after which new partitions of an external topic are seen at the latest."""
+_ASK_SHARE, _LONGEST_ASK_S = 0.01, 0.02
+"""An idle spout is asked again after this share of the time for which it has had nothing, but at least so often."""
+
+
+class KeptPositions:
+    """How far the tasks of an executor are: a mapped file that a successor reads when this process was killed.
+
+    :param path: of the file, which is made if it does not exist.
+    :param tasks: the executor's tasks.
+    """
+
+    def __init__(self, path: Path, tasks: Sequence[int]) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, 8 * len(tasks))
+            self._cells = memoryview(mmap.mmap(descriptor, 8 * len(tasks))).cast("q")
+        finally:
+            os.close(descriptor)
+        self._index = {task: i for i, task in enumerate(tasks)}
+
+    def get(self, task: int) -> int:
+        """Return the offset up to which everything that a task emitted is in Kafka; 0 if none is known."""
+        return self._cells[self._index[task]]
+
+    def keep(self, task: int, version: int) -> None:
+        """Remember such an offset."""
+        self._cells[self._index[task]] = version
+
+
+class InboxLoop:
+    """Reads the inboxes of an executor, in batches that are as large as the load demands.
+
+    The next batch begins when the brokers have everything that the last one released. A bolt's task begins at the offset that its predecessor kept, or at its
+    snapshot; a spout's at its journal.
+
+    :param executor: it has processed nothing yet.
+    :param kafka: the brokers.
+    :param kept: positions of the executor's tasks.
+    :param external: (topic, partition) -> first offset, for all partitions of the external topics of a Kafka spout; the loop reads those of its tasks.
+    :param save: called before each batch with its number, to take the snapshots that are due.
+    """
+
+    def __init__(
+        self, executor: Executor, kafka: KafkaSettings, kept: KeptPositions, external: Mapping[tuple[str, int], int], save: Callable[[int], None]
+    ) -> None:
+        self._executor, self._kept, self._save = executor, kept, save
+        conf = executor.plan.component_conf(executor.component)
+        self._most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
+        if external:  # external records are single, not frames of many tuples
+            self._most = max(self._most, conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
+        self._least_ask_s: float = conf[Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS] / 1000
+        for task in () if executor.is_spout else [task.id for task in executor.tasks]:
+            if (version := kept.get(task)) > 0:
+                executor.bring_to(task, version)
+        self._writer = RecordWriter(kafka)
+        spout: Any = executor.plan.spec(executor.component).obj
+        self._spout: KafkaSpout | None = spout if isinstance(spout, KafkaSpout) else None
+        options = {} if self._spout is None else {key: value for key, value in spout.kafka_options.items() if key in READER_OPTIONS}
+        positions = {(task.inbox, task.index): task.version for task in executor.tasks}
+        self._known = set(external)
+        self._reader = RecordReader(kafka, positions | self._own(external), options)
+        self._look_at = time.monotonic() + _NEW_PARTITIONS_S
+        self._number = 0  # of the last batch
+        self._next_s = 0.0  # when the next batch may begin
+        self._worked_s = time.monotonic()  # when there was something last
+        self._report_at: float | None = None  # when the next report is due; None: there is nothing to report
+
+    def step(self) -> None:
+        """Process one batch, or wait a moment for one."""
+        if (pause_s := self._next_s - time.monotonic()) > 0:
+            time.sleep(pause_s)
+        if records := self._reader.read(self._wait_s(), self._most):
+            self._begin()
+            self._release(self._executor.handle(self._number, records, report=False))
+        elif self._executor.askable or self._executor.unfinished:
+            self._begin()
+            if (reply := self._executor.emit(self._number)) is not None:
+                self._release(reply)
+            else:
+                self._next_s = 0.0
+        if self._spout is not None and time.monotonic() >= self._look_at:
+            self._look_for_partitions(self._spout)
+        if self._report_at is not None and time.monotonic() >= self._report_at:
+            self._report_at = None
+            self._writer.write(self._executor.report())
+            self._writer.wait(0)
+
+    def _own(self, external: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        """Return the partitions of external topics that belong to this executor's tasks."""
+        executor = self._executor
+        tasks = {task.id for task in executor.tasks}
+        return {where: offset for where, offset in external.items() if route(executor.plan, executor.component, *where) in tasks}
+
+    def _look_for_partitions(self, spout: KafkaSpout) -> None:
+        """Read partitions that were added to the spout's topics, and new topics that match its pattern, from their beginning."""
+        self._look_at = time.monotonic() + _NEW_PARTITIONS_S
+        found = {(t, p) for t, n in self._reader.topics().items() if t in spout.topics or re.fullmatch(spout.pattern or "", t) for p in range(n)}
+        if new := found - self._known:
+            self._known |= new
+            self._reader.add(self._own(dict.fromkeys(new, 0)))
+
+    def _wait_s(self) -> float:
+        """Return how long to wait for a record, at most until a report is due or spouts are asked."""
+        if self._executor.unfinished:
+            return 0.0
+        now = time.monotonic()
+        waits = [_PATIENCE_S]
+        if self._report_at is not None:
+            waits.append(max(0.0, self._report_at - now))
+        if self._executor.askable:
+            waits.append(max(self._least_ask_s, min(_LONGEST_ASK_S, (now - self._worked_s) * _ASK_SHARE)))
+        return min(waits)
+
+    def _begin(self) -> None:
+        """Begin a batch."""
+        self._next_s = time.monotonic() + _LEAST_INTERVAL_S
+        self._number += 1
+        self._save(self._number)
+
+    def _release(self, reply: list[OutRecord | OutRecords]) -> None:
+        """Write what a batch has released, and return when the brokers have it."""
+        self._writer.write(reply)
+        self._worked_s = time.monotonic()
+        if self._report_at is None:
+            self._report_at = self._worked_s + _REPORT_EVERY_S
+        self._writer.flush()
+        if not self._executor.is_spout:
+            for task in self._executor.tasks:
+                self._kept.keep(task.id, task.version)

@@ -1,0 +1,81 @@
+"""Connections of librdkafka: how its clients in executors get the settings of every other client."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.tls import TlsSettings, text_as_file
+
+__all__ = ["UnsupportedOptionError", "connection_settings"]
+
+log = logging.getLogger(__name__)
+
+_TRANSLATED = {
+    "client_id": "client.id",
+    "client_dns_lookup": "client.dns.lookup",
+    "retry_backoff_ms": "retry.backoff.ms",
+    "reconnect_backoff_ms": "reconnect.backoff.ms",
+    "reconnect_backoff_max_ms": "reconnect.backoff.max.ms",
+    "metadata_max_age_ms": "metadata.max.age.ms",
+    "connections_max_idle_ms": "connections.max.idle.ms",
+    "receive_buffer_bytes": "socket.receive.buffer.bytes",
+    "send_buffer_bytes": "socket.send.buffer.bytes",
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_plain_username": "sasl.username",
+    "sasl_plain_password": "sasl.password",
+}
+"""Argument of kafka-python -> setting of librdkafka."""
+
+
+class UnsupportedOptionError(TopologyError):
+    """A connection setting that librdkafka does not have."""
+
+
+@contextlib.contextmanager
+def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
+    """Yield the settings with which a client of librdkafka reaches these brokers; files that they name exist until the end of the block.
+
+    :raises UnsupportedOptionError: a setting cannot be kept.
+    """
+    settings: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "socket.nagle.disable": True,
+        "log.connection.close": False,
+        "error_cb": _log_error,
+        "logger": log,
+    }
+    if kafka.client.get("sasl_mechanism") == "GSSAPI":
+        raise UnsupportedOptionError(explain("Executors that use Kafka themselves cannot use Kerberos.", given="kafka.sasl.mechanism GSSAPI"))
+    settings |= {_TRANSLATED[key]: value for key, value in kafka.client.items() if key in _TRANSLATED}
+    with contextlib.ExitStack() as files:
+        if (context := kafka.client.get("ssl_context")) is not None:
+            settings |= _tls_settings(context.settings, files)
+        yield settings
+
+
+def _tls_settings(tls: TlsSettings, files: contextlib.ExitStack) -> dict[str, Any]:
+    if "TLSv1.2" not in tls.versions:
+        raise UnsupportedOptionError(
+            explain("Executors that use Kafka themselves cannot insist on a version of TLS.", given=f"kafka.ssl.enabled.protocols {','.join(tls.versions)}")
+        )
+    settings: dict[str, Any] = {"ssl.endpoint.identification.algorithm": "https" if tls.check_hostname else "none"}
+    if tls.ca_file is not None or tls.ca is not None:
+        settings["ssl.ca.location"] = tls.ca_file or files.enter_context(text_as_file(tls.ca or ""))
+    if tls.own_file is not None or tls.own is not None:
+        own = tls.own_file or files.enter_context(text_as_file(tls.own or ""))
+        settings |= {"ssl.certificate.location": own, "ssl.key.location": own}
+    if tls.key_password:
+        settings["ssl.key.password"] = tls.key_password
+    return settings
+
+
+def _log_error(error: KafkaError) -> None:
+    log.warning("Kafka: %s", error.str())

@@ -1,0 +1,106 @@
+"""Reads an executor's records from Kafka, for components with the continuous transport."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from dskype.topology.config import RECORD_BYTES
+from dskype.topology.core.loss import LostInputError
+from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.librdkafka import connection_settings
+from dskype.topology.tuples import InRecord
+
+__all__ = ["READER_OPTIONS", "ReadError", "RecordReader"]
+
+log = logging.getLogger(__name__)
+
+READER_OPTIONS = frozenset({"check.crcs", "isolation.level"})
+"""Options of a Kafka spout that a reader can take over."""
+_LIST_S = 2.0
+_SETTINGS = {
+    # Partitions are assigned and positions are kept by the caller; librdkafka asks for the name of a group all the same.
+    "group.id": "dskype",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    # A broker answers as soon as there is a record; without any, it is asked every two seconds.
+    "fetch.wait.max.ms": 2000,
+    "fetch.min.bytes": 1,
+    "fetch.max.bytes": 8 * RECORD_BYTES,
+    "max.partition.fetch.bytes": 2 * RECORD_BYTES,
+    "receive.message.max.bytes": 8 * RECORD_BYTES + (1 << 20),
+    # What is read ahead for a busy executor, per partition; behind it, reading continues soon after there is room.
+    "queued.max.messages.kbytes": 16 << 10,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.error.backoff.ms": 50,
+}
+
+
+class ReadError(TopologyError):
+    """The brokers refuse to give records."""
+
+
+class RecordReader:
+    """Reads partitions from given offsets on, ahead of its caller.
+
+    Not for use by more than one thread, nor in a fork of the process that made it.
+
+    :param kafka: the brokers.
+    :param positions: (topic, partition) -> first offset.
+    :param options: further settings of librdkafka.
+    """
+
+    def __init__(self, kafka: KafkaSettings, positions: Mapping[tuple[str, int], int], options: Mapping[str, Any] | None = None) -> None:
+        with connection_settings(kafka) as settings:
+            self._consumer = Consumer({**_SETTINGS, **settings, **(options or {})})
+        self._consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
+
+    def read(self, wait_s: float, most: int) -> list[InRecord]:
+        """Return the records that have arrived, those of a partition in order; wait for the first one at most this long.
+
+        :param most: most records to return.
+        :raises LostInputError: the log does not have the next record.
+        :raises ReadError: the brokers refuse, for example because the topic is gone.
+        """
+        first = self._consumer.poll(wait_s)
+        if first is None:
+            return []
+        messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
+        return [_in_record(message) for message in messages if message.error() is None or _checked(message)]
+
+    def add(self, positions: Mapping[tuple[str, int], int]) -> None:
+        """Read further partitions as well."""
+        self._consumer.incremental_assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
+
+    def topics(self) -> dict[str, int]:
+        """Return the topics that the brokers have, and how many partitions each has; {} if they do not answer soon."""
+        try:
+            found = self._consumer.list_topics(timeout=_LIST_S).topics
+        except KafkaException as error:
+            log.warning("the topics cannot be listed: %s", error)
+            return {}
+        return {topic: len(metadata.partitions) for topic, metadata in found.items() if metadata.error is None}
+
+
+def _in_record(message: Any) -> InRecord:
+    return InRecord(
+        message.topic(), message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value(), list(message.headers() or ())
+    )
+
+
+def _checked(message: Any) -> bool:
+    """Raise the error that came in place of a record; False if it is one that passes."""
+    error = message.error()
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise LostInputError(
+            f"the log of {message.topic()}/{message.partition()} does not have the next record: {error.str()}",
+            hint="the topic was deleted and created again, a broker has lost the end of it, or its retention is too short",
+        )
+    if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+        return False
+    raise ReadError(explain("Kafka does not give records.", given=f"{message.topic()}/{message.partition()}: {error.str()}"))

@@ -1,0 +1,86 @@
+"""The logs of a topology's executors: which there are, and parts of them, read from the end.
+
+Only regular files named ``*.log`` or ``*.log.1`` that lie in the folder itself are read. A record in the nimbus topic names that folder, so the folder
+also has to be one of a topology: it is named ``logs``, and beside it lies the file that describes the topology that was started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from dskype.topology.core.redaction import redact_text
+from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
+
+__all__ = ["PART_BYTES", "check_folder", "log_files", "log_part"]
+
+PART_BYTES = 64 << 10
+"""Bytes of a part, at most, if no other number is asked for."""
+_MOST_BYTES = 1 << 20
+_NAME = re.compile(r"[\w.-]{1,240}\.log(\.1)?", re.ASCII)
+
+
+def check_folder(given: Any, manifest: str) -> Path | None:
+    """Return the folder with a topology's logs, if it is on this machine and is one; else None.
+
+    :param given: what the topology's record says.
+    :param manifest: name of the file that lies beside the folder.
+    """
+    folder = Path(given) if isinstance(given, str) and os.path.isabs(given) else None
+    if folder is None or folder.name != "logs" or folder.is_symlink() or not folder.is_dir() or not (folder.parent / manifest).is_file():
+        return None
+    return folder
+
+
+def log_files(folder: Path | None) -> dict[str, Any]:
+    """Return the names, sizes and times of the logs, by name.
+
+    :param folder: from :func:`check_folder`.
+    """
+    if folder is None:
+        return {"here": False, "logs": []}
+    found = []
+    for name in sorted(os.listdir(folder)):
+        info = os.lstat(folder / name)
+        if _NAME.fullmatch(name) and stat.S_ISREG(info.st_mode):
+            found.append({"file": name, "bytes": info.st_size, "modified_ms": info.st_mtime_ns // 1_000_000})
+    return {"here": True, "logs": found}
+
+
+def log_part(folder: Path | None, name: str, end: int | None = None, size: int = PART_BYTES) -> dict[str, Any]:
+    """Return whole lines of a log, without secrets: the last ones before a place.
+
+    :param name: of the file.
+    :param end: the place, in bytes; None: the end of the file.
+    :param size: how many bytes to read, at most.
+    :returns: ``text``; ``start`` and ``end``, the place of the text in the file; ``size`` of the file. Without a whole line, the text begins within one.
+    :raises NotAliveException: there is no such log.
+    :raises IllegalArgumentException: the place or the size makes no sense.
+    """
+    if not 1 <= size <= _MOST_BYTES or (end is not None and end < 0):
+        raise IllegalArgumentException(explain("This part of a log cannot be read.", given=[end, size], legal=f"end >= 0, 1 to {_MOST_BYTES} bytes"))
+    missing = NotAliveException(explain("There is no such log.", given=name))
+    if folder is None or not _NAME.fullmatch(name):
+        raise missing
+    try:
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        raise missing from None
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(descriptor)
+        raise missing
+    with open(descriptor, "rb") as file:
+        end = info.st_size if end is None else min(end, info.st_size)
+        start = max(0, end - size)
+        before = min(1, start)  # says whether a line begins at the start
+        file.seek(start - before)
+        data = file.read(end - start + before)
+    if before:
+        line = data.find(b"\n") + 1
+        skipped = line if 0 < line < len(data) else 1
+        start, data = start + skipped - 1, data[skipped:]
+    return {"file": name, "text": redact_text(data.decode(errors="replace")), "start": start, "end": end, "size": info.st_size}
