@@ -27,8 +27,9 @@ _LOOKED_AT = 4
 
 _ROUNDS = 64
 
-_CUT, _PIECES = 8, 8
-"""The most parts that are cut, and the most pieces of one. Smaller pieces are more work in all: rectangles overlap several, and messages come for the words of several."""
+_CUT, _PIECES = 8, (8, 2)
+"""The most parts that are cut, and the most pieces of one. Small pieces are more work in all: rectangles overlap several, and messages come for the words of several. So if they do not help, larger ones
+are tried."""
 
 _SHARE = 0.25
 """A part with more than this share of the load that has to move is cut."""
@@ -155,8 +156,9 @@ def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selectio
         if loads[giver] <= sigma * loads[taker]:
             break
         found = _split_or_joined(held, giver, taker)
-        if found is None or _greatest(found[0], (giver, taker), tasks) >= loads[giver]:
-            found = _migrated(held, (giver, taker), float(loads[giver] - loads[taker]) / 2, selection, numbers)
+        for pieces in _PIECES:
+            if found is None or _greatest(found[0], (giver, taker), tasks) >= loads[giver]:
+                found = _migrated(held, (giver, taker), float(loads[giver] - loads[taker]) / 2, selection, (pieces, numbers))
         if found is None or _greatest(found[0], (giver, taker), tasks) >= loads[giver]:
             break
         held, rounds = found[0], rounds + 1
@@ -224,14 +226,14 @@ def _split_or_joined(held: list[_Held], giver: int, taker: int) -> tuple[list[_H
     return None
 
 
-def _migrated(held: list[_Held], between: tuple[int, int], needed: float, selection: str, numbers: Iterator[int]) -> tuple[list[_Held], int] | None:
+def _migrated(held: list[_Held], between: tuple[int, int], needed: float, selection: str, cut: tuple[int, Iterator[int]]) -> tuple[list[_Held], int] | None:
     """Do phase II: return the parts after the migration, and how many subscriptions it moves; None: there is nothing to move.
 
     :param between: the task that gives, and the one that takes.
-    :param numbers: of new zones.
+    :param cut: the most pieces of a part, and the numbers of new zones.
     """
     giver, taker = between
-    pieces = _cut([part for part in held if part.task == giver], needed, numbers)
+    pieces = _cut([part for part in held if part.task == giver], needed, *cut)
     own = [(piece, part) for part, some in pieces for piece in some if 0 < piece.node.load < 2 * needed]
     if not own:
         return None
@@ -240,19 +242,37 @@ def _migrated(held: list[_Held], between: tuple[int, int], needed: float, select
     moved = {id(own[i][0]) for i in chosen}
     touched = {id(own[i][1]) for i in chosen}
     kept = [part for part in held if id(part) not in touched]
-    changed = [piece._replace(task=taker) if id(piece) in moved else piece for part, some in pieces if id(part) in touched for piece in some]
+    changed = list[_Held]()
+    for part, some in pieces:
+        if id(part) in touched:
+            changed += _rejoined(part, [piece._replace(task=taker) if id(piece) in moved else piece for piece in some], cut[1])
     return _together([*kept, *changed], {piece.zone for piece in changed}), int(sizes[chosen].sum())
 
 
-def _cut(parts: list[_Held], needed: float, numbers: Iterator[int]) -> list[tuple[_Held, list[_Held]]]:
+def _rejoined(part: _Held, pieces: list[_Held], numbers: Iterator[int]) -> list[_Held]:
+    """Return the pieces of a part after those of one task that form a rectangle are joined."""
+    if part.node.items is not None or len(pieces) == 1 or pieces[0].node.items is not None:
+        return pieces
+    found = list(pieces)
+    while True:
+        pairs = itertools.combinations(range(len(found)), 2)
+        unions = ((i, j, found[i].node.leaf.cells.union(found[j].node.leaf.cells)) for i, j in pairs if found[i].task == found[j].task)
+        i, j, cells = next((one for one in unions if one[2] is not None), (0, 0, None))
+        if cells is None:
+            return found
+        found[i] = _Held(next(numbers), found[i].task, Node.whole(part.node.leaf.inside(cells)))
+        del found[j]
+
+
+def _cut(parts: list[_Held], needed: float, most: int, numbers: Iterator[int]) -> list[tuple[_Held, list[_Held]]]:
     """Return each part with its pieces: the heaviest ones are cut."""
     largest = {id(part) for part in sorted(parts, key=lambda part: -part.node.load)[:_CUT]}
-    return [(part, _pieces(part, _SHARE * needed, numbers) if id(part) in largest else [part]) for part in parts]
+    return [(part, _pieces(part, _SHARE * needed, most, numbers) if id(part) in largest else [part]) for part in parts]
 
 
-def _pieces(part: _Held, most: float, numbers: Iterator[int]) -> list[_Held]:
-    """Return the pieces of a part, each of about so much load at most: by space if that is possible, and else by text."""
-    count = min(_PIECES, int(np.ceil(part.node.load / max(most, 1e-12))))
+def _pieces(part: _Held, load: float, most: int, numbers: Iterator[int]) -> list[_Held]:
+    """Return at most so many pieces of a part, each of about so much load if possible: by space if it can be cut, and else by text."""
+    count = min(most, int(np.ceil(part.node.load / max(load, 1e-12))))
     if count < 2:
         return [part]
     if part.node.items is None:

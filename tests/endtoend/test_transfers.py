@@ -51,8 +51,8 @@ def test_moves_of_regions_and_of_terms_are_exact():
 @pytest.mark.parametrize("distributor", ["agrid", "hybrid", "location"])
 def test_takeovers_at_any_moment_are_exact(distributor):
     """Two strategies live at once; some takeovers are never over, and the next plan ends most of them."""
-    found = [moved(20_000 + seed, Faults.heavy(), distributor, takeovers=0.7) for seed in range(SEEDS // 32)]
-    assert len(found) < 5 or sum(changes for _, changes in found) > len(found), found
+    found = [moved(20_000 + seed, Faults.heavy(), distributor, takeovers=0.7) for seed in range(SEEDS // 50)]
+    assert sum(changes for _, changes in found) > len(found) // 2, found
 
 
 def frames_with(simulation, component, text):
