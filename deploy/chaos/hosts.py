@@ -252,10 +252,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Feeding(KafkaSettings(args.bootstrap_servers), "dskype", plan) as feeding:
         watch = _Watch(feeding)
         say(f"{args.rate:g} messages per second; waiting until the topology is up to date")
-        right = watch.rest(5, args.patience)
+        right = watch.rest(5, 2 * args.patience)
         for fault in chosen:
             say(fault.text.format(hold=f"{args.hold:g}"))
             recoveries.append(watch.strike(fault, containers, args.hold, args.patience))
+            say(as_table(recoveries[-1:], args.hold).splitlines()[-1])
             right = recoveries[-1].caught_up_s is not None and watch.rest(5, args.patience) and right
         feeding.feeder.close()
         code = feeding.check(Console(highlight=False), say)
