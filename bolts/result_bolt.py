@@ -61,7 +61,6 @@ class ResultBolt(BatchBolt):
         """Open the store. A server that is away does not prevent the start."""
         settings = Settings.from_conf(conf)
         topology, run = context.plan.name, run_of(context.get_storm_id())
-        self._collector = collector
         self._publisher = ResultPublisher(
             collector,
             topology,

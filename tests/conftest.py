@@ -1,4 +1,4 @@
-"""Fixtures that several folders share. They start what they need; nothing is skipped."""
+"""Fixtures that several folders share. They start what they need; nothing is skipped, except containers where no engine can run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _MACHINE = (
         )
     ),
 )
-"""Files whose tests need Spark, a broker or a browser."""
+"""Files whose tests need Spark, a broker, a browser or containers."""
 
 _THOROUGH = (
     "bolts/boolean/",

@@ -73,7 +73,7 @@ class Workload(ABC):
     """A result store that can hang; None: there is none."""
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
-        self.rate, self.planned_s, self._rng = rate, planned_s, random.Random(seed)
+        self.rate, self._rng = rate, random.Random(seed)
         self.fed = 0
         self._now_rate = rate
         self._stop = threading.Event()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 import signal
 import subprocess
@@ -34,6 +33,7 @@ from .private_engine import PrivateEngine, install
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "deploy" / "compose"
 _USER = 1000
+_FOLDER = "/var/tmp"  # on a disk, with a short name: sockets are below it
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _KAFKA_START = """#!/bin/bash
@@ -165,13 +165,13 @@ def _kernel_folders(cache: Path) -> list[str]:
 
 
 @contextmanager
-def lab(folder: Path, values: Mapping[str, str] | None = None, without: Sequence[str] = ("grafana",)) -> Iterator[PrivateEngine]:
+def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("grafana",)) -> Iterator[PrivateEngine]:
     """Yield an engine that has stand-ins for the images of the compose file.
 
-    :param folder: an empty folder.
     :param values: for variables of the compose file, in place of those in ``.env``.
     :param without: services that are left out.
     """
+    folder = Path(tempfile.mkdtemp(prefix="dskype-", dir=_FOLDER))
     cache = paths.export_numba_cache()
     java = find_java().path.resolve().parents[1]
     with PrivateEngine(folder, cache, _kernel_folders(cache)) as engine:
@@ -190,7 +190,7 @@ def main(arguments: list[str]) -> int:
         name, _, values[name] = arguments.pop(0).partition("=")
     install("prometheus", packages={"prometheus": "prometheus"})
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up, as after Ctrl-C
-    with lab(Path(tempfile.mkdtemp(prefix="dskype-compose-", dir=os.environ.get("TMPDIR", "/var/tmp"))), values) as engine:
+    with lab(values) as engine:
         return subprocess.run(engine.inside(*arguments), env=engine.environ, cwd=ROOT, check=False).returncode
 
 

@@ -30,8 +30,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INIT = """
 set -e
 ip link set lo up
-mkdir -p /etc/docker
+mkdir -p /etc/docker /run/containerd
 mount -t tmpfs none /etc/docker
+mount -t tmpfs none /run/containerd
 cd "$1"
 if [ -n "$2" ]; then
     mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work,metacopy=on" overlay "$1/writable"
@@ -102,7 +103,7 @@ def _fetch_compose(folder: Path) -> None:
 class PrivateEngine:
     """A running engine: ``with PrivateEngine(folder) as engine``.
 
-    :param folder: an empty folder for everything; it must not be on an overlay file system.
+    :param folder: an empty folder for everything, with a short name; it is removed at the end. It must not be on an overlay file system.
     :param writable_copy_of: a folder whose content containers find in ``writable``; the folder itself stays as it is.
     :param owned: which folders below it belong to the user 1000 of containers.
     :ivar variables: of the environment of docker clients.

@@ -21,21 +21,22 @@ _WORKERS = ("spark-worker-1", "spark-worker-2")
 
 
 @pytest.fixture
-def engine(tmp_path):
+def engine():
     """An engine with stand-ins for all images but Grafana's and Prometheus's."""
     if reason := unusable():
         if os.environ.get("CI"):
             pytest.fail(f"the compose file has to be tested here: {reason}")
         pytest.skip(f"THE COMPOSE FILE WAS NOT RUN: {reason}")
-    with lab(tmp_path, without=("grafana", "prometheus")) as running:
+    with lab(without=("grafana", "prometheus")) as running:
         yield running
+        print(f"containers took {running.cpu_s():.0f} s of processor time")
 
 
 class Make:
     """``make TARGET`` where the containers are, with its output."""
 
     def __init__(self, engine, target, **variables):
-        command = engine.inside("/usr/bin/make", "-C", str(ROOT), target, *(f"{k}={v}" for k, v in variables.items()))
+        command = engine.inside("/usr/bin/timeout", str(_TIMEOUT_S), "/usr/bin/make", "-C", str(ROOT), target, *(f"{k}={v}" for k, v in variables.items()))
         self.output = ""
         self._process = spawn_tied(command, env=engine.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -75,10 +76,9 @@ def test_two_worker_containers_give_exact_results_though_one_is_killed(engine, m
     containers.kill(_WORKERS[0])
     assert demo.end() == 0, engine.logs()
     assert re.search(r"verified  [\d,]+ results", demo.output), demo.output
-    left = components(engine, _WORKERS[1])
-    assert {"message-spou", "subscription"} & {name[:12] for name in left} or left, left
+    assert components(engine, _WORKERS[1])
     metrics = engine.run("exec", "dskype-metrics-1", "curl", "-fsS", "http://localhost:9464/metrics").stdout.decode()
-    assert "dskype_executed_total{" in metrics
+    assert "dskype_tuples_sent_total{" in metrics
     assert Make(engine, "compose-down").end() == 0
     assert engine.run("ps", "-aq").stdout == b""
     assert b"dskype_topology" in engine.run("volume", "ls", "-q").stdout

@@ -14,6 +14,7 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, route
 from dskype.topology.core.frames import OutRecord, OutRecords
+from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.record_reader import READER_OPTIONS, RecordReader
 from dskype.topology.runtime.record_writer import RecordWriter
@@ -79,7 +80,7 @@ class InboxLoop:
         self._most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
         if external:  # external records are single, not frames of many tuples
             self._most = max(self._most, conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
-        self._least_ask_s: float = conf[Config.TOPOLOGY_SPOUT_WAIT_PROGRESSIVE_LEVEL3_SLEEP_MILLIS] / 1000
+        self._spout_wait = SpoutWait(conf)
         for task in () if executor.is_spout else [task.id for task in executor.tasks]:
             if (version := kept.get(task)) > 0:
                 executor.bring_to(task, version)
@@ -105,7 +106,9 @@ class InboxLoop:
             self._release(self._executor.handle(self._number, records, report=False))
         elif self._executor.askable or self._executor.unfinished:
             self._begin()
-            if (reply := self._executor.emit(self._number)) is not None:
+            reply = self._executor.emit(self._number)
+            self._spout_wait.note(idle=reply is None)
+            if reply is not None:
                 self._release(reply)
             else:
                 self._next_s = 0.0
@@ -139,7 +142,7 @@ class InboxLoop:
         if self._report_at is not None:
             waits.append(max(0.0, self._report_at - now))
         if self._executor.askable:
-            waits.append(max(self._least_ask_s, min(_LONGEST_ASK_S, (now - self._worked_s) * _ASK_SHARE)))
+            waits.append(max(self._spout_wait.seconds, min(_LONGEST_ASK_S, (now - self._worked_s) * _ASK_SHARE)))
         return min(waits)
 
     def _begin(self) -> None:

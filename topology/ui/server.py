@@ -61,6 +61,9 @@ _HEADERS = {
     "Cache-Control": "no-cache, no-store",
 }
 
+_PICTURE_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""Of SVG pictures, which have their styles in them; opened alone, they run nothing."""
+
 
 @dataclass(frozen=True)
 class UiOptions:
@@ -125,6 +128,7 @@ class _Guard:
         else:
             headers |= {"Access-Control-Allow-Origin": options.origin, "Vary": "Origin"}
         self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        self._picture_headers = [(name, _PICTURE_POLICY if name == b"content-security-policy" else value) for name, value in self._headers]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -134,7 +138,9 @@ class _Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name.lower() for name, _ in self._headers}
-                message["headers"] = [pair for pair in message.get("headers", ()) if pair[0].lower() not in given] + self._headers
+                own = [pair for pair in message.get("headers", ()) if pair[0].lower() not in given]
+                picture = any(name.lower() == b"content-type" and value.startswith(b"image/svg+xml") for name, value in own)
+                message["headers"] = own + (self._picture_headers if picture else self._headers)
             await send(message)
 
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")

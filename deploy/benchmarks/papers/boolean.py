@@ -77,13 +77,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Bench:
-    """Runs settings, equal ones once. Settings with the same subscriptions share one filled index.
+    """Runs settings, equal ones once. Settings with the same subscriptions share one filled index."""
 
-    :param tell: called with what takes long.
-    """
-
-    def __init__(self, corpus: Corpus, scale: Scale, tell: Callable[[str], None] = say) -> None:
-        self.corpus, self.scale, self._tell = corpus, scale, tell
+    def __init__(self, corpus: Corpus, scale: Scale) -> None:
+        self.corpus, self.scale = corpus, scale
         self._uniform: Corpus | None = None
         self._found: dict[str, dict[str, Any]] = {}
         self._filled: OrderedDict[str, Measured] = OrderedDict()

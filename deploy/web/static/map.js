@@ -40,6 +40,7 @@ function addDots(messages) {
 function followMessages() {
   state.source?.close();
   state.source = null;
+  if (document.hidden) return; // a browser has few connections
   if (field("messages").checked) {
     Object.assign(state, { seen: 0, since: Date.now(), source: new EventSource(path("messages", { topology: topology() })) });
     state.source.addEventListener("messages", (event) => {
@@ -168,6 +169,7 @@ form.addEventListener("submit", (event) => {
   followSubscription().catch(problem);
 });
 field("messages").addEventListener("change", followMessages);
+document.addEventListener("visibilitychange", () => dots && followMessages());
 field("partitions").addEventListener("change", () => showPartitions().catch(problem));
 start()
   .catch(problem)

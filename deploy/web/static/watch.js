@@ -55,12 +55,30 @@ export class Watch {
 
   close() {
     this.source?.close();
+    document.removeEventListener("visibilitychange", this.seen);
   }
 
+  /** Follow from a start; resolve when nothing can be missed any more. A page that is hidden lets go of its connection, for a browser has few of them. */
   #follow(start) {
-    const source = (this.source = new EventSource(path("results", { topology: this.topology, sub: this.id, start, messages: "true" })));
+    this.seen = () => {
+      if (document.hidden) {
+        this.source.close();
+        this.connection = "paused";
+      } else if (this.connection === "paused") {
+        this.connection = "connecting";
+        this.#connect(start).catch(() => {});
+      }
+    };
+    document.addEventListener("visibilitychange", this.seen);
+    return this.#connect(start);
+  }
+
+  #connect(start) {
+    const parameters = { topology: this.topology, sub: this.id, start, messages: "true", last_event_id: this.last };
+    const source = (this.source = new EventSource(path("results", parameters)));
     const on = (name, act) =>
       source.addEventListener(name, (event) => {
+        this.last = event.lastEventId || this.last;
         act(JSON.parse(event.data));
         this.changed(this);
       });

@@ -10,6 +10,7 @@ import pytest
 
 from dskype.topology.ui.events import Event
 
+from .scene import run_plan
 from .server import TOKEN, Events, get, post
 from .test_result_feed import delta, until, write_result
 
@@ -139,6 +140,13 @@ def test_pages_and_files_are_served_and_nothing_else(served):
         assert status(path)[0] == 404, path
     with urlopen(f"{served.url}api/ui/pages", timeout=30) as answer:
         assert {"title": "Subscribe", "path": "/dskype/subscribe.html"} in json.load(answer)["pages"]
+
+
+def test_a_picture_keeps_its_styles_and_runs_nothing(kafka, served):
+    run_plan(kafka, {"dskype.distributor": "agrid"})
+    with urlopen(f"{served.url}api/dskype/plan.svg", timeout=30) as answer:
+        assert answer.headers["Content-Type"] == "image/svg+xml" and answer.read().startswith(b"<svg")
+        assert answer.headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
 def test_an_event_is_lines_without_breaks_in_them():

@@ -11,14 +11,22 @@ from tests.topology.ui.browser import Browser
 
 from .scene import messages, run_for, run_plan, watched
 from .server import TOKEN, get, view
-from .test_result_feed import until, write_result
+from .test_result_feed import write_result
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+def window(tmp_path_factory):
     opened = Browser(tmp_path_factory.mktemp("browser"))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def browser(window, served):
+    """The window, which shows nothing of the server when that ends."""
+    yield window
+    window.open("about:blank")
+    window.problems()
 
 
 def fill(browser, values):
@@ -117,8 +125,6 @@ def test_a_page_goes_on_after_the_brokers_were_away(browser, kafka, served):
     write_result(kafka, topics, "b", 1, op="match")
     kafka.broker.away = False
     browser.wait("document.querySelectorAll('#changes tbody tr').length === 1")
-    browser.open("about:blank")
-    until(lambda: kafka.broker.open_consumers <= 2)
     browser.problems()
 
 
@@ -164,6 +170,21 @@ def test_the_page_of_loads_has_the_numbers_of_the_api(browser, kafka, served, so
     assert len(trend["time_s"]) >= 20 and {len(column) for name, column in trend.items() if name != "tasks"} == {len(trend["time_s"])}
     browser.wait("document.querySelector('#plan img')?.naturalWidth > 0")
     assert browser.problems() == []
+
+
+def test_a_page_that_is_hidden_lets_go_of_its_connections_and_misses_nothing(browser, kafka, served):
+    topics = kafka.topology()
+    kafka.broker.write(topics.subscriptions, "b", json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "x"}).encode())
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))"
+    browser.open(f"{served.url}dskype/map.html?sub=b")
+    browser.wait("document.querySelector('#list').innerText.includes('live')")
+    write_result(kafka, topics, "b", 1, op="match")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 1")
+    browser.run(hide % "true")
+    write_result(kafka, topics, "b", 2, op="match")
+    browser.run(hide % "false")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 2")
+    assert [row["Message"] for row in browser.rows("#list")] == ["m2", "m1"] and browser.problems() == []
 
 
 def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served, kafka, source, tmp_path):

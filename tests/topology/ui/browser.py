@@ -76,7 +76,7 @@ class Browser:
         """Return what a script returns."""
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
-    def wait(self, condition: str, secs: float = 20) -> None:
+    def wait(self, condition: str, secs: float = 60) -> None:
         """Wait until a JavaScript expression is true."""
         deadline = time.monotonic() + secs
         while not self.run(f"return Boolean({condition})"):

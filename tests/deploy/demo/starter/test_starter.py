@@ -36,7 +36,7 @@ def test_words_are_counted_exactly(seed):
     capture = watched(topology, "count")
     with LocalCluster(simulated=True, seed=seed, faults=Faults() if seed is None else Faults.heavy()) as cluster:
         handle = cluster.submit_topology("words", {"topology.emulator.snapshot.interval.ms": 200, "topology.message.timeout.secs": 600}, topology)
-        cluster.advance_cluster_time(20)
+        cluster.advance_cluster_time(10)
         assert handle.stats.total("spout", "acked") == 200
         counts = Counter()
         spout = SentenceSpout()
@@ -111,7 +111,7 @@ def test_sums_and_averages_are_those_of_the_numbers(seed):
     sums, averages = watched(topology, "slidingsum"), watched(topology, "tumblingavg")
     with LocalCluster(simulated=True, seed=seed, faults=Faults() if seed is None else Faults.heavy()) as cluster:
         handle = cluster.submit_topology("windows", {"topology.emulator.snapshot.interval.ms": 200, "topology.message.timeout.secs": 600}, topology)
-        cluster.advance_cluster_time(20)
+        cluster.advance_cluster_time(10)
         backend = handle.backend
         spout = NumberSpout()
         spout._task, spout._context = 0, backend
