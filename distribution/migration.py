@@ -238,7 +238,8 @@ def _migrated(held: list[_Held], between: tuple[int, int], needed: float, select
     if not own:
         return None
     loads, sizes = np.array([piece.node.load for piece, _ in own]), np.array([piece.size for piece, _ in own])
-    chosen = SELECTIONS[selection](loads, sizes, min(needed, float(loads.sum()))).tolist()
+    # Pieces may be less load together than their part: fewer messages are wanted in a smaller rectangle.
+    chosen = SELECTIONS[selection](loads, sizes, min(needed, float(loads.sum()) / 2)).tolist()
     moved = {id(own[i][0]) for i in chosen}
     touched = {id(own[i][1]) for i in chosen}
     kept = [part for part in held if id(part) not in touched]
