@@ -56,7 +56,7 @@ from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
 _ADVISED = 20_000
-"""The most messages and subscriptions that advice is based on, so that it takes less than a minute."""
+"""The most messages and subscriptions that advice is based on, so that it does not take long."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
