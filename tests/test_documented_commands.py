@@ -25,7 +25,6 @@ _TO_BE_MEASURED = {
     ("dskype.md", "10,000 and a million subscriptions"),
     ("emulator.md", "Latency at 2,000 tuples/s"),
     ("skype.md", "A million subscriptions: the indexes"),
-    ("skype.md", "On places"),
 }
 """Sections of the benchmark pages whose tables may wait to be measured again. Take out what has been measured; do not add to it."""
 
