@@ -33,6 +33,8 @@ _TRANSLATED = {
     "sasl_plain_password": "sasl.password",
 }
 """Argument of kafka-python -> setting of librdkafka."""
+_LONGEST_REQUEST_MS = 300_000
+"""The most that librdkafka accepts for ``socket.timeout.ms``."""
 
 
 class UnsupportedOptionError(TopologyError):
@@ -54,9 +56,17 @@ def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
     }
     if kafka.client.get("sasl_mechanism") == "GSSAPI":
         raise UnsupportedOptionError(explain("Executors that use Kafka themselves cannot use Kerberos.", given="kafka.sasl.mechanism GSSAPI"))
-    settings |= {_TRANSLATED[key]: value for key, value in kafka.client.items() if key in _TRANSLATED}
+    given = {key: value for key, value in kafka.client.items() if key != "sasl_kerberos_service_name"}  # without Kerberos it has no effect
+    context, request_timeout_ms = given.pop("ssl_context", None), given.pop("request_timeout_ms", None)
+    if unknown := sorted(given.keys() - _TRANSLATED):
+        raise UnsupportedOptionError(
+            explain("Executors that use Kafka themselves cannot follow a connection setting.", given=", ".join(unknown), legal=", ".join(_TRANSLATED))
+        )
+    settings |= {_TRANSLATED[key]: value for key, value in given.items()}
+    if request_timeout_ms is not None:
+        settings["socket.timeout.ms"] = min(request_timeout_ms, _LONGEST_REQUEST_MS)
     with contextlib.ExitStack() as files:
-        if (context := kafka.client.get("ssl_context")) is not None:
+        if context is not None:
             settings |= _tls_settings(context.settings, files)
         yield settings
 

@@ -81,6 +81,7 @@ def test_connection_settings_reach_the_writer_of_frames():
         "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a;b";',
         "kafka.ssl.endpoint.identification.algorithm": "",
         "kafka.retry.backoff.ms": "70",
+        "kafka.request.timeout.ms": "305000",
     }
     with connection_settings(KafkaSettings("host:1", options, client_arguments(options))) as settings:
         found = {
@@ -95,8 +96,14 @@ def test_connection_settings_reach_the_writer_of_frames():
             "retry.backoff.ms": 70,
         }
         assert settings["ssl.endpoint.identification.algorithm"] == "none"
+        assert settings["socket.timeout.ms"] == 300_000, "(the most that librdkafka accepts)"
 
 
 def test_kerberos_is_refused():
     with pytest.raises(UnsupportedOptionError, match="Kerberos"), connection_settings(KafkaSettings("host:1", {}, {"sasl_mechanism": "GSSAPI"})):
+        pass
+
+
+def test_settings_that_cannot_be_followed_are_refused():
+    with pytest.raises(UnsupportedOptionError, match="given: metric_reporters"), connection_settings(KafkaSettings("host:1", {}, {"metric_reporters": []})):
         pass
