@@ -105,5 +105,5 @@ def test_kerberos_is_refused():
 
 
 def test_settings_that_cannot_be_followed_are_refused():
-    with pytest.raises(UnsupportedOptionError, match="given: metric_reporters"), connection_settings(KafkaSettings("host:1", {}, {"metric_reporters": []})):
+    with pytest.raises(UnsupportedOptionError, match="metric_reporters"), connection_settings(KafkaSettings("host:1", {}, {"metric_reporters": []})):
         pass
