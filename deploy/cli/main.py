@@ -64,7 +64,7 @@ COMMANDS = {
         Command("verify", "compare what a topology published with a plain computation"),
         Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command"),
     ),
-    "a service on this machine": (
+    "broker and topology as a service": (
         Command("up", "start a broker, a topology and its metrics, and keep them running"),
         Command("status", "say what 'up' runs, and whether it gets on"),
         Command("down", "stop what 'up' runs, and keep its data"),
