@@ -15,6 +15,7 @@ from dskype.deploy.machine.cluster import Target
 from dskype.deploy.machine.terminal import say
 
 __all__ = [
+    "SERVICE_FOLDER",
     "Actions",
     "Ignored",
     "LazyParser",
@@ -42,6 +43,9 @@ __all__ = [
     "target",
     "without_options",
 ]
+
+SERVICE_FOLDER = "$XDG_DATA_HOME/dskype, else ~/.local/share/dskype"
+"""What ``paths.service_dir()`` is, as --help says it."""
 
 _FROM_ENVIRONMENT = re.compile(r"\$\{ENV-([^{}\s]+)\}")
 

@@ -109,15 +109,21 @@ def matches(simulation):
     return {(subscription, record["message"]) for subscription, record, _ in simulation.json(TOPICS.results)}
 
 
-def play_still(conf, seed, faults=Faults()):
-    """Play a world in which all subscriptions come first; the results then do not depend on the distributor."""
+def all_subscriptions_first(conf, seed, faults, n):
+    """Return a world that has boolean subscriptions alone, all of them before the first message; the results then do not depend on the distributor."""
     rng = random.Random(seed)
     simulation = Simulation(conf, {"subscription-bolt": 4, "distribution-bolt": 2}, seed=seed, faults=faults)
-    for i in range(20):
+    for i in range(n):
         west, south = rng.uniform(-10, 8), rng.uniform(-10, 8)
         bbox = [west, south, west + rng.uniform(1, 8), south + rng.uniform(1, 8)]
         simulation.subscription(f"s{i}", {"type": "boolean", "bbox": bbox, "expression": rng.choice(["lake", "park", "lake AND park"])})
     simulation.drain(12)
+    return simulation, rng
+
+
+def play_still(conf, seed, faults=Faults()):
+    """Play a world in which all subscriptions come first, and a hotspot moves once."""
+    simulation, rng = all_subscriptions_first(conf, seed, faults, 20)
     for number in range(160):
         simulation.message(hot_message(rng, number, (1, 1) if number < 80 else (-1, 1)))
         if number % 5 == 4:
@@ -170,13 +176,28 @@ def test_a_crash_writes_the_same_plans_again():
         assert written
 
 
-def test_the_load_of_hybrid_partitioning_is_divided():
-    conf = conf_of("hybrid", **{"dskype.balance.repartition.ms": 0})
-    simulation = play_still(conf, 1)
+def balance_under_a_hotspot(seed, **more):
+    """Return the greatest load of a task by the mean, on average over the last third of a hotspot that stays; and the world."""
+    simulation, rng = all_subscriptions_first(conf_of("hybrid", **{"dskype.balance.repartition.ms": 0}, **more), seed, Faults(), 80)
+    found = []
+    for number in range(300):
+        simulation.message(hot_message(rng, number, (1, 1)))
+        if number % 5 == 4:
+            simulation.step(ms=400)
+            found.append(metric(simulation, "balance_percent"))
+    simulation.drain(8)
+    check(simulation)
+    return sum(found[-20:]) / 2000, simulation
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_load_of_hybrid_partitioning_is_divided(seed):
+    balanced, simulation = balance_under_a_hotspot(seed)
     plans = [json.loads(record.value) for record in simulation.records(TOPICS.plans)]
     assert [plan["version"] for plan in plans] == list(range(1, len(plans) + 1)) and metric(simulation, "balance_decisions") == len(plans) > 0
-    messages = [task["metrics"]["balance_percent"] for task in simulation.sim.stats.tasks.values() if task.get("metrics", {}).get("balance_percent")]
-    assert max(messages) < 200, "at first one task of four had nearly everything"
+    unbalanced, still = balance_under_a_hotspot(seed, **{"dskype.balance.cost.min": 10**9})
+    assert not still.records(TOPICS.plans) and unbalanced > 3, "one task of four has nearly everything"
+    assert balanced < 2
 
 
 def test_off_is_the_default_and_sends_nothing():

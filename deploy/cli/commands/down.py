@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dskype.deploy.cli.arguments import common, positive_seconds
-from dskype.deploy.machine import paths
+from dskype.deploy.cli.arguments import SERVICE_FOLDER, common, positive_seconds
 from dskype.deploy.machine.terminal import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser, kafka=False)
-    parser.add_argument("--folder", metavar="DIR", type=Path, help=f"the service's folder; default: {paths.service_dir()}")
+    parser.add_argument("--folder", metavar="DIR", type=Path, help=f"the service's folder; default: {SERVICE_FOLDER}")
     parser.add_argument("--timeout", metavar="SECS", type=positive_seconds, default=90, help="how long it may take; default: 90")
 
 
 def run(args: argparse.Namespace) -> int:
     """Stop topology, Spark and broker, in this order, and wait for their end."""
-    from dskype.deploy.machine import service
+    from dskype.deploy.machine import paths, service
 
     folder = (args.folder or paths.service_dir()).expanduser().absolute()
     stopped = service.stop(folder, args.timeout)

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.cli.arguments import common, output, positive_seconds
-from dskype.deploy.machine import paths
+from dskype.deploy.cli.arguments import SERVICE_FOLDER, common, output, positive_seconds
 from dskype.deploy.machine.terminal import counted, put
 
 
@@ -18,13 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser, kafka=False)
     output(parser)
-    parser.add_argument("--folder", metavar="DIR", type=Path, help=f"the service's folder; default: {paths.service_dir()}")
+    parser.add_argument("--folder", metavar="DIR", type=Path, help=f"the service's folder; default: {SERVICE_FOLDER}")
     parser.add_argument("--window", metavar="SECS", type=positive_seconds, default=10, help="rates of the last SECS; default: 10")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what runs; fail unless every topology gets on."""
-    from dskype.deploy.machine import service
+    from dskype.deploy.machine import paths, service
     from dskype.deploy.machine.errors import DeployError
 
     folder = (args.folder or paths.service_dir()).expanduser().absolute()

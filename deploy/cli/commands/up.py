@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dskype.deploy.cli import flux_file
-from dskype.deploy.cli.arguments import UsageError, port, without_options
-from dskype.deploy.machine import paths
+from dskype.deploy.cli.arguments import SERVICE_FOLDER, UsageError, port, without_options
 from dskype.deploy.machine.terminal import say
 
 _DEFAULT = "dskype.yaml"
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _own_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that are not remembered for the next start."""
     group = parser.add_argument_group("options of the service")
-    group.add_argument("--folder", metavar="DIR", type=Path, help=f"everything that the service keeps; default: {paths.service_dir()}")
+    group.add_argument("--folder", metavar="DIR", type=Path, help=f"everything that the service keeps; default: {SERVICE_FOLDER}")
     group.add_argument("--port", metavar="N", type=port, help="of the broker, on 127.0.0.1; default: the one it had, at first 9092; 0: a free one")
     group.add_argument("--metrics-port", metavar="N", type=port, help="of the metrics for Prometheus; default: the one it had, at first 9464; 0: a free one")
     group.add_argument("--fresh", action="store_true", help="do not resume: remove the topology's state and start over; the broker keeps its topics")
@@ -36,7 +35,7 @@ def _own_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Start the service, in the background unless told otherwise."""
-    from dskype.deploy.machine import detached, service
+    from dskype.deploy.machine import detached, paths, service
 
     folder = (args.folder or paths.service_dir()).expanduser().absolute()
     given = without_options(args.command_line[1:], _own_arguments)
