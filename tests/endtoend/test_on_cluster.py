@@ -101,7 +101,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
     }
     workers = spark_cluster.workers
 
-    def more(n: int, timeout_s: float = 120) -> None:
+    def more(n: int, timeout_s: float = 400) -> None:
         """Wait until so many further messages have been handled."""
         feed.wait_for(feed.watermark() + n, timeout_s)
 
@@ -109,11 +109,11 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
         with driver(**arguments) as first:
             publisher = Publisher(feed, messages.records())
             feed.wait_for(200)
-            wait_for(lambda: (more(100), all(w.components() for w in workers))[1], 60, "work on both hosts")
+            wait_for(lambda: (more(100), all(w.components() for w in workers))[1], 240, "work on both hosts")
             workers[0].signal(signal.SIGKILL)  # a host is lost, and another one comes
             more(500)
             spark_cluster.add_worker()
-            wait_for(lambda: (more(100), workers[2].components())[1], 60, "work on the new host")
+            wait_for(lambda: (more(100), workers[2].components())[1], 240, "work on the new host")
             workers[1].signal(signal.SIGSTOP)  # one stands still until Spark has given it up, and then continues as if nothing had happened
             time.sleep(15)
             more(300)
@@ -128,7 +128,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
                 assert standby.stdout.readline().strip() == "running"
                 more(300)
                 published = publisher.end()
-                feed.wait_for(published - 1, 120)
+                feed.wait_for(published - 1, 400)
                 report = feed.verify({**conf, "dskype.vocabulary": str(next((state / "two").glob("topologies/*/files/*-places.vocabulary")))})
                 assert report.compared["deltas"] > 1_000
                 standby.communicate("end\n", timeout=60)
