@@ -19,9 +19,6 @@ from dskype.deploy.machine.processes import spawn_tied
 
 from .helpers import Process, descendants, wait_for
 
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVMs of masters, workers and executors, which live for minutes at most: C2 would take more time than it saves."""
-
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
@@ -121,7 +118,7 @@ class Standalone:
 
 
 def _start(arguments: list[str], log: Path, environment: dict[str, str], hidden: Path | None = None) -> subprocess.Popen:
-    environment = {**environment, "SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m", "JAVA_TOOL_OPTIONS": _JVM}
+    environment = {**environment, "SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
     command = [str(_SPARK_CLASS), *arguments]
     if hidden is not None:  # in a mount namespace of its own
         own = [] if os.getuid() == 0 else ["--map-root-user"]
