@@ -13,4 +13,4 @@ from .helpers import executors, wait_for
 def no_executor_stays() -> Iterator[None]:
     """Check after every test that the executors of its topologies are gone, and stay gone."""
     yield
-    wait_for(lambda: not executors(), 10, "the end of all executors")
+    wait_for(lambda: not executors(), 60, "the end of all executors")

@@ -46,12 +46,12 @@ def test_a_component_that_fails_for_ever_ends_its_topology_and_says_why_to_every
             handle.backend.wait_until(lambda _: False, 90)
         assert handle.backend.failure is not None
         client = ClusterClient(kafka)
-        wait_for(lambda: [t for t in client.topologies() if t["name"] == name and t["health"]["state"] == "failed"], 10, "the news in another shell")
+        wait_for(lambda: [t for t in client.topologies() if t["name"] == name and t["health"]["state"] == "failed"], 60, "the news in another shell")
         (line,) = [t for t in client.topologies() if t["name"] == name]
         assert "table of cities" in line["health"]["why"][0] and line["driver_alive"]
-        errors = wait_for(lambda: client.errors(name), 10, "errors for get-errors")
+        errors = wait_for(lambda: client.errors(name), 60, "errors for get-errors")
         assert "table of cities" in errors["broken"][-1]["error"] and "__driver" in errors
-        driver = wait_for(lambda: client.stats(name).driver, 10, "the driver's record")
+        driver = wait_for(lambda: client.stats(name).driver, 60, "the driver's record")
         assert driver["restarts"] == {"broken": 2} and driver["problems"]["query"] == 3 and driver["state"] == "failed"
     finally:
         cluster.kill_topology(name, wait_secs=0)
@@ -86,7 +86,7 @@ def test_what_trying_again_mends_is_tried_for_as_long_as_it_takes(cluster, name,
         wait_for(lambda: sum(e["component"] == "table" for e in handle.stats.errors) > 2, 30, "more attempts than may fail otherwise")
         (tmp_path / "table").touch()
         handle.backend.wait_until(lambda stats: stats.total("table", "executed") >= 500, 60)
-        wait_for(lambda: handle.backend.health()["state"] == "running", 10, "the news that it runs")
+        wait_for(lambda: handle.backend.health()["state"] == "running", 60, "the news that it runs")
 
 
 # -- input that is gone ---------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_input_that_is_gone_ends_the_topology_or_is_counted_and_skipped(cluster,
     try:
         skipping.activate()
         skipping.wait_until(lambda stats: stats.total("sink", "executed") >= 150, 60)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= 150 and found, 10, "the records that are there")
+        records = wait_for(lambda: len(found := output(kafka, out)) >= 150 and found, 60, "the records that are there")
         found = Counter(int(re.search(rb"b'(\d+)'", r.value)[1]) for r in records.values())
         assert found == Counter([*range(100), *range(150, 200)])
         (report,) = [r for r in skipping.stats.tasks.values() if r["component"] == "input"]
@@ -157,7 +157,7 @@ def test_a_driver_that_was_replaced_ends_and_touches_nothing(cluster, name, tmp_
         first.close(remove=True)  # although it is told to remove everything
         assert (tmp_path / MANIFEST).exists() and inbox_topic(name, "sink") in existing_topics(kafka, name)
         second.wait_until(lambda stats: stats.total("sink", "executed") >= total, 90)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
+        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
     finally:
         second.close(remove=True)
@@ -190,7 +190,7 @@ def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, n
         kept = admin.configs([dead_letters_topic(name)])[dead_letters_topic(name)]
         admin.close()
         assert (kept["retention.ms"], kept["retention.bytes"]) == (str(7 * 24 * 3_600_000), str(1 << 30))  # limited by default
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
+        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
 
 

@@ -95,7 +95,7 @@ def count(setting) -> int:
 
 def check(setting) -> None:
     kafka = KafkaSettings(setting["servers"])
-    records = wait_for(lambda: len(found := output(kafka, setting["out"])) >= TOTAL and found, 10, "the last record")
+    records = wait_for(lambda: len(found := output(kafka, setting["out"])) >= TOTAL and found, 60, "the last record")
     print(f"longest gap in the output: {longest_gap_s(records, 0):.1f} s; records written: {count(setting)} for {TOTAL}", flush=True)
     assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
 

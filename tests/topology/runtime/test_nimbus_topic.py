@@ -188,6 +188,6 @@ def test_a_driver_that_was_taken_for_dead_hears_that_its_topology_was_killed(kaf
     with driver(kafka, name) as backend:
         put(kafka, f"removed:{name}", {"v": 1, "id": "another one"})
         put(kafka, f"removed:{name}", {"v": 1, "id": backend.plan.topology_id})
-        wait_for(lambda: backend.abandoned, 10, "the news")
+        wait_for(lambda: backend.abandoned, 60, "the news")
         assert "killed from another shell" in backend.abandoned[0] and len(backend.abandoned) == 1
         put(kafka, f"removed:{name}", None)

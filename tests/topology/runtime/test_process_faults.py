@@ -64,7 +64,7 @@ def run_through(
             times.append(now_ms())
             fault()
         driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 60, "the last tuple at the sink")
-        records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 10, "the last record")
+        records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 60, "the last record")
         time.sleep(0.5)  # superfluous records would arrive now
         records = output(kafka, out)
         for fault, at in zip(faults, times):

@@ -94,7 +94,7 @@ def test_the_death_of_an_executor_is_seen_at_once_and_its_snapshot_ends_with_it(
     resident._listener.close()
     shim.connect("s")
     assert shim.recv(5) == b"ready"
-    child = int(wait_for(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text(), 10, "the fork that writes"))
+    child = int(wait_for(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text(), 60, "the fork that writes"))
     os.kill(pid, signal.SIGKILL)
     readable, _, _ = select.select([shim], [], [], 20)
     assert readable and shim.recv(1) == b"", "the connection outlived the executor"

@@ -55,7 +55,7 @@ def test_every_tree_is_acked_or_failed_once(cluster, name, diary):
         wait_for(lambda: len(settled()) >= total, 60, "the end of all trees")
         time.sleep(1)
         assert Counter(settled()) == Counter(f"fail {i}" if i % 11 == 5 else f"ack {i}" for i in range(total))
-        handle.backend.wait_until(lambda stats: stats.total("numbers", "acked") == total - 27 and stats.total("numbers", "failed") == 27, 10)
+        handle.backend.wait_until(lambda stats: stats.total("numbers", "acked") == total - 27 and stats.total("numbers", "failed") == 27, 60)
 
 
 def test_the_life_of_a_topology(cluster, name, diary):
@@ -80,10 +80,10 @@ def test_the_life_of_a_topology(cluster, name, diary):
 
     cluster.deactivate(name)
     assert handle.status == "INACTIVE"
-    wait_for(lambda: "spout deactivate" in diary.lines(), 10, "the spout's deactivation")
-    wait_for(lambda: handle.stats.total("numbers", "acked") == handle.stats.total("numbers", "emitted"), 10, "the last acks")
+    wait_for(lambda: "spout deactivate" in diary.lines(), 60, "the spout's deactivation")
+    wait_for(lambda: handle.stats.total("numbers", "acked") == handle.stats.total("numbers", "emitted"), 60, "the last acks")
     before, ticks = handle.stats.total("numbers", "emitted"), diary.lines().count("bolt tick")
-    wait_for(lambda: diary.lines().count("bolt tick") >= ticks + 2, 10, "ticks of an inactive topology")
+    wait_for(lambda: diary.lines().count("bolt tick") >= ticks + 2, 60, "ticks of an inactive topology")
     assert handle.stats.total("numbers", "emitted") == before
 
     cluster.activate(name)
@@ -119,7 +119,7 @@ def test_a_rebalance_moves_tasks_and_changes_no_result(cluster, name, out):
         assert (len(executors("first")), len(executors("second"))) == (3, 1)
         assert handle.backend.plan.num_tasks == tasks
         kafka = cluster.environment.kafka
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
+        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
 
 
@@ -133,7 +133,7 @@ def test_an_exception_in_execute_restarts_the_bolt_and_is_reported(cluster, name
         assert Counter(r.value for r in records.values()) == Counter(f"({i},)".encode() for i in range(100) if i != 50)
         wait_for(lambda: "fail 50" in diary.lines(), 20, "the timeout of the tuple that broke the bolt")
         assert diary.lines().count("breaks prepare") == 2
-        (letter,) = wait_for(lambda: read_to_end(kafka, dead_letters_topic(name)), 10, "the dead letter")
+        (letter,) = wait_for(lambda: read_to_end(kafka, dead_letters_topic(name)), 60, "the dead letter")
         assert (headers(letter)["stage"], headers(letter)["component"]) == ("execute", "breaks")
         (error,) = cluster.get_topology_info(name)["errors"]["breaks"]
         assert "ValueError: I do not like 50" in error["error"]
@@ -178,7 +178,7 @@ def test_two_topologies_do_not_meet(cluster, name, diary):
     try:
         for i, handle in enumerate(handles):
             handle.backend.wait_until(lambda stats, i=i: stats.total("sink", "executed") >= totals[i], 60)
-            records = wait_for(lambda i=i: len(found := output(kafka, outs[i])) >= totals[i] and found, 10, "the last record")
+            records = wait_for(lambda i=i: len(found := output(kafka, outs[i])) >= totals[i] and found, 60, "the last record")
             assert Counter(r.value for r in records.values()) == sums_expected(totals[i])
             if i == 0:  # the end of one is nothing to the other
                 cluster.kill_topology(handle.name, wait_secs=0)
