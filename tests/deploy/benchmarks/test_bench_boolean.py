@@ -34,7 +34,7 @@ def corpus() -> Corpus:
 @pytest.fixture(scope="module")
 def found(corpus):
     lines: list[str] = []
-    experiments = run_experiments(list(EXPERIMENTS), Bench(corpus, TINY, lambda line: None), lines.append)
+    experiments = run_experiments(list(EXPERIMENTS), Bench(corpus, TINY), lines.append)
     return {
         "machine": boolean_report.machine(),
         "source": corpus.source,
