@@ -73,13 +73,14 @@ def _absolute(path: str) -> str:
     return path if ":" in path.split("/")[0] else os.path.abspath(path)
 
 
-def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> dict[str, str]:
+def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None) -> dict[str, str]:
     """Return the settings of a session. ``conf`` overrides our settings, but ``spark.jars`` has its jars and ours.
 
     :param master: master URL; None or ``local[*]`` runs Spark in a JVM of this process.
     :param jars: the Kafka connector.
     :param conf: the user's ``spark.*`` settings.
     :param log_file: Spark's own log in local mode.
+    :param class_archive: classes that the JVM maps instead of parsing them, in local mode; None: without.
     """
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
@@ -90,6 +91,8 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
         settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:
+        # An archive that does not fit (other jars, another Java) is not used; nobody has to read that on a screen.
+        archive = () if class_archive is None else (f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error")
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -99,6 +102,7 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
                 (
                     "-XX:+UseSerialGC",
                     "-Xshare:auto",
+                    *archive,
                     f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
                     f'"-Duser.dir={scratch_of(log_file)}"',  # Spark creates its folder "artifacts" there
                     logging,
@@ -126,8 +130,8 @@ def scratch_of(log_file: Path) -> Path:
     return log_file.absolute().parent / "jvm"
 
 
-def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> Any:
-    """Start Spark and return the session.
+def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None) -> Any:
+    """Start Spark and return the session. The parameters are those of :func:`spark_settings`.
 
     :raises RuntimeError: a session exists in this process already.
     :raises SessionError: Spark refuses its settings, or cannot be reached.
@@ -139,7 +143,11 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     shutil.rmtree(scratch_of(log_file), ignore_errors=True)  # a JVM that was killed removed nothing
     scratch_of(log_file).mkdir(parents=True, mode=0o700)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
-    settings = {"spark.master": url, "spark.app.name": "dskype", **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file)}
+    settings = {
+        "spark.master": url,
+        "spark.app.name": "dskype",
+        **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive),
+    }
     _launch(settings, log_file.parent)
     builder = SparkSession.builder
     for key, value in settings.items():

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from dskype.deploy.machine.folders import FolderInUseError
-from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
+from dskype.topology.runtime.kafka import KafkaSettings
 
 from .components import sums_expected
-from .helpers import alive, descendants, executors, existing_topics, longest_gap_s, make_topic, output, supervisors, wait_for
+from .helpers import alive, count_records, descendants, executors, existing_topics, longest_gap_s, make_topic, output, supervisors, wait_for
 
 TOTAL, RATE = 20_000, 2_500
 
@@ -90,7 +90,7 @@ def setting(bootstrap_servers, tmp_path, name):
 
 
 def count(setting) -> int:
-    return len(read_to_end(KafkaSettings(setting["servers"]), setting["out"]))
+    return count_records(KafkaSettings(setting["servers"]), setting["out"])
 
 
 def check(setting) -> None:
@@ -105,7 +105,7 @@ def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_g
         killed.expect("running")
         wait_for(lambda: count(setting) > TOTAL * 0.1, 60, "output")
         time.sleep(random.random())
-        assert executors(root=killed.process.pid) and supervisors(killed.process.pid)
+        wait_for(lambda: executors(root=killed.process.pid) and supervisors(killed.process.pid), 60, "its processes")
         tree = killed.kill()
         began = time.monotonic()
         wait_for(lambda: not alive(tree), 15, "the end of all processes of the driver")

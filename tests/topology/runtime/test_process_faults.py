@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,35 +16,29 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import TopicAdmin
 
 from .components import sum_chain, sums_expected
-from .helpers import executors, longest_gap_s, make_topic, output, supervisors, wait_for, workers
+from .helpers import executors, kill, longest_gap_s, make_topic, output, supervisors, wait_for, workers
 
 TOTAL, RATE = 20_000, 4_000
 
 
-def kill(processes: list) -> None:
-    assert processes, "there is nothing to kill"
-    for process in processes:
-        os.kill(process.pid, signal.SIGKILL)
-
-
 def kill_an_executor() -> None:
-    kill(executors("first")[:1])
+    kill(lambda: executors("first")[:1])
 
 
 def kill_all_executors() -> None:
-    kill(executors())
+    kill(executors)
 
 
 def kill_the_supervisor() -> None:
-    kill(supervisors())
+    kill(supervisors)
 
 
 def kill_a_worker() -> None:
-    kill([random.choice(workers())])
+    kill(lambda: random.sample(found := workers(), min(len(found), 1)))
 
 
 def kill_all_workers() -> None:
-    kill(workers())
+    kill(workers)
 
 
 def run_through(
