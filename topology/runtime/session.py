@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -148,7 +149,12 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
         "spark.app.name": "dskype",
         **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive),
     }
-    _launch(settings, log_file.parent)
+    try:
+        _launch(settings, log_file.parent)
+    except PySparkRuntimeError:  # the JVM ended at once, perhaps because of a damaged archive: the next start does without
+        if class_archive is not None:
+            class_archive.unlink(missing_ok=True)
+        raise
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
