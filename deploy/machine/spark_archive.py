@@ -1,4 +1,4 @@
-"""The class archive of Spark's JVM in local mode: with it, the JVM maps the classes that a topology needs instead of parsing them.
+"""The class archive of the driver's JVM, which runs Spark: with it, the JVM maps the classes that a topology needs instead of parsing them.
 
 That saves half of the processor time of a start of Spark. The archive is written once, by a JVM that has run a small topology:
 ``python -m dskype.deploy.machine.spark_archive``.

@@ -81,19 +81,20 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     :param jars: the Kafka connector.
     :param conf: the user's ``spark.*`` settings.
     :param log_file: Spark's own log in local mode.
-    :param class_archive: classes that the JVM maps instead of parsing them, in local mode; None: without.
+    :param class_archive: classes that the JVM maps instead of parsing them; None: without.
     """
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
     conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
     logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Ddskype.spark.log={log_file}"
-    settings["spark.driver.extraJavaOptions"] = logging
+    # An archive that does not fit (other jars, another Java) is not used; nobody has to read that on a screen.
+    archive = ["-Xshare:auto"] if class_archive is None else ["-Xshare:auto", f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error"]
+    settings["spark.driver.extraJavaOptions"] = " ".join([*archive, logging])
+    settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
         settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:
-        # An archive that does not fit (other jars, another Java) is not used; nobody has to read that on a screen.
-        archive = () if class_archive is None else (f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error")
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -102,14 +103,12 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
             "spark.driver.extraJavaOptions": " ".join(
                 (
                     "-XX:+UseSerialGC",
-                    "-Xshare:auto",
                     *archive,
                     f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
                     f'"-Duser.dir={scratch_of(log_file)}"',  # Spark creates its folder "artifacts" there
                     logging,
                 )
             ),
-            "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
             "spark.local.dir": str(scratch_of(log_file) / "local"),
             "spark.sql.warehouse.dir": (scratch_of(log_file) / "warehouse").as_uri(),
         }

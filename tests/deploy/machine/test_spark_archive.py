@@ -60,14 +60,15 @@ def test_a_java_that_cannot_write_it_is_no_error(training: SimpleNamespace) -> N
     assert "starts without it" in said[-1] and spark_archive.existing_archive(JARS) is None
 
 
-def test_only_spark_on_this_machine_maps_it(tmp_path: Path) -> None:
+def test_a_driver_maps_it_wherever_its_workers_are(tmp_path: Path) -> None:
     def options(master: str | None, archive: Path | None) -> str:
         settings = session.spark_settings(master=master, jars=JARS, conf={}, log_file=tmp_path / "spark.log", class_archive=archive)
         return settings["spark.driver.extraJavaOptions"]
 
     archive = tmp_path / "a b.jsa"
-    assert f"-XX:SharedArchiveFile={archive}" in shlex.split(options(None, archive))
-    assert "SharedArchive" not in options(None, None) + options("spark://a:7077", archive)
+    for master in (None, "spark://a:7077"):
+        assert f"-XX:SharedArchiveFile={archive}" in shlex.split(options(master, archive))
+        assert "SharedArchive" not in options(master, None)
 
 
 def test_one_with_which_the_jvm_ends_at_once_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
