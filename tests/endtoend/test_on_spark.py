@@ -30,8 +30,8 @@ from .feed import FILTER
 from .harness import topology
 
 TASKS = {"subscription-bolt": 2}
-MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "30000"))
-SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "5000"))
+MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "15000"))
+SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "3000"))
 
 
 @pytest.fixture(scope="module")
