@@ -95,7 +95,7 @@ def test_the_life_of_a_topology(cluster, name, diary):
     assert executors("life"), "bolts go on during the wait"
     wait_for(lambda: name not in [t["name"] for t in cluster.get_cluster_info()], 30, "the removal")
     assert {"bolt cleanup", "spout close"} <= set(diary.lines())
-    assert executors("life") == []
+    wait_for(lambda: not executors("life"), 60, "the end of its executors")
     assert existing_topics(cluster.environment.kafka, name) == {f"{name}.dead-letters"}
     assert not [line for line in diary.lines() if line.startswith("fail")]
     with pytest.raises(NotAliveException):
