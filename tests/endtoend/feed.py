@@ -32,7 +32,7 @@ class Feed:
         for topic, config in TOPIC_CONFIG.items():
             admin.create({getattr(self.topics, topic): 1}, config)
         admin.close()
-        self.producer = kafka.producer()
+        self.producer = kafka.producer(linger_ms=20)  # a request for each message of a steady input would cost much
         self.metrics, self.reached = None, {}
 
     def subscribe(self, subscriptions):

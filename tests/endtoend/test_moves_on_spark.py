@@ -115,11 +115,11 @@ class Inboxes(threading.Thread):
 
     def run(self) -> None:
         """Read until the end."""
-        consumer = self._kafka.consumer(fetch_max_wait_ms=20)
+        consumer = self._kafka.consumer()
         consumer.assign(self._inboxes)
         consumer.seek_to_beginning(*self._inboxes)
         while not self._over.is_set():
-            for inbox, records in consumer.poll(timeout_ms=50).items():
+            for inbox, records in consumer.poll(timeout_ms=200).items():
                 for record in records:
                     frame = decode_frame(record.value)
                     for segment in frame.segments if isinstance(frame, DataFrame) else ():
