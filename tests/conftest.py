@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import signal
 import uuid
@@ -113,6 +115,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
             item.add_marker("thorough")
     items.sort(key=lambda item: _group(item.nodeid) != "machine")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of all test files before the rest of them: pytest rewrites the assertions of a file and stores the result, so that no two processes rewrite the same files."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes == 1 or [Path(arg).name for arg in session.config.args] != ["tests"]:
+        return
+    root, own = Path(__file__).parent, int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    for file in sorted(root.rglob("test_*.py"))[own::processes]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection tells of it
+            importlib.import_module(".".join(("tests", *file.relative_to(root).with_suffix("").parts)))
 
 
 def pytest_collection_finish() -> None:
