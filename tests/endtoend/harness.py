@@ -296,7 +296,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
             planner.step()
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice(steps_ms))
     if drain:
-        simulation.drain(16 if timed else 8)  # with time windows the last message waits until nothing has come for a while
+        simulation.drain(7 if timed else 4, ms=500)  # with time windows the last message waits until nothing has come for a while
 
 
 def options_of(name, tasks):
