@@ -50,6 +50,7 @@ _MACHINE = (
             "machine/test_broker",
             "machine/test_doctor",
             "metrics/test_stats",
+            "test_kubernetes",
             "web/test_web_pages",
             "web/test_web_on_kafka",
         )
