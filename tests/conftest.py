@@ -81,19 +81,19 @@ _THOROUGH = (
 _SPREAD = ("endtoend/test_exactness.py",)
 """Files whose tests need nothing of each other, and much time."""
 
-_SAME_KERNELS = ("bolts/boolean/", "bolts/topk/")
-"""Folders whose tests call the same kernels: one process compiles them, not two at once."""
+_SAME_KERNELS = (("bolts/boolean/",), ("bolts/topk/", "bolts/replication/", "bolts/window/", "bolts/test_skype.py"))
+"""Folders and files whose tests call the same kernels: one process compiles them, not two at once."""
 
 _GIVE_WAY = 5
 """What a process without Spark adds to its niceness."""
 
 
 def _group(nodeid: str) -> str:
-    """Return what tests have in common that stay together when several processes share them: the machine, a folder of kernels, or a file."""
+    """Return what tests have in common that stay together when several processes share them: the machine, kernels, or a file."""
     file = nodeid.partition("::")[0].removeprefix("tests/")
     if file.startswith(_MACHINE):
         return "machine"
-    return nodeid if file in _SPREAD else next((folder for folder in _SAME_KERNELS if file.startswith(folder)), file)
+    return nodeid if file in _SPREAD else next((places[0] for places in _SAME_KERNELS if file.startswith(places)), file)
 
 
 _GIVES_WAY = pytest.StashKey[bool]()
@@ -121,6 +121,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Import a share of all test files before the rest of them: pytest rewrites the assertions of a file and stores the result, so that no two processes rewrite the same files."""
+    gc.set_threshold(100_000, 20, 20)  # trees of syntax are many objects, and the collector would look at all of them again and again
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if processes == 1 or [Path(arg).name for arg in session.config.args] != ["tests"]:
         return
