@@ -126,6 +126,7 @@ class SimulatedTopology:
         self.clock = TopologyClock(plan, self.stats, self.now_ms())
         self.active = False
         self.opened = False
+        self._readers = {name: spec.obj for name, spec in plan.topology.components.items() if isinstance(spec.obj, KafkaSpout)}
         self.warnings: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self._metrics_read = 0
@@ -199,8 +200,7 @@ class SimulatedTopology:
 
         :param first: whether the topology starts now; partitions that are added later are read from their beginning.
         """
-        spout = self.plan.topology.components[query.component].obj
-        if not isinstance(spout, KafkaSpout):
+        if (spout := self._readers.get(query.component)) is None:
             return
         topics = spout.topics if spout.pattern is None else [t for t in self.log.topics() if re.fullmatch(spout.pattern, t)]
         skips = self.plan.component_conf(query.component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
