@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,17 @@ def log_files(folder: Path | None) -> dict[str, Any]:
 
     :param folder: from :func:`check_folder`.
     """
-    if folder is None:
-        return {"here": False, "logs": []}
     found = []
-    for name in sorted(os.listdir(folder)):
-        info = os.lstat(folder / name)
-        if _NAME.fullmatch(name) and stat.S_ISREG(info.st_mode):
-            found.append({"file": name, "bytes": info.st_size, "modified_ms": info.st_mtime_ns // 1_000_000})
-    return {"here": True, "logs": found}
+    try:
+        names = [] if folder is None else sorted(os.listdir(folder))
+    except FileNotFoundError:  # the topology was removed meanwhile
+        folder, names = None, []
+    for name in filter(_NAME.fullmatch, names):
+        with suppress(FileNotFoundError):  # it was renamed meanwhile: a full log is begun anew
+            info = os.lstat(folder / name)
+            if stat.S_ISREG(info.st_mode):
+                found.append({"file": name, "bytes": info.st_size, "modified_ms": info.st_mtime_ns // 1_000_000})
+    return {"here": folder is not None, "logs": found}
 
 
 def log_part(folder: Path | None, name: str, end: int | None = None, size: int = PART_BYTES) -> dict[str, Any]:
