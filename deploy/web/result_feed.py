@@ -202,7 +202,8 @@ class ResultFollower:
         """Join the tail, and begin to read alone what lies before it."""
         if self._messages is not None and not self._opened:
             self._messages.join(self._listener)
-        self.left, self._mark = None, Places.of(self._tail.join(self))
+        self.left = None  # before it joins: from then on the tail may set it
+        self._mark = Places.of(self._tail.join(self))
         if self._places is None:
             self._places = Places(self._mark)
         for where, place in self._places.items():

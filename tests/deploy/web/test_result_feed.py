@@ -216,6 +216,30 @@ def test_a_client_that_takes_nothing_holds_a_bounded_queue_and_nobody_up(kafka, 
     run(scene())
 
 
+def test_a_queue_that_is_full_before_its_client_has_joined_loses_nothing(kafka, feeds, monkeypatch):
+    monkeypatch.setattr(result_feed, "QUEUE", 5)
+    topics = kafka.topology()
+
+    async def scene():
+        feed = feeds.of("dskype")
+        follower, join = feed.results(None, "now", "", False), feed._results.join
+
+        def join_slowly(member):
+            places = join(member)
+            if not kafka.broker.logs[topics.results, 0]:
+                for i in range(20):
+                    write_result(kafka, topics, "a", i)
+                until(lambda: member.left is not None)
+            return places
+
+        monkeypatch.setattr(feed._results, "join", join_slowly)
+        events = await take(follower, at_least(20))
+        follower.close()
+        return events
+
+    assert numbers(run(scene())) == list(range(20))
+
+
 def test_repetitions_are_left_out(kafka, feeds):
     topics = kafka.topology()
 
