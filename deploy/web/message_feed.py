@@ -96,6 +96,7 @@ class MessageFollower:
 
     :param tail: reads for all.
     :param pool: runs what blocks.
+    :ivar closed: whether the client has gone.
     """
 
     def __init__(self, tail: MessageTail, pool: Executor) -> None:
@@ -103,7 +104,7 @@ class MessageFollower:
         self._sample: list[Mapping[str, Any]] = []
         self._seen = 0
         self._random = random.Random(0)
-        self._joined = self._ended = False
+        self.closed = self._joined = self._ended = False
 
     def offer(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Draw from new messages (reservoir sampling); called by the tail, with its lock."""
@@ -140,10 +141,10 @@ class MessageFollower:
 
     def _join(self) -> None:
         self._tail.join(self)
-        if self._ended:  # meanwhile
+        if self.closed:  # meanwhile
             self._tail.leave(self)
 
     def close(self) -> None:
         """Leave the tail."""
-        self._ended = True
+        self.closed = True
         self._tail.leave(self)

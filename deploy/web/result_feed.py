@@ -98,6 +98,7 @@ class ResultFollower:
     :param open_follower: opens a follower at given offsets, for reading alone.
     :param pool: runs what blocks.
     :param messages: adds to a result what is known of its message; None: nothing is added.
+    :ivar closed: whether the client has gone.
     """
 
     def __init__(
@@ -124,7 +125,8 @@ class ResultFollower:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._once = Once(_REMEMBERED)
-        self._opened = self._joined = self._ended = self._closed = False
+        self.closed = False
+        self._opened = self._joined = self._ended = False
         self._told_at = time.monotonic()
 
     # -- called by the tail, with its lock ----------------------------------------------------------------------------
@@ -153,7 +155,7 @@ class ResultFollower:
         """Return the next events; after some seconds without any, one without data that has the place; None if the brokers are away."""
         self._loop = asyncio.get_running_loop()
         try:
-            while not self._closed:
+            while not self.closed:
                 self._wake.clear()
                 if not self._joined:
                     await self._loop.run_in_executor(self._pool, self._join)
@@ -180,7 +182,7 @@ class ResultFollower:
 
     def close(self) -> None:
         """Leave the tail, and close the connection in the background."""
-        self._closed = True
+        self.closed = True
         self._leave()
         with contextlib.suppress(RuntimeError):  # the server stops
             self._pool.submit(self._close_reader)
@@ -214,7 +216,7 @@ class ResultFollower:
                 self._reader = self._open(self._places.offsets(), _LEAST_BYTES)
                 self._reading = self._read_to_mark(self._reader)
         self._joined = True
-        if self._closed:  # meanwhile
+        if self.closed:  # meanwhile
             self._leave()
             self._close_reader()
 

@@ -401,6 +401,26 @@ def test_more_clients_than_the_limit_are_turned_away(kafka, feeds, monkeypatch):
     run(scene())
 
 
+def test_each_client_counts_once_also_if_it_takes_nothing(kafka, feeds, monkeypatch):
+    monkeypatch.setattr(result_feed, "QUEUE", 5)
+    topics = kafka.topology()
+
+    async def scene():
+        feed = feeds.of("dskype")
+        followers = [feed.results(None, "now", "", True), feed.messages()]
+        for follower in followers:
+            await follower.next()
+        for i in range(20):
+            write_result(kafka, topics, "a", i)
+        until(lambda: followers[0].left is not None)
+        assert feed.followers() == 2
+        for follower in followers:
+            follower.close()
+        assert feed.followers() == 0
+
+    run(scene())
+
+
 def test_a_topology_that_is_not_there_is_named(feeds):
     with pytest.raises(NotAliveException, match="dskype.messages does not exist"):
         feeds.of("dskype")
