@@ -48,13 +48,16 @@ def message_of(record: Any) -> dict[str, Any] | None:
 
 
 class Listener:
-    """Keeps a :class:`MessageTail` reading, for those who ask it what messages are."""
+    """Keeps a :class:`MessageTail` reading, for those who ask it what messages are.
+
+    :param ended: called, with the tail's lock, when the tail has stopped.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self.end = ended
 
     def offer(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Take nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
 
 
 class MessageTail(Tail["MessageFollower | Listener"]):

@@ -115,7 +115,7 @@ class ResultFollower:
         self.left: Places | None = None
         """Where the queue ends, if the tail has dropped this client because it was full."""
         self._tail, self._topics, self._open, self._pool, self._messages = tail, topics, open_follower, pool, messages
-        self._listener = Listener()
+        self._listener = Listener(self.end)
         self._queue: deque[_Batch] = deque()
         self._queued = 0
         self._places, self._mark = places, Places()
@@ -141,7 +141,7 @@ class ResultFollower:
         return True
 
     def end(self) -> None:
-        """Note that the tail has stopped: the client has to connect again."""
+        """Note that the tail of results or of messages has stopped: the client has to connect again."""
         self._ended = True
         self._notify()
 

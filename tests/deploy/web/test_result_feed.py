@@ -362,6 +362,19 @@ def test_results_come_with_what_is_known_of_their_messages(kafka, feeds):
     assert (first["text"], first["lat"], first["lon"], first["message"]) == ("Coffee <b>here</b>", 1.0, 2.0, "m0") and "lat" not in second
 
 
+def test_a_client_that_wants_messages_connects_again_when_they_are_not_read_any_more(kafka, feeds):
+    kafka.topology()
+
+    async def scene():
+        follower = feeds.of("dskype").results(None, "now", "", True)
+        await follower.next()
+        feeds.of("dskype")._messages.close()
+        assert await follower.next() is None
+        follower.close()
+
+    run(scene())
+
+
 def test_the_map_gets_a_bounded_sample_and_the_number_of_all(kafka, feeds):
     topics = kafka.topology()
 
