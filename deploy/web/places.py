@@ -15,7 +15,6 @@ LETTERS = {"r": "results", "m": "matches", "a": "registrations", "d": "dead_lett
 """Letter -> topic, by its name in :class:`~dskype.spouts.topics.Topics`."""
 
 _PLACE = re.compile(r"([a-z])(\d{1,6}):(\d{1,18})(?:\.(\d{1,9}))?")
-_LONGEST = 20_000
 
 
 class Place(NamedTuple):
@@ -40,7 +39,7 @@ class Places(dict[tuple[str, int], Place]):
         :raises IllegalArgumentException: it is something else.
         """
         found = cls()
-        for part in text[:_LONGEST].split(","):
+        for part in text.split(","):
             match = _PLACE.fullmatch(part)
             if match is None or match[1] not in LETTERS:
                 raise IllegalArgumentException(
