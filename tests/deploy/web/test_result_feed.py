@@ -9,6 +9,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from dskype.deploy.web import result_feed, tail
 from dskype.deploy.web.feeds import BusyError, Feeds
@@ -16,7 +17,7 @@ from dskype.deploy.web.places import Place, Places
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException, NotAliveException
 
-from .memory_kafka import MemoryKafka
+from .memory_kafka import Consumer, MemoryKafka
 
 
 class NoTopologies:
@@ -85,6 +86,8 @@ def test_a_place_is_written_and_read_again():
     topics = Topics.for_topology("dskype")
     places = Places({(topics.results, 3): Place(17), (topics.matches, 0): Place(4, 2), (topics.registrations, 0): Place(0)})
     assert places.text(topics) == "m0:4.2,a0:0,r3:17" and Places.parse(places.text(topics), topics) == places
+    many = Places({(topics.results, partition): Place(10**9 + partition) for partition in range(5000)})
+    assert Places.parse(many.text(topics), topics) == many
 
 
 @pytest.mark.parametrize("text", ["x", "r0", "r0:1,", "z0:1", "r0:-1", "r0:1.x", "r" + "9" * 400 + ":1", "r0:1\n"])
@@ -323,6 +326,28 @@ def test_it_ends_when_the_brokers_go_and_goes_on_when_they_are_back(kafka, feeds
         return events
 
     assert numbers(run(scene())) == [0]
+
+
+def test_a_reader_that_cannot_begin_is_closed(kafka, feeds, monkeypatch):
+    kafka.topology()
+
+    def fail(*_):
+        raise KafkaTimeoutError("no offsets")
+
+    monkeypatch.setattr(Consumer, "end_offsets", fail)
+    with pytest.raises(KafkaTimeoutError):
+        feeds.of("dskype").results(None, "beginning", "", False)
+
+    async def scene():
+        for last in ("", "r0:0"):
+            follower = feeds.of("dskype").results(None, "now", last, True)
+            assert await follower.next() is None
+            follower.close()
+
+    run(scene())
+    with pytest.raises(KafkaTimeoutError):
+        list(feeds.of("dskype").client.scan("dskype.results"))
+    assert kafka.broker.open_consumers == 0
 
 
 def test_nobody_is_read_for_when_nobody_follows(kafka, feeds, monkeypatch):
