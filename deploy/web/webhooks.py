@@ -83,7 +83,7 @@ class Delivery:
         return Counts(self._requests, self._results, self._sender.retries, self._dead)
 
     def run(self) -> None:
-        """Deliver until told to stop. While the brokers are away it tries again, from the last committed place."""
+        """Deliver until told to stop. After an error, for example while the brokers are away, it begins again at the last committed place."""
         while not self._stop.is_set():
             consumer = None
             try:
@@ -92,6 +92,10 @@ class Delivery:
                     self._step(consumer)
             except (KafkaError, OSError, TopologyError) as error:
                 self._say(f"{self._webhook.name}: Kafka cannot be used ({error or type(error).__name__}); trying again")
+                self._stop.wait(_AWAY_S)
+            except Exception as error:  # keep trying: no receiver may be forgotten while the process runs
+                log.exception("webhook %s", self._webhook.name)
+                self._say(f"{self._webhook.name}: cannot deliver ({type(error).__name__}: {error}); trying again")
                 self._stop.wait(_AWAY_S)
             finally:
                 if consumer is not None:
