@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -16,12 +16,24 @@ LETTERS = {"r": "results", "m": "matches", "a": "registrations", "d": "dead_lett
 
 _PLACE = re.compile(r"([a-z])(\d{1,6}):(\d{1,18})(?:\.(\d{1,9}))?")
 
+T = TypeVar("T")
+
 
 class Place(NamedTuple):
     """A place in a partition: the next record, and how many results of it the client has already (of grouped matches, a record has many)."""
 
     offset: int
     taken: int = 0
+
+    def left_of(self, offset: int, found: Sequence[T]) -> Iterator[tuple[T, Place]]:
+        """Yield what a client at this place has not had of a record, each with the place behind it.
+
+        :param offset: of the record.
+        :param found: what the record has for the client, in order.
+        """
+        taken = self.taken if self.offset == offset else 0
+        for number, one in enumerate(found[taken:], taken + 1):
+            yield one, Place(offset, number) if number < len(found) else Place(offset + 1)
 
 
 class Places(dict[tuple[str, int], Place]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import threading
 import time
 from collections import deque
@@ -274,13 +273,11 @@ class ResultFollower:
     def _events(self, where: tuple[str, int], offset: int, found: Sequence[Found]) -> list[Event]:
         """Return the events of a record's findings, without those that the client has had; each with the place behind it."""
         assert self._places is not None
-        at = self._places.get(where, Place(0))
-        taken = at.taken if at.offset == offset else 0
         events = []
-        for number, one in enumerate(found[taken:], taken + 1):
-            if not self._once.first(json.dumps([one.subscription, one.identity])):
+        for one, behind in self._places.get(where, Place(0)).left_of(offset, found):
+            if not self._once.first(one.identity):
                 continue
-            self._places[where] = Place(offset, number) if number < len(found) else Place(offset + 1)
+            self._places[where] = behind
             data = one.data if self._messages is None or one.name != "result" else self._messages.describe(one.data)
             events.append(Event(one.name, data, self._text()))
         return events

@@ -135,10 +135,7 @@ class Delivery:
         for partition, records in consumer.poll(timeout_ms=int(_POLL_S * 1000), max_records=_RECORDS).items():
             for record in records:
                 found = [one for one in found_in(record, self._client.topics, self._webhook.subscriptions) if one.name == "result"]
-                at = self._places[partition]
-                taken = at.taken if at.offset == record.offset else 0
-                for number, one in enumerate(found[taken:], taken + 1):
-                    behind = Place(record.offset, number) if number < len(found) else Place(record.offset + 1)
+                for one, behind in self._places[partition].left_of(record.offset, found):
                     waiting.append((one, partition, behind))
                     ready += 1
                     if ready >= self._webhook.batch:
@@ -156,7 +153,7 @@ class Delivery:
 
     def _delivered(self, waiting: list[tuple[Found, TopicPartition, Place]], consumer: Any) -> bool:
         """Deliver what waits, and go on to the places behind it; return False if it is time to stop."""
-        new = [one for one, _, _ in waiting if one is not _NOTHING and self._once.first(json.dumps([one.subscription, one.identity]))]
+        new = [one for one, _, _ in waiting if one is not _NOTHING and self._once.first(one.identity)]
         for some in _split(new, self._webhook.batch):
             if not self._deliver(some):
                 return False
