@@ -130,7 +130,7 @@ class Delivery:
 
     def _step(self, consumer: Any) -> None:
         """Deliver what one poll returns, and commit."""
-        waiting: list[tuple[Found, TopicPartition, Place]] = []
+        waiting: list[tuple[Found | None, TopicPartition, Place]] = []
         ready = 0
         for partition, records in consumer.poll(timeout_ms=int(_POLL_S * 1000), max_records=_RECORDS).items():
             for record in records:
@@ -145,16 +145,19 @@ class Delivery:
                 if not waiting:
                     self._places[partition] = Place(record.offset + 1)
                 elif not found:  # passed when what waits has arrived
-                    waiting.append((_NOTHING, partition, Place(record.offset + 1)))
+                    waiting.append((None, partition, Place(record.offset + 1)))
         if waiting and not self._delivered(waiting, consumer):
             return
         if time.monotonic() - self._committed_at > _COMMIT_S:
             self._commit(consumer)
 
-    def _delivered(self, waiting: list[tuple[Found, TopicPartition, Place]], consumer: Any) -> bool:
-        """Deliver what waits, and go on to the places behind it; return False if it is time to stop."""
-        new = [one for one, _, _ in waiting if one is not _NOTHING and self._once.first(one.identity)]
-        for some in _split(new, self._webhook.batch):
+    def _delivered(self, waiting: list[tuple[Found | None, TopicPartition, Place]], consumer: Any) -> bool:
+        """Deliver what waits, and go on to the places behind it; return False if it is time to stop.
+
+        :param waiting: no more results than the receiver wants in a request; None stands for records without results.
+        """
+        new = [one for one, _, _ in waiting if one is not None and self._once.first(one.identity)]
+        for some in _split(new):
             if not self._deliver(some):
                 return False
         for _, partition, place in waiting:
@@ -197,16 +200,13 @@ class Delivery:
             self._committed.update(changed)
 
 
-_NOTHING = Found("", "", {}, "")
-
-
-def _split(found: Sequence[Found], most: int) -> list[list[dict[str, Any]]]:
-    """Return results in parts that are not too many and not too large."""
+def _split(found: Sequence[Found]) -> list[list[dict[str, Any]]]:
+    """Return results in parts that are not too large."""
     parts: list[list[dict[str, Any]]] = []
     size = 0
     for one in found:
         length = len(json.dumps(one.data, ensure_ascii=False).encode(errors="replace"))
-        if not parts or len(parts[-1]) >= most or size + length > _BODY_BYTES:
+        if not parts or size + length > _BODY_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(one.data)
