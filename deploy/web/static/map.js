@@ -115,9 +115,10 @@ async function followSubscription() {
   show("list");
   keepAddress();
   if (id) {
-    state.watch = new Watch(id, showWatch);
-    await state.watch.resume();
-    const { fields } = state.watch;
+    const watch = (state.watch = new Watch(id, showWatch));
+    await watch.resume();
+    if (watch.closed) return; // another one is followed by now
+    const { fields } = watch;
     if (fields.bbox) map.fitBounds(boxes(fields.bbox)[0], { padding: [40, 40] });
     else map.setView([fields.lat, fields.lon], Math.max(map.getZoom(), 3));
   }

@@ -13,7 +13,7 @@ export class Watch {
    * @param changed called after changes: once for all that come before the browser draws the page again.
    */
   constructor(id, changed) {
-    Object.assign(this, { id, changed, status: "unknown", fields: null, refused: null, note: null, watermark: -1, connection: "connecting", lost: 0 });
+    Object.assign(this, { id, changed, status: "unknown", fields: null, refused: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
     this.members = new Map(); // message as JSON -> entry, in the order in which they came
     this.newest = [];
     this.count = 0;
@@ -29,6 +29,7 @@ export class Watch {
   /** Follow a subscription that is there. */
   async resume() {
     const { time_ms, registered, refused, topk, note } = await getFrom(path("subscription", { id: this.id }));
+    if (this.closed) return; // meanwhile
     if (registered === null) throw new Error(`There is no subscription ${this.id}.`);
     Object.assign(this, { fields: registered, status: registered.status, refused, note });
     if (topk) {
@@ -50,6 +51,7 @@ export class Watch {
   }
 
   close() {
+    this.closed = true;
     this.source?.close();
     document.removeEventListener("visibilitychange", this.seen);
   }
