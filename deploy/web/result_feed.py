@@ -151,7 +151,7 @@ class ResultFollower:
     # -- called by the server ------------------------------------------------------------------------------------------
 
     async def next(self) -> Sequence[Event] | None:
-        """Return the next events; after some seconds without any, one without data that has the place; None if the brokers are away."""
+        """Return the next events; after some seconds without any, one without data that has the place; None when reading has ended."""
         self._loop = asyncio.get_running_loop()
         try:
             while not self.closed:

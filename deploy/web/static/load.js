@@ -79,20 +79,20 @@ function now({ messages, communication, replication, balance, latency }, target)
     ["Balance of subscriptions", figure(balance.subscriptions)],
     ["Balance of messages", figure(balance.messages)],
     ["Balance of busy time", figure(balance.busy)],
-    ...(matched ? [["Arrival to matched", `p50 ${count(matched.p50_ms)} ms, p99 ${count(matched.p99_ms)} ms`]] : []),
+    ...(matched ? [["Arrival to matched", `p50 ${amount(matched.p50_ms)} ms, p99 ${amount(matched.p99_ms)} ms`]] : []),
   ]);
 }
 
 const bar = (share) => el("meter", { min: 0, max: 1, value: Math.min(1, share ?? 0), title: percent(share) });
 
-let version = null; // of the plan that is shown
+let shown = null; // the plan, as JSON
 
 async function showPlan() {
   const plan = await getFrom(path("partitions")).catch(() => null);
-  if (!plan && version === null) show("plan", el("p", { class: "quiet" }, "The plan of the topology is not known."));
-  if (!plan || plan.version === version) return;
-  version = plan.version;
-  const picture = el("img", { src: path("plan.svg", { version }), alt: "the partitions of the plan, a colour for each task" });
+  if (!plan && shown === null) show("plan", el("p", { class: "quiet" }, "The plan of the topology is not known."));
+  if (!plan || JSON.stringify(plan) === shown) return;
+  shown = JSON.stringify(plan);
+  const picture = el("img", { src: path("plan.svg", { version: plan.version }), alt: "the partitions of the plan, a colour for each task" });
   show(
     "plan",
     facts([["Distributor", plan.distributor], ["Version", String(plan.version)], ["Partitions", plan.partitions.length], ["Greatest load / mean, expected", figure(plan.balance)]]),
