@@ -41,17 +41,20 @@ def log_files(folder: Path | None) -> dict[str, Any]:
 
     :param folder: from :func:`check_folder`.
     """
+    nothing: dict[str, Any] = {"here": False, "logs": []}
+    if folder is None:
+        return nothing
     found = []
     try:
-        names = [] if folder is None else sorted(os.listdir(folder))
+        names = sorted(os.listdir(folder))
     except FileNotFoundError:  # the topology was removed meanwhile
-        folder, names = None, []
+        return nothing
     for name in filter(_NAME.fullmatch, names):
         with suppress(FileNotFoundError):  # it was renamed meanwhile: a full log is begun anew
             info = os.lstat(folder / name)
             if stat.S_ISREG(info.st_mode):
                 found.append({"file": name, "bytes": info.st_size, "modified_ms": info.st_mtime_ns // 1_000_000})
-    return {"here": folder is not None, "logs": found}
+    return {"here": True, "logs": found}
 
 
 def log_part(folder: Path | None, name: str, end: int | None = None, size: int = PART_BYTES) -> dict[str, Any]:
