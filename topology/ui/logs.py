@@ -41,14 +41,14 @@ def log_files(folder: Path | None) -> dict[str, Any]:
 
     :param folder: from :func:`check_folder`.
     """
-    none = {"here": False, "logs": []}
+    nothing: dict[str, Any] = {"here": False, "logs": []}
     if folder is None:
-        return none
+        return nothing
+    found = []
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:  # the topology was removed meanwhile
-        return none
-    found = []
+        return nothing
     for name in filter(_NAME.fullmatch, names):
         with suppress(FileNotFoundError):  # it was renamed meanwhile: a full log is begun anew
             info = os.lstat(folder / name)
