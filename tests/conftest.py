@@ -58,6 +58,21 @@ _MACHINE = (
 )
 """Files whose tests need Spark, a broker, a browser or containers."""
 
+_OWN_SPARK = (
+    "bolts/results/test_stores.py",
+    "deploy/chaos/",
+    "deploy/cli/",
+    "deploy/client/",
+    "deploy/machine/",
+    "deploy/web/",
+    "endtoend/test_compose.py",
+    "endtoend/test_on_cluster.py",
+    "security/",
+    "topology/runtime/test_preflight.py",
+    "topology/ui/test_pages.py",
+)
+"""Of these, the ones that start Spark in processes of their own, or need none: another process runs them, so that neither is the last for minutes."""
+
 _THOROUGH = (
     "bolts/boolean/",
     "bolts/test_result_bolt.py",
@@ -84,6 +99,9 @@ _SPREAD = ("endtoend/test_exactness.py",)
 _SAME_KERNELS = (("bolts/boolean/",), ("bolts/topk/", "bolts/replication/", "bolts/window/", "bolts/test_skype.py"))
 """Folders and files whose tests call the same kernels: one process compiles them, not two at once."""
 
+_ORDER = {"machine": 0, "machine, own Spark": 1}
+"""Groups that begin first, as they take longest."""
+
 _GIVE_WAY = 5
 """What a process without Spark adds to its niceness."""
 
@@ -92,7 +110,7 @@ def _group(nodeid: str) -> str:
     """Return what tests have in common that stay together when several processes share them: the machine, kernels, or a file."""
     file = nodeid.partition("::")[0].removeprefix("tests/")
     if file.startswith(_MACHINE):
-        return "machine"
+        return "machine, own Spark" if file.startswith(_OWN_SPARK) else "machine"
     return nodeid if file in _SPREAD else next((places[0] for places in _SAME_KERNELS if file.startswith(places)), file)
 
 
@@ -109,13 +127,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests, and begin with those that need Spark or a broker: the first process runs them one after the other, beside all the rest."""
+    """Mark tests, and begin with those that need Spark or a broker: two processes run them, beside all the rest."""
     for item in items:
-        if _group(item.nodeid) == "machine" or not {"broker", "bootstrap_servers", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
+        if _group(item.nodeid).startswith("machine") or not {"broker", "bootstrap_servers", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("machine")
         elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
             item.add_marker("thorough")
-    items.sort(key=lambda item: _group(item.nodeid) != "machine")
+    items.sort(key=lambda item: _ORDER.get(_group(item.nodeid), len(_ORDER)))
 
 
 @pytest.hookimpl(tryfirst=True)

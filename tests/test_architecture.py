@@ -94,7 +94,8 @@ def test_type_checkers_find_the_packages_where_setup_maps_them():
 
 
 @pytest.mark.parametrize(
-    "start", [*conftest._MACHINE, *conftest._THOROUGH, *conftest._SPREAD, *(place for places in conftest._SAME_KERNELS for place in places)]
+    "start",
+    [*conftest._MACHINE, *conftest._OWN_SPARK, *conftest._THOROUGH, *conftest._SPREAD, *(place for places in conftest._SAME_KERNELS for place in places)],
 )
 def test_groups_of_tests_name_files_that_are_there(start):
     assert (ROOT / "tests" / start).exists()

@@ -1,4 +1,4 @@
-"""Fetch the jars, write the broker's class archive and compile the kernels: ``python -m dskype.deploy.cli.prepare``."""
+"""Fetch the jars, write the class archives of the broker and of Spark, and compile the kernels: ``python -m dskype.deploy.cli.prepare``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from dskype.deploy.cli.warmup import compile_kernels
 from dskype.deploy.machine.broker import prepare
 from dskype.deploy.machine.errors import DeployError
+from dskype.deploy.machine.spark_archive import write_archive
 from dskype.deploy.machine.terminal import Progress
 
 
@@ -15,6 +16,7 @@ def main() -> int:
     progress = Progress(2, at_once=True)
     try:
         prepare(progress)
+        write_archive(progress)
         compile_kernels(progress)
         return 0
     except DeployError as e:

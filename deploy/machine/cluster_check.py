@@ -12,6 +12,7 @@ from typing import Any
 from dskype.deploy.machine import jars
 from dskype.deploy.machine.connection import Bootstrap, client_arguments, kafka_options
 from dskype.deploy.machine.doctor import FAIL, OK, Row
+from dskype.deploy.machine.spark_archive import existing_archive
 
 __all__ = ["check_cluster"]
 
@@ -42,7 +43,9 @@ def check_cluster(master: str, bootstrap: Bootstrap, conf: Mapping[str, Any], ti
         spark = None
         try:
             settings = {k: str(v) for k, v in conf.items() if k.startswith("spark.")}
-            spark = start_session(master=master, jars=jars.spark_jars(), conf=settings, log_file=Path(folder) / "logs" / "spark.log")
+            found = jars.spark_jars()
+            log = Path(folder) / "logs" / "spark.log"
+            spark = start_session(master=master, jars=found, conf=settings, log_file=log, class_archive=existing_archive(found))
             store.create()
             hosts = check_executors(spark, store, kafka, timeout_s)
             slots = spark.sparkContext.defaultParallelism

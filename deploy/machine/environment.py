@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.machine import connection, jars, paths
+from dskype.deploy.machine import connection, jars, paths, spark_archive
 from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.machine.folders import OwnedFolder
 from dskype.topology.errors import AlreadyAliveException, TopologyError
@@ -98,7 +98,13 @@ class Environment(environment.Environment):
             spark_conf = {"spark.dskype.folder": f"{self.folder}{os.sep}"} | {k: v for k, v in self._conf.items() if k.startswith("spark.")}
             if warning := network_warning(master, self._conf, options):
                 progress(f"warning: {warning}")
-            self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf, log_file=self.folder / "logs" / "spark.log")
+            self.spark = start_session(
+                master=master,
+                jars=spark_jars,
+                conf=spark_conf,
+                log_file=self.folder / "logs" / "spark.log",
+                class_archive=spark_archive.existing_archive(spark_jars),
+            )
             if (jvm := getattr(self.spark.sparkContext._gateway, "proc", None)) is not None:
                 self._owned.note_process(jvm.pid)
             if standby is not None:

@@ -8,6 +8,7 @@ import time
 from kafka import TopicPartition
 
 from dskype.deploy.verification import Inputs, verify
+from dskype.deploy.verification.inputs import INPUT_TOPICS
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import TOPIC_CONFIG, Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
@@ -78,6 +79,19 @@ class Feed:
     def wait_for(self, watermark: int, timeout_s: float = 240):
         wait_for(lambda: self.watermark() >= watermark, timeout_s, f"watermark {watermark}")
 
+    def _ends(self):
+        """Return the ends of the topics that the topology writes, when a second has brought no more: a check takes seconds of processor time."""
+        consumer, before, until = self.kafka.consumer(), None, time.monotonic() + _QUIET_S
+        try:
+            topics = [getattr(self.topics, name) for name in INPUT_TOPICS]
+            partitions = [TopicPartition(topic, p) for topic in topics for p in consumer.partitions_for_topic(topic) or ()]
+            while (ends := consumer.end_offsets(partitions)) != before and time.monotonic() < until:
+                before = ends
+                time.sleep(1)
+            return ends
+        finally:
+            consumer.close()
+
     def verify(self, conf, final=True, **least):
         """Verify everything that was published; wait for the last answers as long as there are new ones."""
 
@@ -89,12 +103,13 @@ class Feed:
                 writes=True,
             )
 
+        ends = self._ends()
         found, changed = report(), time.monotonic()
         while not found.ok and time.monotonic() < changed + _QUIET_S:
             time.sleep(1)
-            before, found = found, report()
-            if found.compared != before.compared:
-                changed = time.monotonic()
+            if (now := self._ends()) != ends:
+                ends, changed = now, time.monotonic()
+                found = report()
         print(found.compared, found.notes, found.unchecked, flush=True)
         assert found.ok, "\n".join(d.as_text() for d in found.differences)
         for what, n in least.items():

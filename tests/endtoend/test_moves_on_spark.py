@@ -36,6 +36,8 @@ EVALUATORS, ROUTING_UNITS = "subscription-bolt", "distribution-bolt"
 TASKS = {EVALUATORS: 3, ROUTING_UNITS: 2}
 BOOLEAN, TOPK, RATE = 2_500, 50, 200
 HOTSPOTS = {"Europe": (-12.0, 36.0, 40.0, 60.0), "Asia": (68.0, 5.0, 125.0, 45.0), "America": (-125.0, 25.0, -65.0, 55.0)}
+TRIGGER_MS = 200
+"""Between micro-batches: with a steady input, they would follow each other without a pause."""
 ATTEMPTS = 4
 """A move may end before the signal comes; then another one is interrupted."""
 
@@ -235,6 +237,7 @@ def test_processes_are_killed_in_the_middle_of_moves_under_a_hotspot_that_moves(
     messages, vocabulary = world
     conf = {
         "topology.acker.executors": 0,
+        "topology.emulator.trigger.interval.ms": TRIGGER_MS,
         "dskype.vocabulary": vocabulary,
         "dskype.window.messages": 1_000,
         "dskype.distributor": "agrid",
@@ -295,6 +298,7 @@ def test_processes_are_killed_while_hybrid_partitioning_is_adjusted_and_a_plan_t
     messages, vocabulary = world
     conf = {
         "topology.acker.executors": 0,
+        "topology.emulator.trigger.interval.ms": TRIGGER_MS,
         "dskype.vocabulary": vocabulary,
         "dskype.window.messages": 1_000,
         "dskype.distributor": "hybrid",

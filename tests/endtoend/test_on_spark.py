@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,14 +23,15 @@ from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.config import Config
 from dskype.topology.runtime.kafka import KafkaSettings
-from tests.topology.runtime.helpers import executors, wait_for, workers
+from tests.topology.runtime.helpers import executors, workers
+from tests.topology.runtime.helpers import kill as kill_processes
 
 from .feed import FILTER
 from .harness import topology
 
 TASKS = {"subscription-bolt": 2}
-MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "30000"))
-SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "5000"))
+MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "15000"))
+SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "3000"))
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +49,7 @@ def conf_of(world, window=MESSAGES // 5):
 
 def kill(component):
     """Kill the executors of a component (process names are cut at 15 characters), when its first tuples have started them."""
-    found = []
-
-    def there():
-        found[:] = [p for p in executors() if p.name == f"dsk:{component}"[:15]]
-        return bool(found)
-
-    wait_for(there, 120, f"executors of {component}")
-    for process in found:
-        os.kill(process.pid, signal.SIGKILL)
+    kill_processes(lambda: [p for p in executors() if p.name == f"dsk:{component}"[:15]], f"executors of {component}")
 
 
 def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, world, feed_of):
@@ -95,7 +87,7 @@ def test_the_continuous_transport_is_exact_with_processes_killed_on_the_way(clus
         kill("subscription-bolt")
         feed.subscribe(subscriptions[1000:1500])
         feed.wait_for(n // 4)
-        os.kill(random.choice(workers()).pid, signal.SIGKILL)
+        kill_processes(lambda: random.sample(found := workers(), min(len(found), 1)), "a worker of Spark")
         kill("message-spout")
         feed.publish([b"{", *records[n // 2 :]])
         feed.wait_for(n // 2)

@@ -216,6 +216,7 @@ def executor_of(run: Run, component: str) -> psutil.Process | None:
 def test_a_topology_counts_exactly_through_tls_and_the_death_of_an_executor(run: Run) -> None:
     run.produce(["lake", "park"] * 50)
     run.wait(lambda: run.counts() == {"lake": 50, "park": 50}, "all words counted")
+    run.wait(lambda: executor_of(run, "count"), "an executor to kill")
     executor_of(run, "count").kill()  # its successor reads its inbox again
     run.produce(["lake", "park"] * 50)
     run.wait(lambda: run.counts() == {"lake": 100, "park": 100}, "all words counted, each once")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -73,20 +74,24 @@ def _absolute(path: str) -> str:
     return path if ":" in path.split("/")[0] else os.path.abspath(path)
 
 
-def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> dict[str, str]:
+def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None) -> dict[str, str]:
     """Return the settings of a session. ``conf`` overrides our settings, but ``spark.jars`` has its jars and ours.
 
     :param master: master URL; None or ``local[*]`` runs Spark in a JVM of this process.
     :param jars: the Kafka connector.
     :param conf: the user's ``spark.*`` settings.
     :param log_file: Spark's own log in local mode.
+    :param class_archive: classes that the JVM maps instead of parsing them; None: without.
     """
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
     conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
     logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Ddskype.spark.log={log_file}"
-    settings["spark.driver.extraJavaOptions"] = logging
+    # An archive that does not fit (other jars, another Java) is not used; nobody has to read that on a screen.
+    archive = ["-Xshare:auto"] if class_archive is None else ["-Xshare:auto", f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error"]
+    settings["spark.driver.extraJavaOptions"] = " ".join([*archive, logging])
+    settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
         settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:
@@ -98,13 +103,12 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
             "spark.driver.extraJavaOptions": " ".join(
                 (
                     "-XX:+UseSerialGC",
-                    "-Xshare:auto",
+                    *archive,
                     f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
                     f'"-Duser.dir={scratch_of(log_file)}"',  # Spark creates its folder "artifacts" there
                     logging,
                 )
             ),
-            "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
             "spark.local.dir": str(scratch_of(log_file) / "local"),
             "spark.sql.warehouse.dir": (scratch_of(log_file) / "warehouse").as_uri(),
         }
@@ -126,8 +130,8 @@ def scratch_of(log_file: Path) -> Path:
     return log_file.absolute().parent / "jvm"
 
 
-def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> Any:
-    """Start Spark and return the session.
+def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None) -> Any:
+    """Start Spark and return the session. The parameters are those of :func:`spark_settings`.
 
     :raises RuntimeError: a session exists in this process already.
     :raises SessionError: Spark refuses its settings, or cannot be reached.
@@ -139,8 +143,17 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     shutil.rmtree(scratch_of(log_file), ignore_errors=True)  # a JVM that was killed removed nothing
     scratch_of(log_file).mkdir(parents=True, mode=0o700)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
-    settings = {"spark.master": url, "spark.app.name": "dskype", **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file)}
-    _launch(settings, log_file.parent)
+    settings = {
+        "spark.master": url,
+        "spark.app.name": "dskype",
+        **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive),
+    }
+    try:
+        _launch(settings, log_file.parent)
+    except PySparkRuntimeError:  # the JVM ended at once, perhaps because of a damaged archive: the next start does without
+        if class_archive is not None:
+            class_archive.unlink(missing_ok=True)
+        raise
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from dskype.deploy.cli.main import main
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 
@@ -102,20 +105,24 @@ streams: [{from: words, to: count, grouping: {type: FIELDS, args: [word]}}]
 """
 
 
-def test_the_verbs_command_a_topology_that_another_process_runs(tmp_path: Path, bootstrap_servers: str) -> None:
+def test_the_verbs_command_a_topology_that_another_process_runs(
+    tmp_path: Path, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "t.yaml").write_text(SUBMITTED)
-    environ = {**os.environ, "DSKYPE_BOOTSTRAP_SERVERS": bootstrap_servers, "DSKYPE_HOME": ""}
+    monkeypatch.setenv("DSKYPE_BOOTSTRAP_SERVERS", bootstrap_servers)
+    monkeypatch.setenv("DSKYPE_HOME", "")
 
-    def dskype(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "dskype.deploy", *arguments], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=90)
+    def dskype(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([*arguments])
+        return code, *capsys.readouterr()
 
     def state() -> dict[str, Any]:
-        return next(t for t in json.loads(dskype("list", "-o", "json").stdout) if t["name"] == "cli submitted")
+        return next(t for t in json.loads(dskype("list", "-o", "json")[1]) if t["name"] == "cli submitted")
 
     running = subprocess.Popen(
         [sys.executable, "-m", "dskype.deploy", "submit", "t.yaml", "-q"],
         cwd=tmp_path,
-        env=environ,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -124,21 +131,21 @@ def test_the_verbs_command_a_topology_that_another_process_runs(tmp_path: Path, 
     try:
         assert any("runs as" in line for line in running.stderr)
         assert (state()["status"], state()["num_tasks"]) == ("ACTIVE", 4)
-        assert dskype("deactivate", "cli submitted").returncode == 0
+        assert dskype("deactivate", "cli submitted")[0] == 0
         assert state()["status"] == "INACTIVE"
-        assert dskype("activate", "cli submitted").returncode == 0
-        refused = dskype("rebalance", "cli submitted", "-e", "nope=1")
-        assert refused.returncode == 1
-        assert "Invalid component nope for topology cli submitted, valid values are count,words" in refused.stderr
-        assert "Traceback" not in refused.stderr
-        lines = dskype("monitor", "cli submitted", "-m", "words", "-i", "1", "--count", "2").stdout.splitlines()
+        assert dskype("activate", "cli submitted")[0] == 0
+        code, _, why = dskype("rebalance", "cli submitted", "-e", "nope=1")
+        assert code == 1
+        assert "Invalid component nope for topology cli submitted, valid values are count,words" in why
+        assert "Traceback" not in why
+        lines = dskype("monitor", "cli submitted", "-m", "words", "-i", "1", "--count", "2")[1].splitlines()
         assert len(lines) == 3
         assert lines[1].startswith("cli submitted\twords\t1\tdefault\t")
-        assert json.loads(dskype("get-errors", "cli submitted").stdout) == {"Topology Name": "cli submitted", "Comp-Errors": {}}
-        assert dskype("kill", "cli submitted", "-w", "0").returncode == 0
+        assert json.loads(dskype("get-errors", "cli submitted")[1]) == {"Topology Name": "cli submitted", "Comp-Errors": {}}
+        assert dskype("kill", "cli submitted", "-w", "0")[0] == 0
         assert running.wait(timeout=60) == 0
-        gone = dskype("kill", "cli submitted")
-        assert (gone.returncode, gone.stderr) == (1, "error: cli submitted is not alive\n")
+        code, _, why = dskype("kill", "cli submitted")
+        assert (code, why) == (1, "error: cli submitted is not alive\n")
     finally:
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)

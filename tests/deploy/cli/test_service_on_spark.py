@@ -15,6 +15,7 @@ from urllib.request import urlopen
 
 import yaml
 
+from dskype.deploy.cli.main import main
 from dskype.deploy.demo import places
 from dskype.topology.runtime.kafka import KafkaSettings
 from tests.deploy.metrics.prometheus_server import prometheus, promtool
@@ -43,13 +44,15 @@ def expressions() -> dict[str, str]:
     return found
 
 
-def test_a_service_resumes_exactly_after_kill_9_and_every_expression_of_the_dashboards_has_data(tmp_path):
+def test_a_service_resumes_exactly_after_kill_9_and_every_expression_of_the_dashboards_has_data(tmp_path, capsys):
     folder = str(tmp_path / "service")
     messages = places.places(seed=11, count=MESSAGES)
     subscriptions, records = list(places.subscriptions(messages, SUBSCRIPTIONS, seed=11)), messages.records()
 
     def status() -> dict[str, Any]:
-        return json.loads(dskype("status", "--folder", folder, "-o", "json").stdout)
+        capsys.readouterr()
+        main(["status", "--folder", folder, "-o", "json"])
+        return json.loads(capsys.readouterr().out)
 
     started = dskype("up", "--folder", folder, "--port", "0", "--metrics-port", "0", "-q", "-c", f"dskype.window.messages={WINDOW}")
     assert started.returncode == 0, started.stderr

@@ -30,7 +30,7 @@ def run(arguments: dict, topology, conf: dict) -> None:
         handle = cluster.submit_topology(arguments["name"], conf, topology)
         print("running", flush=True)
         try:
-            handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= arguments["total"], 100)
+            handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= arguments["total"], 300)
         except TopologyError:
             cluster.shutdown(remove=False)  # like 'dskype submit', which resumes what an earlier driver has left
             raise

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from kafka import TopicPartition
 
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 from dskype.topology.tuples import InRecord
 
 
 def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-    """Return the first true result of ``condition``; raise AssertionError after ``timeout_s`` seconds."""
-    deadline = time.monotonic() + timeout_s
+    """Return the first true result of ``condition``; raise AssertionError after ``timeout_s`` seconds.
+
+    What the condition costs is left to what it waits for: the pauses are longer than its evaluation, but never longer than half a second.
+    """
+    deadline, began = time.monotonic() + timeout_s, time.monotonic()
     while not (result := condition()):
-        assert time.monotonic() < deadline, f"{what} did not come about within {timeout_s:g} s"
-        time.sleep(0.05)
+        now = time.monotonic()
+        assert now < deadline, f"{what} did not come about within {timeout_s:g} s"
+        time.sleep(min(max(0.05, 2 * (now - began)), 0.5))
+        began = time.monotonic()
     return result
 
 
@@ -62,6 +71,15 @@ def longest_gap_s(records: dict[str, InRecord], since_ms: int) -> float:
     """Return the longest time without an output record that ends after ``since_ms``, in seconds."""
     times = sorted(r.timestamp_ms for r in records.values())
     return max((b - a for a, b in itertools.pairwise(times) if b > since_ms), default=0) / 1000
+
+
+def count_records(kafka: KafkaSettings, topic: str) -> int:
+    """Return how many records a topic has had, without reading them."""
+    consumer = kafka.consumer()
+    try:
+        return sum(consumer.end_offsets([TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]).values())
+    finally:
+        consumer.close()
 
 
 # -- processes ------------------------------------------------------------------------------------
@@ -118,6 +136,20 @@ def workers(root: int | None = None) -> list[Process]:
     """Return Spark's Python workers."""
     parents = {p.pid for p in daemons(root)}
     return [p for p in descendants(root).values() if p.parent in parents and p.name != "dskype-superv"]
+
+
+def kill(find: Callable[[], Sequence[Process]], what: str = "a process to kill") -> None:
+    """Kill the processes that ``find`` returns; if there is none now, as one has just ended and its successor is still to come, wait for it."""
+
+    def struck() -> int:
+        found = 0
+        for process in find():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+                found += 1
+        return found
+
+    wait_for(struck, 120, what)
 
 
 def alive(pids: set[int]) -> set[int]:

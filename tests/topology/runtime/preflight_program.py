@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from dskype.deploy.machine import jars
+from dskype.deploy.machine.spark_archive import existing_archive
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
@@ -21,6 +22,7 @@ def main(master: str, folder: str, servers: str) -> None:
     spark = start_session(
         master=master,
         jars=jars.spark_jars(),
+        class_archive=existing_archive(jars.spark_jars()),
         log_file=Path(folder).parent / "logs" / "spark.log",
         conf={"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"},
     )

@@ -18,25 +18,35 @@ from pathlib import Path
 import pytest
 
 from dskype.deploy.machine.folders import FolderInUseError
-from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.session import scratch_of
 
 from .components import sums_expected
-from .helpers import alive, descendants, executors, existing_topics, longest_gap_s, make_topic, output, supervisors, wait_for
+from .helpers import alive, count_records, descendants, executors, existing_topics, longest_gap_s, make_topic, output, supervisors, wait_for
 
-TOTAL, RATE = 20_000, 2_500
+TOTAL, RATE = 24_000, 2_500
+REPOSITORY = Path(__file__).parents[3]
 
 
 class Driver:
-    """A driver in a process of its own."""
+    """A driver in a process of its own, with a temp folder and a working folder of its own."""
 
     def __init__(self, **arguments) -> None:
+        self.temp, self.work = Path(arguments["temp"]), Path(arguments["temp"], "work")
+        self.scratch = scratch_of(Path(arguments["folder"]) / "logs" / "spark.log")
+        self.work.mkdir(exist_ok=True)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.topology.runtime.driver_program", json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parents[3],
+            cwd=self.work,
+            env={**os.environ, "TMPDIR": str(self.temp), "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])},
         )
+
+    def jvm(self) -> int:
+        """Return the process id of Spark's JVM."""
+        return next(p.pid for p in descendants(self.process.pid).values() if p.name == "java")
 
     def expect(self, line: str) -> None:
         """Wait until the driver prints ``line``; the driver has a time limit of its own."""
@@ -72,25 +82,40 @@ def driver(**arguments) -> Iterator[Driver]:
             started.process.stdin.close()
 
 
-def socket_folders(pids: set[int]) -> list[Path]:
-    return [f for f in Path(tempfile.gettempdir(), f"dskype-{os.getuid()}", "run").glob("supervisor-*") if int(f.name.split("-")[1]) in pids]
+def socket_folders(pids: set[int], temp: Path) -> list[Path]:
+    return [f for f in (temp / f"dskype-{os.getuid()}" / "run").glob("supervisor-*") if int(f.name.split("-")[1]) in pids]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
 
 
 @pytest.fixture
 def setting(bootstrap_servers, tmp_path, name):
     kafka = KafkaSettings(bootstrap_servers)
-    return {
-        "servers": bootstrap_servers,
-        "folder": str(tmp_path / "folder"),
-        "name": name,
-        "out": make_topic(kafka, f"{name}-out"),
-        "total": TOTAL,
-        "rate": RATE,
-    }
+    with tempfile.TemporaryDirectory() as temp:  # its name is short: there are sockets below it
+        yield {
+            "servers": bootstrap_servers,
+            "folder": str(tmp_path / "folder"),
+            "name": name,
+            "out": make_topic(kafka, f"{name}-out"),
+            "total": TOTAL,
+            "rate": RATE,
+            "temp": temp,
+        }
 
 
 def count(setting) -> int:
-    return len(read_to_end(KafkaSettings(setting["servers"]), setting["out"]))
+    return count_records(KafkaSettings(setting["servers"]), setting["out"])
+
+
+def wait_for_output(setting, before: int) -> None:
+    """Wait until a driver has written a part of the output."""
+    wait_for(lambda: count(setting) > before + TOTAL * 0.12, 60, "output")
+
+
+def is_unfinished(setting) -> bool:
+    return len(output(KafkaSettings(setting["servers"]), setting["out"])) < TOTAL
 
 
 def check(setting) -> None:
@@ -103,47 +128,47 @@ def check(setting) -> None:
 def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_goes_on(setting):
     with driver(**setting) as killed:
         killed.expect("running")
-        wait_for(lambda: count(setting) > TOTAL * 0.1, 60, "output")
+        wait_for_output(setting, 0)
         time.sleep(random.random())
-        assert executors(root=killed.process.pid) and supervisors(killed.process.pid)
+        wait_for(lambda: executors(root=killed.process.pid) and supervisors(killed.process.pid), 60, "its processes")
         tree = killed.kill()
         began = time.monotonic()
-        wait_for(lambda: not alive(tree), 15, "the end of all processes of the driver")
+        wait_for(lambda: not alive(tree), 60, "the end of all processes of the driver")
         print(f"the process tree was gone after {time.monotonic() - began:.1f} s", flush=True)
+    before = count(setting)
     with driver(**setting) as second:
         second.expect("running")
-        assert not socket_folders(tree)
-        wait_for(lambda: count(setting) > TOTAL * 0.4, 60, "output")
+        assert not socket_folders(tree, second.temp)
+        wait_for_output(setting, before)
         tree = second.tree()
-        os.kill(next(p.pid for p in descendants(second.process.pid).values() if p.name == "java"), signal.SIGKILL)
+        os.kill(second.jvm(), signal.SIGKILL)
         said = second.process.stdout.read()  # it ends, and says why
-        assert second.process.wait(30) == 3 and "Spark's JVM has ended (exit code -9)" in said, said
-        assert count(setting) < TOTAL, "it was killed too late to tell anything"
-    with driver(**setting) as last:  # at once: processes that the earlier drivers have left must not disturb it
-        last.expect("running")
-        last.expect("done")
+        assert second.process.wait(120) == 3 and "Spark's JVM has ended (exit code -9)" in said, said
+        assert is_unfinished(setting), "it was killed too late to tell anything"
+        left = names(second.scratch / "local")
+        assert left, "(Spark needs files that a killed JVM cannot remove)"
+        assert names(second.work) == set(), "it left them in its folder alone"
+        assert not {name for name in names(second.temp) if name.startswith(("blockmgr", "spark", "liblz4", "artifacts", "hsperf"))}, names(second.temp)
+    before = count(setting)
+    with driver(**setting) as third:  # at once: processes that the earlier drivers have left must not disturb it
+        third.expect("running")
         assert not alive(tree)
+        assert left.isdisjoint(names(third.scratch / "local")), "the next start removes them"
+        wait_for_output(setting, before)
+        # Records that its producers have sent are in Kafka, but a stopped JVM commits nothing, and cannot see that its driver is dead.
+        jvm = third.jvm()
+        os.kill(jvm, signal.SIGSTOP)
+        tree = third.kill()
+        assert jvm in alive(tree)
+        assert is_unfinished(setting), "it was killed too late to tell anything"
+    with driver(**setting) as last:  # ends processes that the killed one has left
+        last.expect("running")
+        assert not alive(tree)
+        last.expect("done")
         check(setting)
         last.end()
     kafka = KafkaSettings(setting["servers"])
     assert existing_topics(kafka, setting["name"]) == {setting["out"], f"{setting['name']}.dead-letters"}
-
-
-def test_a_driver_may_die_between_the_write_of_the_sink_and_its_commit(setting):
-    with driver(**setting) as killed:
-        killed.expect("running")
-        wait_for(lambda: count(setting) > TOTAL // 10, 60, "output")
-        jvm = next(p for p in descendants(killed.process.pid).values() if p.name == "java")
-        # Records that its producers have sent are in Kafka, but a stopped JVM commits nothing, and cannot see that its driver is dead.
-        os.kill(jvm.pid, signal.SIGSTOP)
-        tree = killed.kill()
-        assert jvm.pid in alive(tree)
-    with driver(**setting) as second:  # ends processes that the killed one has left
-        second.expect("running")
-        assert not alive(tree)
-        second.expect("done")
-        check(setting)
-        second.end()
 
 
 def test_a_folder_has_one_driver(cluster, bootstrap_servers):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import Counter
 
 from kafka.admin import NewPartitions
@@ -11,7 +9,7 @@ from kafka.admin import NewPartitions
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.runtime.kafka import TopicAdmin
 
-from .helpers import executors, make_topic, output, wait_for
+from .helpers import executors, kill, make_topic, output, wait_for
 
 EACH = 300
 
@@ -52,8 +50,7 @@ def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cl
         wait_for(lambda: len(output(kafka, out)) >= 2 * EACH, 60, "the records of the new partitions")
         matched = wait_for(lambda: len(records := output(kafka, found)) >= 2 * EACH and records, 60, "the records of the new topic that matches the pattern")
         assert Counter(r.value for r in matched.values()) == Counter(str(i).encode() for i in range(2 * EACH))
-        for process in executors("read"):  # their journals know the new partitions
-            os.kill(process.pid, signal.SIGKILL)
+        kill(lambda: executors("read"))  # their journals know the new partitions
         produce(kafka, source, 3, 2 * EACH)
         records = wait_for(lambda: len(found := output(kafka, out)) >= 3 * EACH and found, 60, "the records after a crash")
         assert Counter(r.value for r in records.values()) == Counter(str(i).encode() for i in range(3 * EACH))

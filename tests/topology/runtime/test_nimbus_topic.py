@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -70,8 +70,13 @@ def driver(kafka: KafkaSettings, name: str) -> Iterator[Backend]:
 
 
 def put(kafka: KafkaSettings, key: str, value: bytes | dict | None) -> None:
+    put_all(kafka, [(key, value)])
+
+
+def put_all(kafka: KafkaSettings, records: Iterable[tuple[str, bytes | dict | None]]) -> None:
     producer = kafka.producer()
-    producer.send(NIMBUS_TOPIC, key=key.encode(), value=json.dumps(value).encode() if isinstance(value, dict) else value)
+    for key, value in records:
+        producer.send(NIMBUS_TOPIC, key=key.encode(), value=json.dumps(value).encode() if isinstance(value, dict) else value)
     producer.close()
 
 
@@ -90,12 +95,8 @@ JUNK = (
 
 def test_what_is_no_record_is_left_out_by_everybody(kafka, name):
     with driver(kafka, name):
-        for i, value in enumerate(JUNK):
-            put(kafka, f"topology:junk-{name}-{i}", value)
-            put(kafka, f"command:junk-{name}-{i}", value)
-            put(kafka, f"answer:junk-{name}-{i}", value)
-            put(kafka, f"removed:junk-{name}-{i}", value)
-        put(kafka, "", b"x")
+        keys = {f"{kind}:junk-{name}-{i}": value for i, value in enumerate(JUNK) for kind in ("topology", "command", "answer", "removed")}
+        put_all(kafka, [*keys.items(), ("", b"x")])
         client = ClusterClient(kafka)
         assert [t for t in client.topologies() if t["name"].startswith("junk")] == []
         (line,) = [t for t in client.topologies() if t["name"] == name]
@@ -104,9 +105,7 @@ def test_what_is_no_record_is_left_out_by_everybody(kafka, name):
         assert client.state(name).status == "INACTIVE"
         with pytest.raises(TransitionException):
             client.send({"name": name, "event": "DO_REBALANCE"})
-    for i in range(len(JUNK)):
-        for kind in ("topology", "command", "answer", "removed"):
-            put(kafka, f"{kind}:junk-{name}-{i}", None)
+    put_all(kafka, [(key, None) for key in keys])
 
 
 @contextlib.contextmanager

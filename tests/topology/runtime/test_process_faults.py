@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-
-import pytest
 
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
@@ -18,35 +14,29 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import TopicAdmin
 
 from .components import sum_chain, sums_expected
-from .helpers import executors, longest_gap_s, make_topic, output, supervisors, wait_for, workers
+from .helpers import executors, kill, longest_gap_s, make_topic, output, supervisors, wait_for, workers
 
-TOTAL, RATE = 20_000, 4_000
-
-
-def kill(processes: list) -> None:
-    assert processes, "there is nothing to kill"
-    for process in processes:
-        os.kill(process.pid, signal.SIGKILL)
+TOTAL, RATE = 24_000, 4_000
 
 
 def kill_an_executor() -> None:
-    kill(executors("first")[:1])
+    kill(lambda: executors("first")[:1])
 
 
 def kill_all_executors() -> None:
-    kill(executors())
+    kill(executors)
 
 
 def kill_the_supervisor() -> None:
-    kill(supervisors())
+    kill(supervisors)
 
 
 def kill_a_worker() -> None:
-    kill([random.choice(workers())])
+    kill(lambda: random.sample(found := workers(), min(len(found), 1)))
 
 
 def kill_all_workers() -> None:
-    kill(workers())
+    kill(workers)
 
 
 def run_through(
@@ -60,10 +50,10 @@ def run_through(
         driver, times = handle.backend, []
         for i, fault in enumerate(faults):
             mark = TOTAL * (i + 1) // (len(faults) + 2)
-            driver.wait_until(lambda stats: stats.total("sink", "executed") >= mark, 60, f"tuple {mark} at the sink")
+            driver.wait_until(lambda stats: stats.total("sink", "executed") >= mark, 120, f"tuple {mark} at the sink")
             times.append(now_ms())
             fault()
-        driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 60, "the last tuple at the sink")
+        driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 120, "the last tuple at the sink")
         records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 60, "the last record")
         time.sleep(0.5)  # superfluous records would arrive now
         records = output(kafka, out)
@@ -76,11 +66,6 @@ def run_through(
         look(driver)
 
 
-@pytest.mark.parametrize("fault", [kill_an_executor, kill_a_worker, kill_the_supervisor])
-def test_a_killed_process_changes_nothing(cluster, name, fault):
-    run_through(cluster, name, [fault])
-
-
 def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monkeypatch):
     begins = {}
 
@@ -90,5 +75,5 @@ def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monk
         admin.close()
 
     monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
-    run_through(cluster, name, [kill_an_executor, kill_the_supervisor, kill_all_workers, kill_all_executors], note_begins)
+    run_through(cluster, name, [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_all_workers, kill_all_executors], note_begins)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"

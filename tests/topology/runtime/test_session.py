@@ -1,50 +1,12 @@
-"""What Spark's JVM leaves behind when it is killed, and its settings."""
+"""The settings of a Spark session."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 from dskype.topology.runtime.queries import ComponentQuery
-from dskype.topology.runtime.session import scratch_of, spark_settings
-
-from .helpers import alive, descendants, wait_for
-
-REPOSITORY = Path(__file__).parents[3]
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
-def test_a_killed_jvm_leaves_its_files_in_its_folder_alone_and_the_next_start_there_removes_them(tmp_path):
-    temp, work, folder = (tmp_path / name for name in ("temp", "work", "folder"))
-    for path in (temp, work):
-        path.mkdir()
-    environment = {**os.environ, "TMPDIR": str(temp), "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])}
-    program = subprocess.Popen(
-        [sys.executable, "-m", "tests.topology.runtime.session_program", str(folder)], cwd=work, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        jvm = int(program.stdout.readline())
-        tree = descendants(program.pid)
-        assert jvm in tree
-        os.kill(jvm, signal.SIGKILL)
-        program.kill()
-        program.wait()
-        wait_for(lambda: not alive(tree), 120, f"the end of all processes of {tree}")
-    finally:
-        program.kill()
-        program.stdout.close()
-    assert names(work) == set()
-    assert not {name for name in names(temp) if name.startswith(("blockmgr", "spark", "liblz4", "artifacts", "hsperf"))}, names(temp)
-    scratch = scratch_of(folder / "logs" / "spark.log")
-    assert names(scratch), "(Spark needs some such files)"
-    assert folder in scratch.parents
+from dskype.topology.runtime.session import spark_settings
 
 
 def test_paths_of_the_user_are_seen_from_the_users_folder(tmp_path, monkeypatch):

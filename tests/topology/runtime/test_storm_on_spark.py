@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections import Counter
 
@@ -16,7 +14,7 @@ from dskype.topology.runtime.kafka import read_to_end
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 
 from .components import Breaks, Diary, DiaryBolt, DiarySpout, PacedNumbers, Recorder, Split, WordCount, WordSpout, sum_chain, sums_expected
-from .helpers import executors, existing_topics, headers, make_topic, output, wait_for
+from .helpers import executors, existing_topics, headers, kill, make_topic, output, wait_for
 
 
 @pytest.fixture
@@ -97,7 +95,7 @@ def test_the_life_of_a_topology(cluster, name, diary):
     assert executors("life"), "bolts go on during the wait"
     wait_for(lambda: name not in [t["name"] for t in cluster.get_cluster_info()], 30, "the removal")
     assert {"bolt cleanup", "spout close"} <= set(diary.lines())
-    assert executors("life") == []
+    wait_for(lambda: not executors("life"), 60, "the end of its executors")
     assert existing_topics(cluster.environment.kafka, name) == {f"{name}.dead-letters"}
     assert not [line for line in diary.lines() if line.startswith("fail")]
     with pytest.raises(NotAliveException):
@@ -109,14 +107,14 @@ def test_a_rebalance_moves_tasks_and_changes_no_result(cluster, name, out):
     topology, conf = sum_chain(out, total, 2_000)
     with cluster.submit_topology(name, conf, topology) as handle:
         handle.backend.wait_until(lambda stats: stats.total("sink", "executed") > total // 8, 60)
-        assert (len(executors("first")), len(executors("second"))) == (2, 2)
+        wait_for(lambda: (len(executors("first")), len(executors("second"))) == (2, 2), 60, "two executors each")
         tasks = handle.backend.plan.num_tasks
         cluster.rebalance(name, wait_secs=1, executors={"first": 3, "second": 1})
         assert handle.status == "REBALANCING"
         wait_for(lambda: handle.status == "ACTIVE", 90, "the end of the rebalance")
         assert handle.stats.total("sink", "executed") < total
         handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= total, 60)
-        assert (len(executors("first")), len(executors("second"))) == (3, 1)
+        wait_for(lambda: (len(executors("first")), len(executors("second"))) == (3, 1), 60, "the new executors")
         assert handle.backend.plan.num_tasks == tasks
         kafka = cluster.environment.kafka
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "the last record")
@@ -160,8 +158,7 @@ def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors
             produce(first, first + 500)
             if first in (2_000, 3_500, 5_000):
                 victims = {2_000: "read", 3_500: "write", 5_000: None}[first]
-                for process in executors(victims):
-                    os.kill(process.pid, signal.SIGKILL)
+                kill(lambda victims=victims: executors(victims))
             time.sleep(0.1)
         producer.close(timeout=30)
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "all records")

@@ -1,0 +1,84 @@
+"""The class archive of Spark's JVM: where it is, when it is written, and that Spark also starts without it (without Spark)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+
+from dskype.deploy.machine import spark_archive
+from dskype.topology.runtime import session
+
+JARS = [Path("/jars/spark-1/a.jar")]
+
+
+@pytest.fixture
+def training(tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Stand in for the process that trains; ``works`` tells whether its JVM can write an archive."""
+    found = SimpleNamespace(works=True, runs=0)
+
+    def run(command: list[str], *, env: dict[str, str], **options: object) -> None:
+        found.runs += 1
+        (written,) = [o.partition("=")[2] for o in shlex.split(env["SPARK_SUBMIT_OPTS"]) if o.startswith("-XX:ArchiveClassesAtExit")]
+        assert not Path(written).exists() and Path(written).parent.is_dir()
+        if found.works:
+            Path(written).write_bytes(b"classes")
+
+    monkeypatch.setattr(spark_archive.subprocess, "run", run)
+    monkeypatch.setattr(spark_archive.jars, "spark_jars", lambda progress=None: JARS)
+    return found
+
+
+def test_it_is_written_once(training: SimpleNamespace) -> None:
+    said: list[str] = []
+    assert spark_archive.existing_archive(JARS) is None
+    assert spark_archive.write_archive(said.append) and spark_archive.write_archive(said.append)
+    archive = spark_archive.existing_archive(JARS)
+    assert archive is not None and archive.read_bytes() == b"classes"
+    assert training.runs == 1 and said == ["writing the class archive of Spark, once"]
+    assert list(archive.parent.iterdir()) == [archive]
+
+
+def test_other_jars_have_another_one_and_the_oldest_are_removed(training: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    for n in range(5):
+        monkeypatch.setattr(spark_archive.jars, "spark_jars", lambda progress=None, n=n: [Path(f"/jars/spark-{n}/a.jar")])
+        assert spark_archive.write_archive(lambda text: None)
+        written.append(spark_archive.archive_path([Path(f"/jars/spark-{n}/a.jar")]))
+        os.utime(written[-1], (n, n))
+    assert len(set(written)) == 5
+    assert sorted(written[0].parent.iterdir()) == sorted(written[2:])
+
+
+def test_a_java_that_cannot_write_it_is_no_error(training: SimpleNamespace) -> None:
+    training.works, said = False, []
+    assert not spark_archive.write_archive(said.append)
+    assert "starts without it" in said[-1] and spark_archive.existing_archive(JARS) is None
+
+
+def test_a_driver_maps_it_wherever_its_workers_are(tmp_path: Path) -> None:
+    def options(master: str | None, archive: Path | None) -> str:
+        settings = session.spark_settings(master=master, jars=JARS, conf={}, log_file=tmp_path / "spark.log", class_archive=archive)
+        return settings["spark.driver.extraJavaOptions"]
+
+    archive = tmp_path / "a b.jsa"
+    for master in (None, "spark://a:7077"):
+        assert f"-XX:SharedArchiveFile={archive}" in shlex.split(options(master, archive))
+        assert "SharedArchive" not in options(master, None)
+
+
+def test_one_with_which_the_jvm_ends_at_once_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def launch(settings: object, folder: object) -> None:
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setattr(session, "_launch", launch)
+    monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
+    archive = tmp_path / "a.jsa"
+    archive.touch()
+    with pytest.raises(PySparkRuntimeError):
+        session.start_session(master=None, jars=JARS, conf={}, log_file=tmp_path / "logs" / "spark.log", class_archive=archive)
+    assert not archive.exists()
