@@ -16,7 +16,7 @@ from dskype.topology.simulated.engine import Faults
 from .harness import SPACE, TOPICS, Planner, Simulation, check, metric, random_message, random_subscription, topology, unfinished
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) // 10
-CHUNKS = 2
+CHUNKS = 1
 AUTO = {"dskype.balance": "auto", "dskype.balance.period.ms": 1000, "dskype.balance.rest.periods": 1, "dskype.balance.cost.min": 1}
 
 
