@@ -16,7 +16,7 @@ from dskype.topology.simulated.engine import Faults
 from .harness import SPACE, TOPICS, Planner, Simulation, check, metric, random_message, random_subscription, topology, unfinished
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) // 10
-CHUNKS = 2
+CHUNKS = 1
 AUTO = {"dskype.balance": "auto", "dskype.balance.period.ms": 1000, "dskype.balance.rest.periods": 1, "dskype.balance.cost.min": 1}
 
 
@@ -48,7 +48,7 @@ def hotspots(seed, faults, distributor="agrid"):
     planner = Planner(simulation, rng, often=0.1, takeovers=takeovers) if rng.random() < 0.3 else None  # its versions meet those of the balancer
     areas, number, ids = rng.choice([0.0, 0.2]), 0, [f"s{i}" for i in range(12)]
     for corner in rng.sample([(-1, -1), (-1, 1), (1, -1), (1, 1)], 2):
-        end = number + 36
+        end = number + 50
         while number < end:
             for _ in range(rng.randint(1, 6)):
                 simulation.message(hot_message(rng, number, corner, areas))
