@@ -94,7 +94,7 @@ def _in_record(message: Any) -> InRecord:
 
 
 def _checked(message: Any) -> bool:
-    """Raise the error that came in place of a record; False if it is one that passes."""
+    """Raise the error that came in place of a record; return False if it is one that passes by itself."""
     error = message.error()
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         raise LostInputError(
