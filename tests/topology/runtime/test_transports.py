@@ -10,6 +10,7 @@ from dskype.deploy.machine.connection import client_arguments
 from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.transports import TaskSlots, Transports
@@ -72,6 +73,21 @@ def test_topologies_share_the_slots_of_spark():
     assert slots.take("b", 11, 30) == 0  # in place of the twelve
     slots.release("a")
     assert slots.take("c", 11, 30) == 0
+
+
+def test_a_rebalance_to_more_executors_than_spark_has_slots_for_goes_on_in_micro_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(TopologyDriver, "_drain", lambda self: None)
+    monkeypatch.setattr(TopologyDriver, "_start_queries", lambda self: None)
+    plan = plan_of(CONTINUOUS)
+    small = plan.rebalanced({"count": 1})
+    driver = TopologyDriver(small, FakeSpark("local[12]", 12), KAFKA, tmp_path)
+    assert driver._choose_transports() == [] and driver._transports.continuous == {"words", "count"}
+    driver._opened = True
+    driver.rebalance(plan)
+    assert not driver._transports.continuous
+    driver.rebalance(small)
+    assert driver._transports.continuous == {"words", "count"}
+    driver._transports.release()
 
 
 def test_connection_settings_reach_the_writer_of_frames():
