@@ -10,6 +10,7 @@ from dskype.deploy.machine.connection import client_arguments
 from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime import record_reader
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
@@ -113,6 +114,14 @@ def test_connection_settings_reach_the_writer_of_frames():
         }
         assert settings["ssl.endpoint.identification.algorithm"] == "none"
         assert settings["socket.timeout.ms"] == 300_000, "(the most that librdkafka accepts)"
+
+
+@pytest.mark.parametrize(("options", "level"), [({}, "read_uncommitted"), ({"isolation.level": "read_committed"}, "read_committed")])
+def test_transactions_count_as_in_micro_batches_unless_the_spout_says_otherwise(monkeypatch, options, level):
+    made = []
+    monkeypatch.setattr(record_reader, "Consumer", lambda settings: made.append(settings) or SimpleNamespace(assign=lambda partitions: None))
+    record_reader.RecordReader(KAFKA, {("in", 0): 0}, options)
+    assert made[0]["isolation.level"] == level
 
 
 def test_kerberos_is_refused():
