@@ -12,6 +12,14 @@
 # LOCKED=1                  install exactly the versions in requirements.lock, with checksums (SECURITY.md)
 
 SHELL := /bin/sh
+
+# Where Python may not write bytecode beside the sources, it goes to a folder of its own: hundreds of processes start, and each would compile all modules again.
+ifdef PYTHONDONTWRITEBYTECODE
+unexport PYTHONDONTWRITEBYTECODE
+PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/bytecode
+export PYTHONPYCACHEPREFIX
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run topology check test lint types prepared chaos doctor clean compose-up compose-demo compose-down compose-logs
 

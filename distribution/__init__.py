@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dskype.topology.core.kernel_cache import compare_imported_kernels
+
+compare_imported_kernels()  # before any kernel is imported: the modules below import them
+
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.base import Distributor, HasPartitions, Placed, Sample
 from dskype.distribution.baselines.replicate_all import ReplicateAllDistributor
@@ -22,14 +26,11 @@ from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
 from dskype.distribution.location import LocationDistributor
 from dskype.distribution.partitioned import Partitioned
 from dskype.distribution.two_level_hybrids import KeywordFirstDistributor, SpatialFirstDistributor
-from dskype.topology.core.kernel_cache import compare_imported_kernels
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
     from dskype.spouts.vocabulary import Vocabulary
-
-compare_imported_kernels()
 
 __all__ = [
     "DISTRIBUTORS",
@@ -56,8 +57,6 @@ __all__ = [
     "start_distributor",
     "summarizes",
 ]
-
-compare_imported_kernels()
 
 DISTRIBUTORS: dict[str, type[Distributor]] = {
     kind.name: kind

@@ -1,8 +1,8 @@
 """Local load adjustment: which parts of the most loaded task go to the least loaded one (PS2Stream, section V-A).
 
 A part is a zone of one task, or what a task has of the terms of a divided zone. *Phase I* divides a zone by text, or joins what two tasks have of one, where this makes less load. *Phase II*
-solves the minimum cost migration problem (definition 4): the parts that are at least so much load together, and the fewest subscriptions. The paper's cells are small. Parts are not, so phase II cuts
-those that are much of what has to move into pieces, by space if it can and else by text; pieces that stay are put together again.
+solves the minimum cost migration problem (definition 4): it finds the parts that together are at least the load that has to move, and have the fewest subscriptions. The paper's cells are small. Parts
+are not, so phase II cuts those that are much of that load into pieces, by space if it can and else by text. Pieces that stay are put together again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LOOKED_AT = 4
 _ROUNDS = 64
 
 _CUT, _PIECES = 8, (8, 2)
-"""The most parts that are cut, and the most pieces of one. Small pieces are more work in all: rectangles overlap several, and messages come for the words of several. So if they do not help, larger ones
-are tried."""
+"""The most parts that are cut, and the most pieces of one, in the order in which they are tried. Small pieces are more work in all, because rectangles overlap several, and messages come for the words of
+several. If they do not help, larger ones may."""
 
 _SHARE = 0.25
 """A part with more than this share of the load that has to move is cut."""
@@ -155,11 +155,11 @@ def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selectio
         giver, taker = int(loads.argmax()), int(loads.argmin())
         if loads[giver] <= sigma * loads[taker]:
             break
-        found = _split_or_joined(held, giver, taker)
-        for pieces in _PIECES:
-            if found is None or _greatest(found[0], (giver, taker), tasks) >= loads[giver]:
-                found = _migrated(held, (giver, taker), float(loads[giver] - loads[taker]) / 2, selection, (pieces, numbers))
-        if found is None or _greatest(found[0], (giver, taker), tasks) >= loads[giver]:
+        between, needed = (giver, taker), float(loads[giver] - loads[taker]) / 2
+        migrations = (_migrated(held, between, needed, selection, (pieces, numbers)) for pieces in _PIECES)
+        changes = itertools.chain([_split_or_joined(held, giver, taker)], migrations)
+        found = next((change for change in changes if change is not None and _greatest(change[0], between, tasks) < loads[giver]), None)
+        if found is None:
             break
         held, rounds = found[0], rounds + 1
         moved += found[1]
@@ -272,7 +272,7 @@ def _cut(parts: list[_Held], needed: float, most: int, numbers: Iterator[int]) -
 
 
 def _pieces(part: _Held, load: float, most: int, numbers: Iterator[int]) -> list[_Held]:
-    """Return at most so many pieces of a part, each of about so much load if possible: by space if it can be cut, and else by text."""
+    """Return at most ``most`` pieces of a part, each of about the given load if possible: cut by space if it can be, and else by text."""
     count = min(most, int(np.ceil(part.node.load / max(load, 1e-12))))
     if count < 2:
         return [part]

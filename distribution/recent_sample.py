@@ -31,12 +31,12 @@ def sample_of(messages: MessageBatch, boxes: np.ndarray, offsets: np.ndarray, te
 
 
 class RecentSample:
-    """Keeps some of the newest messages, and some of the subscriptions; both follow from what it is told, so that a restored task has the same.
+    """Keeps some of the newest messages, and some of the subscriptions. Both follow from what it is told, so a restored task has the same ones.
 
-    Of messages it keeps every *stride*-th one, and of these the newest. Of subscriptions it keeps those with a small hash of their id. When they are too many, the least hash that is too great is
-    halved, so that at any time each present subscription was as likely to be kept as any other.
+    Of messages it keeps every *stride*-th one, and of these the newest. Of subscriptions it keeps those whose id has a hash below a limit. When they are too many, the limit is halved. So each present
+    subscription is as likely to be kept as any other, however old it is.
 
-    :param most: messages, and subscriptions, that are kept.
+    :param most: how many messages are kept, and how many subscriptions.
     """
 
     def __init__(self, most: int) -> None:
@@ -66,7 +66,7 @@ class RecentSample:
         return found.select(np.arange(max(0, found.n - self._most), found.n))
 
     def choose_stride(self, periods: int) -> None:
-        """Choose the stride so that the messages that are kept come from so many periods; to be called after each period."""
+        """Choose the stride so that the kept messages span this many periods; to be called after each period."""
         self._stride, self._since = max(1, -(-self._since * periods // self._most)), 0
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
@@ -80,10 +80,6 @@ class RecentSample:
         while len(self._subscriptions) > self._most:
             self._below >>= 1
             self._subscriptions = {name: one for name, one in self._subscriptions.items() if _hash(name) < self._below}
-
-    def unregister(self, name: str) -> None:
-        """Forget a subscription, if it is kept."""
-        self._subscriptions.pop(name, None)
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
@@ -112,5 +108,5 @@ class RecentSample:
 
 
 def _hash(name: str) -> int:
-    """Return 64 bits of a name; streams are grouped by others, so that the hashes of a task's subscriptions are spread evenly."""
+    """Return a hash of a name, 64 bits. It is not the one by which streams are grouped, so those of a task's subscriptions are spread evenly."""
     return (zlib.crc32(name.encode()) * _MIX) & _MASK

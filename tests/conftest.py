@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import signal
 import uuid
@@ -48,6 +50,7 @@ _MACHINE = (
             "machine/test_broker",
             "machine/test_doctor",
             "metrics/test_stats",
+            "test_kubernetes",
             "web/test_web_pages",
             "web/test_web_on_kafka",
         )
@@ -93,8 +96,8 @@ _THOROUGH = (
 _SPREAD = ("endtoend/test_exactness.py",)
 """Files whose tests need nothing of each other, and much time."""
 
-_SAME_KERNELS = ("bolts/boolean/", "bolts/topk/")
-"""Folders whose tests call the same kernels: one process compiles them, not two at once."""
+_SAME_KERNELS = (("bolts/boolean/",), ("bolts/topk/", "bolts/replication/", "bolts/window/", "bolts/test_skype.py"))
+"""Folders and files whose tests call the same kernels: one process compiles them, not two at once."""
 
 _ORDER = {"machine": 0, "machine, own Spark": 1}
 """Groups that begin first, as they take longest."""
@@ -104,11 +107,11 @@ _GIVE_WAY = 5
 
 
 def _group(nodeid: str) -> str:
-    """Return what tests have in common that stay together when several processes share them: the machine, a folder of kernels, or a file."""
+    """Return what tests have in common that stay together when several processes share them: the machine, kernels, or a file."""
     file = nodeid.partition("::")[0].removeprefix("tests/")
     if file.startswith(_MACHINE):
         return "machine, own Spark" if file.startswith(_OWN_SPARK) else "machine"
-    return nodeid if file in _SPREAD else next((folder for folder in _SAME_KERNELS if file.startswith(folder)), file)
+    return nodeid if file in _SPREAD else next((places[0] for places in _SAME_KERNELS if file.startswith(places)), file)
 
 
 _GIVES_WAY = pytest.StashKey[bool]()
@@ -131,6 +134,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
             item.add_marker("thorough")
     items.sort(key=lambda item: _ORDER.get(_group(item.nodeid), len(_ORDER)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of all test files before the rest of them: pytest rewrites the assertions of a file and stores the result, so that no two processes rewrite the same files."""
+    gc.set_threshold(100_000, 20, 20)  # trees of syntax are many objects, and the collector would look at all of them again and again
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes == 1 or [Path(arg).name for arg in session.config.args] != ["tests"]:
+        return
+    root, own = Path(__file__).parent, int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    for file in sorted(root.rglob("test_*.py"))[own::processes]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection tells of it
+            importlib.import_module(".".join(("tests", *file.relative_to(root).with_suffix("").parts)))
 
 
 def pytest_collection_finish() -> None:

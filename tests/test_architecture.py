@@ -93,6 +93,9 @@ def test_type_checkers_find_the_packages_where_setup_maps_them():
     assert links == {name: ROOT / folder for name, folder in mapped.items()}
 
 
-@pytest.mark.parametrize("start", [*conftest._MACHINE, *conftest._OWN_SPARK, *conftest._THOROUGH, *conftest._SPREAD, *conftest._SAME_KERNELS])
+@pytest.mark.parametrize(
+    "start",
+    [*conftest._MACHINE, *conftest._OWN_SPARK, *conftest._THOROUGH, *conftest._SPREAD, *(place for places in conftest._SAME_KERNELS for place in places)],
+)
 def test_groups_of_tests_name_files_that_are_there(start):
     assert (ROOT / "tests" / start).exists()

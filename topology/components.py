@@ -16,7 +16,7 @@ from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, as_fields
 from dskype.topology.model import Component, OutputFieldsDeclarer, StormTopology, stateful
 from dskype.topology.tuples import InRecord, Tuple, TupleBatch
 
-__all__ = ["BaseBolt", "BasicBolt", "BatchBolt", "Bolt", "Component", "KafkaBolt", "KafkaSpout", "OutputFieldsDeclarer", "Spout", "stateful"]
+__all__ = ["BaseBolt", "BasicBolt", "BatchBolt", "Bolt", "Component", "KafkaBolt", "KafkaSpout", "OutputFieldsDeclarer", "Spout", "WrappingBolt", "stateful"]
 
 
 class Spout(Component):
@@ -64,6 +64,41 @@ class Bolt(BaseBolt):
     @abstractmethod
     def execute(self, tup: Tuple) -> None:
         """Process one tuple."""
+
+
+class WrappingBolt(Bolt):
+    """Runs a bolt of the user as another kind of bolt, and declares what that bolt declares; base of those that ``set_bolt`` makes.
+
+    :param bolt: the user's bolt.
+    """
+
+    def __init__(self, bolt: BaseBolt) -> None:
+        self.bolt = bolt
+        self.changeable_settings, self.default_settings = bolt.changeable_settings, bolt.default_settings
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare the streams of the user's bolt."""
+        self.bolt.declare_output_fields(declarer)
+
+    def get_component_configuration(self) -> Mapping[str, Any] | None:
+        """Return the configuration of the user's bolt."""
+        return self.bolt.get_component_configuration()
+
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
+        """Let the user's bolt check the topology."""
+        self.bolt.check_topology(component_id, conf, topology)
+
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+        """Return the external topics of the user's bolt."""
+        return self.bolt.external_topics(topology, conf)
+
+    def files(self, conf: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:
+        """Return the files that tasks of the user's bolt read."""
+        return self.bolt.files(conf)
+
+    def cleanup(self) -> None:
+        """Clean up the user's bolt."""
+        self.bolt.cleanup()
 
 
 class BasicBolt(BaseBolt):

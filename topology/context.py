@@ -255,7 +255,10 @@ class TopologyContext:
     # -- hooks ---------------------------------------------------------------------------------------------------------
 
     def add_task_hook(self, hook: TaskHook) -> None:
-        """Prepare a hook, and call it from now on; see :mod:`dskype.topology.hooks`."""
+        """Prepare a hook, and call it from now on; see :mod:`dskype.topology.hooks`.
+
+        A hook that ``execute`` adds sees further emits at once, but executed tuples from the next frame on.
+        """
         if not isinstance(hook, TaskHook):
             raise IllegalArgumentException(explain("Not a task hook.", given=hook, component=self._component, hint="extend dskype.topology.hooks.TaskHook"))
         hook.prepare(self.get_conf(), self)
@@ -417,8 +420,9 @@ class TopologyContext:
     def read_metrics(self, *, reset: bool = True) -> dict[str, Any]:
         """Return the values of all registered metrics: {name: value}.
 
-        :param reset: whether to read those that a reading sets back (``get_value_and_reset``); otherwise their last value is repeated.
         A metric that raises is reported as the text of its error; the task is not disturbed.
+
+        :param reset: whether to read those that a reading sets back (``get_value_and_reset``); otherwise their last value is repeated.
         """
         out: dict[str, Any] = {}
         for name, (metric, _) in list(self.metrics.items()):

@@ -1,7 +1,8 @@
 """Event loggers: they get a sample of the tuples that components emit (Storm's docs/Eventlogging.md).
 
 A topology has them with ``topology.eventlogger.executors``; they are silent until debugging is switched on, for a component or for all, with the percentage
-of tuples to log: ``POST /api/v1/topology/{id}/component/{component}/debug/enable/{percent}``, or ``LocalCluster.debug``.
+of tuples to log: ``POST /api/v1/topology/{id}/component/{component}/debug/enable/{percent}``, or ``LocalCluster.debug``. Columns (``emit_batch``) are not
+sampled.
 """
 
 from __future__ import annotations

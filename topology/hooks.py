@@ -34,7 +34,7 @@ class SpoutAckInfo(NamedTuple):
 
     :ivar message_id: its message id.
     :ivar spout_task_id: the spout's task.
-    :ivar complete_latency_ms: time since the emit; None if it is not known.
+    :ivar complete_latency_ms: time since the emit; None in a topology without ackers.
     """
 
     message_id: Any

@@ -149,7 +149,11 @@ class LocalCluster:
         self._settle()
 
     def debug(self, name: str, percent: float, component: str | None = None) -> None:
-        """Send ``percent`` of the tuples that a component (None: all) emits to the event loggers; 0 switches it off."""
+        """Send a percentage of the tuples that components emit to the event loggers.
+
+        :param percent: 0..100; 0 switches it off.
+        :param component: None: all components that have no percentage of their own.
+        """
         with self._lock:
             self.manager.debug(name, percent, component)
         self._settle()

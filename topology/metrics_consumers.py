@@ -36,7 +36,7 @@ class TaskInfo(NamedTuple):
 class DataPoint(NamedTuple):
     """A metric's value.
 
-    :ivar name: that of Storm's own metrics begins with ``__``; their counts are those since the last message.
+    :ivar name: the metric's name. Names of Storm's own metrics begin with ``__``, and these metrics count since the last message.
     :ivar value: a plain value, often a map.
     """
 

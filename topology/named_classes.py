@@ -18,6 +18,8 @@ from dskype.topology.metrics_consumers import MetricsConsumer
 
 __all__ = ["STORM_CLASSES", "load_class", "named_classes"]
 
+_Base = TypeVar("_Base")
+
 STORM_CLASSES = {
     "org.apache.storm.hooks.BaseTaskHook": "dskype.topology.hooks.TaskHook",
     "org.apache.storm.metric.FileBasedEventLogger": "dskype.topology.events.LogEventLogger",
@@ -34,9 +36,6 @@ def named_classes(conf: Mapping[str, Any]) -> Iterator[tuple[str, str, type]]:
     for key, base in registers:
         for entry in conf.get(key) or ():
             yield key, entry["class"], base
-
-
-_Base = TypeVar("_Base")
 
 
 def load_class(name: str, base: type[_Base], where: str) -> type[_Base]:

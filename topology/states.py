@@ -13,11 +13,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar
 
-from dskype.topology.components import BaseBolt, Bolt
+from dskype.topology.components import BaseBolt, Bolt, WrappingBolt
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
-from dskype.topology.model import OutputFieldsDeclarer, StormTopology, stateful
+from dskype.topology.model import StormTopology, stateful
 from dskype.topology.tuples import Tuple
 from dskype.topology.windows import WindowedBolt, WindowedBoltExecutor
 
@@ -167,26 +167,10 @@ class _Holder:
         self.give()
 
 
-class StatefulBoltExecutor(Bolt):
-    """Runs a :class:`StatefulBolt` as a bolt with ``snapshot`` and ``restore``; made by ``set_bolt``.
+class StatefulBoltExecutor(WrappingBolt):
+    """Runs a :class:`StatefulBolt` as a bolt with ``snapshot`` and ``restore``; made by ``set_bolt``."""
 
-    :param bolt: the user's bolt.
-    """
-
-    def __init__(self, bolt: StatefulBolt) -> None:
-        self.bolt = bolt
-
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the user's streams."""
-        self.bolt.declare_output_fields(declarer)
-
-    def get_component_configuration(self) -> Mapping[str, Any] | None:
-        """Return the configuration of the user's bolt."""
-        return self.bolt.get_component_configuration()
-
-    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
-        """Let the user's bolt check the topology."""
-        self.bolt.check_topology(component_id, conf, topology)
+    bolt: StatefulBolt
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
         """Prepare the user's bolt."""
@@ -203,10 +187,6 @@ class StatefulBoltExecutor(Bolt):
         self._holder.give()
         self.bolt.on_watermark(watermark)
 
-    def cleanup(self) -> None:
-        """Clean up the user's bolt."""
-        self.bolt.cleanup()
-
     def snapshot(self) -> dict[Any, Any]:
         """Return the values of the state."""
         return self._holder.save()
@@ -217,10 +197,7 @@ class StatefulBoltExecutor(Bolt):
 
 
 class StatefulWindowedBoltExecutor(WindowedBoltExecutor):
-    """Runs a :class:`StatefulWindowedBolt`; made by ``set_bolt``.
-
-    :param bolt: the user's bolt.
-    """
+    """Runs a :class:`StatefulWindowedBolt`; made by ``set_bolt``."""
 
     bolt: StatefulWindowedBolt
 

@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
-from dskype.topology.components import BaseBolt, Bolt
+from dskype.topology.components import BaseBolt, WrappingBolt
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core.values import pack_tuple, unpack_tuple
 from dskype.topology.core.window_policies import Event, WindowManager, eviction_policy, trigger_policy
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
-from dskype.topology.model import OutputFieldsDeclarer, StormTopology, stateful
+from dskype.topology.model import OutputFieldsDeclarer, stateful
 from dskype.topology.tuples import Tuple
 
 __all__ = ["LATE_TUPLE_FIELD", "Count", "Duration", "TupleWindow", "WindowedBolt", "WindowedBoltExecutor", "WindowedOutputCollector"]
@@ -304,31 +304,24 @@ class WindowedOutputCollector:
 # --- the bolt that runs a windowed bolt -------------------------------------------------------------------------------
 
 
-class WindowedBoltExecutor(Bolt):
+class WindowedBoltExecutor(WrappingBolt):
     """Runs a :class:`WindowedBolt` as an ordinary bolt that holds tuples back; made by ``set_bolt``.
 
     The queue and the progress of windows survive crashes even if the user's bolt keeps no state.
-
-    :param bolt: the user's bolt.
     """
 
-    def __init__(self, bolt: WindowedBolt) -> None:
-        self.bolt = bolt
+    bolt: WindowedBolt
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the user's streams and, if configured, that of late tuples."""
         late = self.get_component_configuration().get(Config.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM)
         if late is not None:
             declarer.declare_stream(late, Fields(LATE_TUPLE_FIELD))
-        self.bolt.declare_output_fields(declarer)
+        super().declare_output_fields(declarer)
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Return the window's configuration, overridden by the user's bolt."""
         return {**self.bolt.window_configuration, **(self.bolt.get_component_configuration() or {})}
-
-    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
-        """Let the user's bolt check the topology."""
-        self.bolt.check_topology(component_id, conf, topology)
 
     def _extractor(self, conf: Mapping[str, Any]) -> TimestampExtractor | None:
         field = conf.get(Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME)
@@ -456,10 +449,6 @@ class WindowedBoltExecutor(Bolt):
             raise
         finally:
             self._collector.window = ()
-
-    def cleanup(self) -> None:
-        """Clean up the user's bolt."""
-        self.bolt.cleanup()
 
     # -- state -------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Load balancing that runs by itself (``dskype.balance: auto``): one distribution task decides from reports of all subscription tasks.
 
 It tells the subscription tasks which plan is in force (``PartitionMap``), and they report what they do. When all have reported, a *round* is over, and it may decide. A decision becomes a plan, which
-it writes to the topic of plans. From there the plan comes to all distribution tasks as any other plan does: in the same order everywhere, and with a version, so that it counts once. A decision
+it writes to the topic of plans. From there it comes to all distribution tasks like any other plan: in the same order everywhere, and with a version, so that it counts once. A decision
 follows from the inbox alone, so a restored task writes the same plan again, which is ignored. If somebody else publishes a plan of the same version first, that one counts.
 
 It decides nothing while a plan changes, and ignores the first reports after a change.
@@ -83,7 +83,7 @@ class Balancer(ABC):
         return self._round > self._rest_until and mean >= self._settings.cost_min
 
     def _propose(self, plan: Mapping[str, Any]) -> bool:
-        """Write a plan; return whether it was small enough for a record."""
+        """Write a plan, unless it is too large for a record; return whether it was written."""
         value = json.dumps({"v": 1, "version": self._placement.newest + 1, "plan": plan}, separators=(",", ":")).encode()
         if len(value) > PLAN_BYTES_MAX:
             self._placement.report_error(f"a plan of {len(value):,} bytes is too large for a record, and is not used")

@@ -36,7 +36,7 @@ def make_meter(
 ) -> WorkloadMeter:
     """Return what measures the work of a subscription task.
 
-    :param index: of the task, of so many ``tasks``.
+    :param index: of the task; ``tasks``: how many subscription tasks there are.
     :param send: sends a message to the distribution task that balances; ``hand_over``: sends costs to another subscription task.
     """
     assert settings.balance is not None

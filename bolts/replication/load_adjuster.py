@@ -1,8 +1,8 @@
 """Load adjustment of hybrid partitioning that runs by itself (PS2Stream, section V).
 
-The subscription tasks report what they do. If the greatest load is more than ``sigma`` times the least one, twice in a row and by more than the tolerance, the plan is *adjusted locally*: phase I and II of
-:func:`dskype.distribution.migration.adjust`, by a sample of what this distribution task has distributed lately. A change has to be worth its migration. If the sample shows nothing to gain, it is asked
-again later and later.
+The subscription tasks report what they do. If the greatest load is more than ``sigma`` times the least one, twice in a row and by more than the tolerance, the plan is *adjusted locally*: by phases I
+and II of :func:`dskype.distribution.migration.adjust`, on a sample of what this distribution task has distributed lately. A change has to be worth its migration. If the sample shows nothing to gain,
+it is asked again later and later.
 
 Once in a long period a plan from scratch is tried on the sample, and *takes over* if it is much better (:mod:`dskype.bolts.replication.takeover`). A takeover that is not over by the next time ends then.
 """
@@ -26,13 +26,13 @@ from dskype.spouts.settings import BalanceSettings
 __all__ = ["LoadAdjuster"]
 
 _PATIENCE = 2
-"""In so many rounds, one after another, the loads have to be out of balance."""
+"""How many rounds in a row the loads have to be out of balance."""
 
 _SAMPLED_ROUNDS = 5
-"""The messages of the sample come from about so many rounds."""
+"""About how many rounds the messages of the sample come from."""
 
 _LONGEST_WAIT = 64
-"""The most rounds until the sample is asked again."""
+"""The most rounds before the sample is asked again."""
 
 _FEWEST = 4
 """Nothing is decided from fewer messages or subscriptions."""

@@ -189,7 +189,11 @@ class Send(NamedTuple):
 
 
 class PartitionMap(NamedTuple):
-    """The partitions whose workload the task measures from now on. ``version``: of the plan; ``plan``: None if the task measures all its work together."""
+    """The plan by which a task measures its workload from now on.
+
+    :ivar version: of the plan.
+    :ivar plan: tells the task its partition; None: it measures all its work together.
+    """
 
     version: int
     plan: Mapping[str, Any] | None
@@ -378,11 +382,11 @@ class ShiftSized(NamedTuple):
 
 
 class LoadReport(NamedTuple):
-    """What a task has done, where parts of zones are balanced by the load model. The past counts less with every period.
+    """How much a task has done, where parts of zones are balanced by the load model. The past counts less with every period.
 
     :ivar version: of the plan by which it worked.
     :ivar task: its index.
-    :ivar messages: that came; ``matches``: of boolean subscriptions; ``inserted``, ``removed``: boolean subscriptions.
+    :ivar messages: messages that came; ``matches``: those of boolean subscriptions; ``inserted``, ``removed``: boolean subscriptions.
     """
 
     version: int

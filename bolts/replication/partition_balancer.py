@@ -17,7 +17,7 @@ from dskype.spouts.settings import BalanceSettings
 __all__ = ["PartitionBalancer"]
 
 _REFUSED_ROUNDS = 10
-"""For so many rounds of reports a shift that its source has refused is not asked for again."""
+"""How many rounds a shift that its source has refused is not asked for again."""
 
 
 class PartitionBalancer(Balancer):
@@ -107,8 +107,8 @@ class PartitionBalancer(Balancer):
             return
         moves: list[Move] = [move for operation in operations for move in moves_of(operation, self._boxes)]
         plan = self._distributor().rearranged(moves, self._costs)
-        self._counters["balance_cells"].inc(sum(move.cells.cells for move in moves))
-        self._propose(plan)
+        if self._propose(plan):
+            self._counters["balance_cells"].inc(sum(move.cells.cells for move in moves))
 
     # -- state --------------------------------------------------------------------------------------------------------
 

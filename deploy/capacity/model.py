@@ -1,6 +1,6 @@
 """The load model: what subscriptions and messages need, by adding up measured costs (:mod:`dskype.deploy.capacity.costs`).
 
-It is linear: each message, tuple, result and subscription costs what it costs on one machine, and nothing else limits. What it does not know is in docs/scale.md.
+It is linear: each message, tuple, result and subscription costs what it costs on one machine, and nothing else is a limit. docs/scale.md says what the model does not know.
 """
 
 from __future__ import annotations
@@ -67,14 +67,15 @@ class Site:
 class Need(NamedTuple):
     """What a load needs with one distributor.
 
-    :ivar subscription_tasks: of the subscription bolt, inf if no number is enough.
+    :ivar subscription_tasks: of the subscription bolt; inf if no number is enough, as for what follows from it.
     :ivar spout_tasks: of the message spout; ``distribution_tasks``, ``message_tasks`` and ``result_tasks`` of those bolts.
     :ivar tuples: subscription tasks that get a message.
-    :ivar cores: of all hosts and brokers, at work.
-    :ivar memory_bytes: of all tasks and hosts.
+    :ivar worker_cores: at work, of all worker hosts; ``broker_cores`` of all brokers.
+    :ivar memory_bytes: of all tasks, without Spark's JVMs and Python workers.
     :ivar broker_in_bytes: per second into all brokers, copies included; ``broker_out_bytes`` out of them.
     :ivar result_partitions: of the topic of results.
-    :ivar registration_s: until all subscriptions are registered by that many cores.
+    :ivar registration_s: until the cores of the worker hosts have registered all subscriptions.
+    :ivar hosts: worker hosts.
     """
 
     distributor: str
@@ -167,7 +168,7 @@ def need(load: Load, site: Site, routing: Routing) -> Need:
         if math.isfinite(tasks)
         else math.inf
     )
-    network = max(written, 0.0) / (site.network_bytes * site.full)
+    network = written / (site.network_bytes * site.full)
     hosts = max(worker_cores / (site.cores * site.full), memory / max(1.0, site.memory_bytes * site.full - cost("host_memory")), network)
     brokers = max(_LEAST_BROKERS, broker_cores / (site.cores * site.full), network * site.copies)
     registration = cost("boolean_registration" if load.kind == "boolean" else "registration") * routing.replication
@@ -203,27 +204,30 @@ def choose(load: Load, site: Site) -> list[Need]:
 
 
 def bottlenecks(load: Load, site: Site, chosen: Need) -> list[Bottleneck]:
-    """Return what does not grow with the number of hosts, the one that is full first in front.
+    """Return what is full at some rate however many worker hosts there are, the lowest rate first.
 
     :param chosen: what the load needs with the distributor.
     """
     routing = next(r for r in DISTRIBUTORS if r.name == chosen.distributor)
+    boolean = load.kind == "boolean"
     found = [
         Bottleneck(
             1 / (cost("spout_message") * _US),
-            "one task of the message spout, which a window of a number of messages needs",
-            "a time window (dskype.window.span.ms): then there are as many tasks as the topic has partitions",
-        )
-    ]
-    if load.kind == "boolean":
-        found[0] = found[0]._replace(what="one task of the message spout", way="a time window, as above: boolean subscriptions do not depend on it")
-    found.append(
+            "one task of the message spout" + ("" if boolean else ", which a window of a number of messages needs"),
+            "a time window (dskype.window.span.ms): then there are as many tasks as the topic has partitions"
+            + ("; boolean subscriptions do not depend on the window" if boolean else ""),
+        ),
         Bottleneck(
             1 / (cost("distribution_message") * routing.distribution * _US),
             "one task of the distribution bolt",
             "several tasks: each routes a share of the messages",
-        )
-    )
+        ),
+        Bottleneck(
+            site.network_bytes * site.full * chosen.brokers / (chosen.broker_in_bytes / load.rate),
+            f"the network of {chosen.brokers:,.0f} brokers",
+            "more brokers, or fewer copies",
+        ),
+    ]
     if routing.tuples is None:
         found.append(
             Bottleneck(
@@ -240,7 +244,4 @@ def bottlenecks(load: Load, site: Site, chosen: Need) -> list[Bottleneck]:
                 "make the topic with more partitions before the first start",
             )
         )
-        host = site.network_bytes * site.full * (chosen.brokers if math.isfinite(chosen.brokers) else 1)
-        per_message = chosen.broker_in_bytes / load.rate
-        found.append(Bottleneck(host / per_message, f"the network of {chosen.brokers:,.0f} brokers", "more brokers, or fewer copies"))
     return sorted(found)

@@ -1,13 +1,14 @@
 """``python -m dskype.deploy.chaos.hosts``: break the containers of ``make compose-up`` one after the other, and measure how long the topology stands still.
 
 Places are published at a steady rate all the time. At the end every result is compared with a plain computation. Exit code 0: all of them are right, and the
-topology has caught up after every fault; 1: something is wrong; 2: wrong arguments.
+topology has caught up after every fault; 1: something is wrong; 2: wrong arguments, or their containers are not there.
 """
 
 from __future__ import annotations
 
 import argparse
 import bisect
+import contextlib
 import subprocess
 import sys
 import time
@@ -15,45 +16,61 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dskype.deploy.chaos.report import markdown_table
+from dskype.deploy.cli.arguments import positive, positive_seconds
 from dskype.deploy.demo.feeder import Plan
 from dskype.deploy.demo.running import Feeding
+from dskype.deploy.machine.errors import DeployError
+from dskype.topology.errors import DskypeError
 from dskype.topology.runtime.kafka import KafkaSettings
 
-__all__ = ["FAULTS", "Containers", "HostFault", "Recovery", "main"]
+__all__ = ["FAULTS", "ContainerError", "Containers", "HostFault", "Recovery", "main"]
 
 _KILL_ALL = "kill -9 -1"
 _BEHIND_S = 2.0
-"""Whoever is behind by less has caught up: what tasks report is about a second old."""
+"""A topology that is behind by less has caught up: what tasks report is about a second old."""
+
+
+class ContainerError(DeployError):
+    """There is no docker client, no such container, or docker has refused a command."""
 
 
 class Containers:
     """The containers of a compose project.
 
     :param project: its name.
+
+    All methods raise :class:`ContainerError`.
     """
 
     def __init__(self, project: str) -> None:
         self._project = project
 
-    def _docker(self, *arguments: str) -> str:
-        done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode:
-            raise RuntimeError(f"docker {' '.join(arguments)}: {done.stderr.strip()}")
+    def _docker(self, *arguments: str, also: int = 0) -> str:
+        """Run ``docker ARGUMENTS``; return what it prints.
+
+        :param also: an exit code that counts as success, besides 0.
+        """
+        try:
+            done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=120)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ContainerError(f"docker {' '.join(arguments)}: {error}", fix="install Docker, and see whether 'docker ps' works") from error
+        if done.returncode not in (0, also):
+            raise ContainerError(f"docker {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout.strip()
 
-    def _find(self, service: str) -> str:
+    def _all(self, service: str) -> list[str]:
         label = "label=com.docker.compose"
-        found = self._docker("ps", "-aq", "--filter", f"{label}.project={self._project}", "--filter", f"{label}.service={service}")
+        return self._docker("ps", "-aq", "--filter", f"{label}.project={self._project}", "--filter", f"{label}.service={service}").split()
+
+    def _find(self, service: str) -> str:
+        found = self._all(service)
         if not found:
-            raise RuntimeError(f"there is no container of the service {service!r} in the compose project {self._project!r}")
-        return found.split()[0]
+            raise ContainerError(f"there is no container of the service {service!r} in the compose project {self._project!r}", fix="make compose-up")
+        return found[0]
 
     def has(self, service: str) -> bool:
         """Tell whether there is a container of a service."""
-        try:
-            return bool(self._find(service))
-        except RuntimeError:
-            return False
+        return bool(self._all(service))
 
     def kill(self, service: str) -> None:
         """Kill a container. It stays away until :meth:`start`."""
@@ -65,16 +82,14 @@ class Containers:
 
     def crash(self, service: str) -> None:
         """Kill all processes of a container, which its restart policy then starts again."""
-        done = subprocess.run(["docker", "exec", self._find(service), "sh", "-c", _KILL_ALL], capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode not in (0, 137):
-            raise RuntimeError(f"{service}: {_KILL_ALL}: {done.stderr.strip()}")
+        self._docker("exec", self._find(service), "sh", "-c", _KILL_ALL, also=137)  # the shell is killed as well
 
     def pause(self, service: str) -> None:
-        """Let a container stand still."""
+        """Stop all processes of a container where they are. They stay stopped until :meth:`unpause`."""
         self._docker("pause", self._find(service))
 
     def unpause(self, service: str) -> None:
-        """Let a container go on."""
+        """Let the processes of a paused container continue."""
         self._docker("unpause", self._find(service))
 
     def disconnect(self, service: str) -> None:
@@ -116,7 +131,7 @@ FAULTS = {
         HostFault("crash-master", "all processes of Spark's master die, Docker starts it again", "spark-master", Containers.crash),
         HostFault("kill-broker", "one broker of three is lost, and back after {hold} s", "kafka-3", Containers.kill, Containers.start),
         HostFault("kill-controller", "the first broker of three is lost, and back after {hold} s", "kafka-1", Containers.kill, Containers.start),
-        HostFault("crash-prometheus", "Prometheus is lost, and back after {hold} s", "prometheus", Containers.kill, Containers.start),
+        HostFault("kill-prometheus", "Prometheus is lost, and back after {hold} s", "prometheus", Containers.kill, Containers.start),
     )
 }
 """Name -> fault."""
@@ -179,10 +194,22 @@ class _Watch:
                 return False
 
     def strike(self, fault: HostFault, containers: Containers, hold_s: float, patience_s: float) -> Recovery:
-        """Let a fault happen, and return how the topology recovers."""
-        found, struck, published = Recovery(fault), time.monotonic(), self._feeding.feeder.published
+        """Let a fault happen, and return how the topology recovers. The fault ends in any case, also after an error and after Ctrl-C."""
+        struck, published = time.monotonic(), self._feeding.feeder.published
         fault.strike(containers, fault.service)
-        healed = fault.heal is None
+        with contextlib.ExitStack() as healing:
+            if fault.heal is not None:
+                healing.callback(fault.heal, containers, fault.service)
+            return self._follow(Recovery(fault), struck, published, healing, hold_s, patience_s)
+
+    def _follow(self, found: Recovery, struck: float, published: int, healing: contextlib.ExitStack, hold_s: float, patience_s: float) -> Recovery:
+        """Return how the topology recovers.
+
+        :param found: to be filled in.
+        :param struck: when the fault happened; ``published``: how many messages there were by then.
+        :param healing: ends the fault when it is closed.
+        """
+        healed = found.fault.heal is None
         before, moved = self._feeding.matched(), struck
         while True:
             now, matched, behind_s = self.look()
@@ -191,7 +218,7 @@ class _Watch:
             if found.first_s is None and matched > published:
                 found.first_s = now - struck
             if not healed and now - struck >= hold_s:
-                fault.heal(containers, fault.service)
+                healing.close()
                 healed = True
             elif healed and found.first_s is not None and behind_s < _BEHIND_S:
                 found.caught_up_s = now - struck
@@ -222,10 +249,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--project", default="dskype", help="the compose project; default: dskype")
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", default="127.0.0.1:19092", help="its brokers; default: 127.0.0.1:19092")
     parser.add_argument("--faults", type=lambda text: text.split(","), metavar="A,B", help="only these faults; default: all whose containers there are")
-    parser.add_argument("--hold", type=float, default=30, metavar="S", help="how long a fault lasts that does not end by itself; default: 30")
-    parser.add_argument("--rate", type=float, default=100, metavar="R", help="messages per second; default: 100")
-    parser.add_argument("--subscriptions", type=int, default=500, metavar="N", help="how many; default: 500")
-    parser.add_argument("--patience", type=float, default=120, metavar="S", help="how long the topology may take to catch up; default: 120")
+    parser.add_argument("--hold", type=positive_seconds, default=30, metavar="S", help="how long a fault lasts that does not end by itself; default: 30")
+    parser.add_argument("--rate", type=positive, default=100, metavar="R", help="messages per second; default: 100")
+    parser.add_argument("--subscriptions", type=positive, default=500, metavar="N", help="how many; default: 500")
+    parser.add_argument("--patience", type=positive_seconds, default=120, metavar="S", help="how long the topology may take to catch up; default: 120")
     return parser
 
 
@@ -236,10 +263,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(args.faults or ()) - set(FAULTS)):
         parser.error(f"unknown faults, given: {', '.join(unknown)}; legal: {', '.join(FAULTS)}")
     containers = Containers(args.project)
-    brokers = all(containers.has(f"kafka-{n}") for n in (1, 2, 3))
-    chosen = [f for name, f in FAULTS.items() if (args.faults is None or name in args.faults) and containers.has(f.service)]
-    if not brokers:
-        chosen = [f for f in chosen if not f.service.startswith("kafka")]
+    try:
+        possible = _possible(containers)
+        chosen = [name for name in FAULTS if name in (args.faults or possible)]
+        if missing := sorted(set(chosen) - set(possible)):
+            parser.error(f"the compose project {args.project} has not the containers for {', '.join(missing)}; possible: {', '.join(possible) or 'none'}")
+        if not chosen:
+            parser.error(f"there are no containers of the compose project {args.project}; 'make compose-up' starts them")
+        return _run(args, containers, [FAULTS[name] for name in chosen])
+    except DskypeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _possible(containers: Containers) -> list[str]:
+    """Return the names of the faults whose containers are there. A broker is struck only if it is one of three."""
+    three = all(containers.has(f"kafka-{n}") for n in (1, 2, 3))
+    return [name for name, fault in FAULTS.items() if (three if fault.service.startswith("kafka") else containers.has(fault.service))]
+
+
+def _run(args: argparse.Namespace, containers: Containers, chosen: Sequence[HostFault]) -> int:
+    """Let the faults happen one after the other, and print how the topology recovers; return the exit code."""
     began = time.monotonic()
 
     def say(text: str) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "file_conf",
     "from_environment",
     "integer",
+    "json_value",
     "layers",
     "number",
     "offline_settings",
@@ -39,6 +40,7 @@ __all__ = [
     "positive",
     "positive_seconds",
     "seconds",
+    "share",
     "split",
     "target",
     "without_options",
@@ -140,8 +142,8 @@ def integer(expected: str, least: int = 0, most: float = math.inf) -> Callable[[
     return parse
 
 
-def number(expected: str, *, zero: bool = False) -> Callable[[str], float]:
-    """Return a type of argument: a finite number above 0; whole ones are ``int``.
+def number(expected: str, *, zero: bool = False, most: float = math.inf) -> Callable[[str], float]:
+    """Return a type of argument: a finite number above 0, up to ``most``; whole ones are ``int``.
 
     :param expected: what an error says was expected.
     :param zero: 0 is allowed.
@@ -152,7 +154,7 @@ def number(expected: str, *, zero: bool = False) -> Callable[[str], float]:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not (0 < value < math.inf or (zero and value == 0)):
+        if not (0 < value < math.inf or (zero and value == 0)) or value > most:
             raise argparse.ArgumentTypeError(f"expected {expected}, given: {text!r}")
         return int(value) if value == int(value) else value
 
@@ -163,6 +165,15 @@ positive = integer("an integer greater than 0", 1)
 port = integer("a port from 0 to 65535", 0, 65535)
 seconds = number("seconds, 0 or more", zero=True)
 positive_seconds = number("seconds, more than 0")
+share = number("a share from 0 to 1", zero=True, most=1)
+
+
+def json_value(text: str) -> Any:
+    """Parse JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected JSON, given: {text!r}") from None
 
 
 class LazyParser(argparse.ArgumentParser):

@@ -97,6 +97,14 @@ COMMANDS = {
 
 _ELSEWHERE = "topologies run in the process of 'dskype local' or 'dskype submit'; there are no daemons"
 _SERVERS = "no servers are set up; Spark's executors get the code from the process that submits"
+_SPARSE_NOT_HERE = {
+    "remove_logs": _SERVERS,
+    "run": "the command is 'dskype local topologies/NAME.py --local-ttl SECS'",
+    "slot_usage": _SERVERS,
+    "update_virtualenv": _SERVERS,
+    "visualize": "'dskype ui' draws a running topology",
+    "worker_uptime": _SERVERS,
+}
 _NOT_HERE = {
     "admin": "",
     "blobstore": "",
@@ -114,14 +122,9 @@ _NOT_HERE = {
     "set_log_level": "",
     "shell": "",
     "sql": "",
-    "remove_logs": _SERVERS,
-    "run": "the command is 'dskype local topologies/NAME.py --local-ttl SECS'",
-    "slot_usage": _SERVERS,
-    "update_virtualenv": _SERVERS,
-    "visualize": "'dskype ui' draws a running topology",
-    "worker_uptime": _SERVERS,
     "supervisor": _ELSEWHERE,
     "upload-credentials": "",
+    **_SPARSE_NOT_HERE,
 }
 """Commands of ``storm`` and ``sparse`` that are recognised but not implemented, with the reason."""
 
@@ -167,7 +170,8 @@ def _help(args: argparse.Namespace, parser: LazyParser) -> int:
 
 
 def _not_here(verb: str) -> int:
-    say(f"error: 'storm {verb}' is not part of the emulator" + (f": {_NOT_HERE[verb]}" if _NOT_HERE[verb] else ""))
+    tool = "sparse" if verb in _SPARSE_NOT_HERE else "storm"
+    say(f"error: '{tool} {verb}' is not part of the emulator" + (f": {_NOT_HERE[verb]}" if _NOT_HERE[verb] else ""))
     return 1
 
 

@@ -1,7 +1,7 @@
 """Recommends a distributor for messages and subscriptions like those of a sample: ``dskype partition advise``.
 
-Each distributor learns a plan from one half of the sample. The other half is placed and routed by this plan, so that what is learned by heart does not count. What
-each task would have to do follows from these counts and from what messages, subscriptions and changes of lists cost.
+Each distributor learns a plan from one half of the sample. The other half is placed and routed by this plan, so that a plan gains nothing by fitting only what it has
+seen. What each task would have to do follows from where subscriptions live and messages go, and from what messages, subscriptions and changes of lists cost.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dskype.distribution import distributor_class, make_distributor
 from dskype.distribution.base import Sample
 from dskype.distribution.loads import LoadModel
 from dskype.distribution.trials import Trial, try_out
-from dskype.spouts.batch import MessageBatch, select_lists
+from dskype.spouts.batch import select_lists
 
 __all__ = ["CANDIDATES", "Advice", "Candidate", "Costs", "advise", "reasons"]
 
 CANDIDATES = ("hashing", "location", "keyword", "prefix", "spatial-first", "keyword-first", "agrid", "hybrid")
-"""Distributors that are compared; when two are level the earlier one is the simpler one."""
+"""Distributors that are compared, simpler ones first: of two with equal results the earlier one is recommended."""
 
 _LEVEL = 0.9
 """Throughputs that differ by less than this factor are level: the rest is chance, or depends on the machine."""
@@ -31,10 +31,11 @@ _LEVEL = 0.9
 _FEWEST = 100
 """A sample with fewer messages or subscriptions is not halved."""
 
-_AT_ONCE = 1_000
+_AT_ONCE, _PAIRS_AT_ONCE = 1_000, 1_000_000
+"""Messages that are matched, and pairs that are counted, in one step."""
 
 _CHANGE_US = 1.0
-"""What a change of a top-k list costs: with a million subscriptions a message makes some 400 changes, and takes 456 us of one task (docs/benchmarks/distribution.md)."""
+"""What a change of a top-k list costs. With a million subscriptions a message makes some 400 changes, and takes one task 456 us (docs/benchmarks/distribution.md)."""
 
 _COPY_US = 0.3
 """What a distribution task spends on a copy of a message."""
@@ -56,10 +57,13 @@ class Costs(NamedTuple):
 class Candidate(NamedTuple):
     """What a distributor would make of the sample.
 
-    :ivar communication: tasks that get a message, on average; ``replication``: tasks on which a subscription lives.
+    :ivar communication: tasks that get a message, on average.
+    :ivar replication: tasks on which a subscription lives, on average.
     :ivar balance: work of the busiest task / mean.
-    :ivar messages_us: of the work of all tasks for a message, what reading messages takes; ``matching_us``: finding subscriptions and changing lists; ``updates_us``: subscriptions that come and go.
-    :ivar slowest_us: the work of the busiest task for a message.
+    :ivar messages_us: the work of all tasks for a message, as far as they read messages.
+    :ivar matching_us: the same, as far as they find subscriptions and change lists.
+    :ivar updates_us: the same, as far as subscriptions come and go.
+    :ivar slowest_us: the work of the busiest task for a message, of all three kinds.
     :ivar memory_bytes: what each distribution task keeps in order to route.
     :ivar learn_s: seconds that learning took.
     """
@@ -73,7 +77,7 @@ class Candidate(NamedTuple):
     updates_us: float
     slowest_us: float
     memory_bytes: int
-    learn_s: float
+    learn_s: float = 0.0
 
     @property
     def per_s(self) -> float:
@@ -109,7 +113,8 @@ def advise(
 ) -> Advice:
     """Compare all distributors on a sample, and recommend one.
 
-    Of those whose busiest task is about as fast as the fastest one, the one with the least work in all is recommended, sending included.
+    A distributor is as fast as its busiest task. Of those that are about as fast as the fastest one, the one with the least work in all is
+    recommended, sending included.
 
     :param window: messages that a list is chosen from.
     :param tasks: of the subscription bolt.
@@ -119,7 +124,7 @@ def advise(
     """
     costs, expected = costs or Costs(), subscriptions or sample.n
     learned, judged = _halves(sample)
-    found = _checked_pairs(judged)
+    pairs = _checked_pairs(judged)
     candidates = []
     for name in CANDIDATES:
         tell(name)
@@ -129,7 +134,7 @@ def advise(
         learn_s = time.perf_counter() - began
         distributor = make_distributor(name, tasks, options, plan)
         trial = try_out(distributor, judged, kind.summaries is not None and kind.summarizes(options))
-        candidates.append(_judged(name, trial, judged, found, tasks, expected / judged.n, window, costs)._replace(learn_s=learn_s))
+        candidates.append(_judged(name, trial, judged, pairs, tasks, expected / judged.n, window, costs)._replace(learn_s=learn_s))
     candidates.sort(key=lambda one: one.slowest_us)
     level = [one for one in candidates if one.per_s >= _LEVEL * candidates[0].per_s]
     chosen = min(level, key=lambda one: one.work_us + costs.copy_us * one.communication)
@@ -176,7 +181,10 @@ def _part(sample: Sample, messages: np.ndarray, rows: np.ndarray) -> Sample:
 
 
 def _checked_pairs(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of a message and a boolean subscription that an index checks: the message is in its rectangle and has one of its routing terms; int64[m] and int64[m]."""
+    """Return the messages and boolean subscriptions of the pairs that an index checks, int64[m] and int64[m].
+
+    In such a pair the message is in the rectangle of the subscription, and has one of its routing terms.
+    """
     boxes = sample.rectangles()
     rows = np.flatnonzero(~np.isnan(boxes[:, 0]))
     index = make_index("lanes")
@@ -185,31 +193,27 @@ def _checked_pairs(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
         index.insert_many(np.arange(len(rows)), boxes[rows], [own[0] if len(own) == 1 else ["or", *own] for own in terms])
     messages, subscriptions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for start in range(0, sample.messages.n if len(rows) else 0, _AT_ONCE):
-        message, slot = index.match(_between(sample.messages, start))
+        message, slot = index.match(sample.messages.slice(start, min(sample.messages.n, start + _AT_ONCE)))
         messages.append(message.astype(np.int64) + start)
         subscriptions.append(rows[slot])
     return np.concatenate(messages), np.concatenate(subscriptions)
 
 
-def _between(messages: MessageBatch, start: int) -> MessageBatch:
-    return messages.slice(start, min(messages.n, start + _AT_ONCE))
-
-
-def _judged(name: str, trial: Trial, sample: Sample, found: tuple[np.ndarray, np.ndarray], tasks: int, scale: float, window: int, costs: Costs) -> Candidate:
+def _judged(name: str, trial: Trial, sample: Sample, pairs: tuple[np.ndarray, np.ndarray], tasks: int, scale: float, window: int, costs: Costs) -> Candidate:
     """Return what the tasks have to do.
 
-    :param found: from :func:`_checked_pairs`.
+    :param pairs: from :func:`_checked_pairs`.
     :param scale: how many subscriptions one of the sample stands for.
     """
     n, model = sample.messages.n, costs.boolean
     if trial.routes is None:
         messages = np.full(tasks, n)
-        checked = _per_task(trial, found, np.ones((1, tasks), np.bool_), tasks)
+        checked = _per_task(trial, pairs, np.ones((1, tasks), np.bool_), tasks)
     else:
         messages = np.bincount(trial.routes.tasks, minlength=tasks)
         arrives = np.zeros((n, tasks), np.bool_)
         arrives[trial.routes.rows, trial.routes.tasks] = True
-        checked = _per_task(trial, found, arrives, tasks)
+        checked = _per_task(trial, pairs, arrives, tasks)
     lived = np.diff(trial.offsets)
     boolean = ~np.isnan(sample.rectangles()[:, 0])
     changes = np.where(boolean, 0.0, 2.0 * sample.filled * sample.k / max(1, window))  # of a list for each message: it enters, and it leaves
@@ -219,17 +223,18 @@ def _judged(name: str, trial: Trial, sample: Sample, found: tuple[np.ndarray, np
     work = matching + updates + reading
     sums = float(reading.sum()), float(matching.sum()), float(updates.sum())
     slowest = max(1e-9, float(work.max()))
-    return Candidate(name, float(messages.sum() / n), float(lived.mean()), balance(work), *sums, slowest, trial.memory_bytes, 0.0)
+    return Candidate(name, float(messages.sum() / n), float(lived.mean()), balance(work), *sums, slowest, trial.memory_bytes)
 
 
-def _per_task(trial: Trial, found: tuple[np.ndarray, np.ndarray], arrives: np.ndarray, tasks: int) -> np.ndarray:
+def _per_task(trial: Trial, pairs: tuple[np.ndarray, np.ndarray], arrives: np.ndarray, tasks: int) -> np.ndarray:
     """Return how many pairs each task checks, float64[tasks].
 
-    :param arrives: bool[messages, tasks]; with one row it holds for all messages.
+    :param pairs: from :func:`_checked_pairs`.
+    :param arrives: which message goes to which task, bool[messages, tasks]; a single row holds for all messages.
     """
     checked = np.zeros(tasks)
-    for start in range(0, len(found[0]), 1_000 * _AT_ONCE):
-        rows, subscriptions = (one[start : start + 1_000 * _AT_ONCE] for one in found)
+    for start in range(0, len(pairs[0]), _PAIRS_AT_ONCE):
+        rows, subscriptions = (one[start : start + _PAIRS_AT_ONCE] for one in pairs)
         ends, own = select_lists(trial.offsets, subscriptions)
         there = trial.tasks[own]
         met = arrives[np.repeat(rows if len(arrives) > 1 else np.zeros_like(rows), np.diff(ends)), there]
@@ -250,7 +255,7 @@ def reasons(advice: Advice) -> list[str]:
     ]
     if own is hashing:
         found.append(
-            "It needs no plan, and stores every subscription once. The others save less by sending fewer messages than it costs them to store subscriptions several times, or to be uneven."
+            "It needs no plan, and stores every subscription once. What the others save by sending fewer messages, they lose by storing subscriptions several times or by uneven tasks."
         )
     else:
         found.append(

@@ -44,8 +44,8 @@ class Point(NamedTuple):
 def calibrate(index: str = "lanes", sizes: tuple[int, ...] = SIZES, seed: int = 0) -> LoadModel:
     """Measure a boolean index with some numbers of subscriptions, and return the constants that fit best.
 
-    Everything is done several times, each time with a new index, and the least time counts. So it does not matter that the first time kernels are compiled and memory is touched.
-    The garbage collector stands still, because what the compiler leaves behind makes it slow.
+    Everything is done several times, each time with a new index, and the least time counts. So the first run, which also compiles kernels and touches memory, does not count.
+    The garbage collector is off meanwhile, because what the compiler leaves behind makes it slow.
 
     Messages have words by a power law and lie evenly in a square; subscriptions are smaller squares with one word each.
 

@@ -26,6 +26,7 @@ class Follower:
 
     :param start: ``beginning``; ``now``: only new records; how many records before the end of each partition; or (topic, partition) -> offset, where
         a partition that is not named starts at its beginning.
+    :param consumer: what reads; default: a new one. It is closed with the follower, and if the start cannot be found.
     :ivar lost: (topic, partition) -> how many records from the wanted start on Kafka has dropped already.
     """
 
@@ -33,10 +34,17 @@ class Follower:
         self, kafka: KafkaSettings, topics: Iterable[str], start: str | int | Mapping[tuple[str, int], int] = "now", consumer: KafkaConsumer | None = None
     ) -> None:
         self._consumer = make_consumer(kafka) if consumer is None else consumer
+        self.lost: dict[tuple[str, int], int] = {}
+        try:
+            self._begin(topics, start)
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def _begin(self, topics: Iterable[str], start: str | int | Mapping[tuple[str, int], int]) -> None:
         self._partitions = [TopicPartition(t, p) for t in topics for p in sorted(self._consumer.partitions_for_topic(t) or ())]
         self._consumer.assign(self._partitions)
         first, self._ends = self._consumer.beginning_offsets(self._partitions), self._consumer.end_offsets(self._partitions)
-        self.lost: dict[tuple[str, int], int] = {}
         for partition in self._partitions:
             if isinstance(start, Mapping):
                 wanted = start.get(tuple(partition), 0)

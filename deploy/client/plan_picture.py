@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from dskype.deploy.client.balancing import balance
 from dskype.deploy.client.plans import with_partitions
 from dskype.spouts.areas import centre_of
 
-__all__ = ["draw", "places_of"]
+__all__ = ["colour", "draw", "places_of"]
 
 _WIDTH, _MARGIN, _BARS = 1000, 28, 260
 _MANY, _ROW = 4, 9
@@ -43,7 +44,7 @@ def colour(task: int) -> str:
     return f"hsl({round(360 * ((task * 0.618034) % 1))},62%,{58 if task % 2 else 48}%)"
 
 
-def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None = None, title: str | None = None) -> str:
+def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None = None) -> str:
     """Return the picture of a plan: a map if it has cells, bars if it has ranges of keywords, and both for hybrids.
 
     :param messages: latitudes and longitudes in degrees, drawn as dots on the map.
@@ -57,9 +58,8 @@ def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None
             drawn, used = make(height)
             body += drawn
             height += used
-    loads = np.array(plan["loads"], np.float64)
-    spread = loads.max() / loads.mean() if loads.any() else 1.0
-    title = title or f"{plan['distributor']}: {len(parts)} partitions on {plan['tasks']} tasks"
+    spread = balance(np.array(plan["loads"], np.float64))
+    title = f"{plan['distributor']}: {len(parts)} partitions on {plan['tasks']} tasks"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">',

@@ -421,8 +421,8 @@ class PubSub:
             consumer = self._readers.pop() if self._readers else None
         # A new connection takes a tenth of a second, so finished readers are reused.
         consumer = consumer or make_consumer(self.kafka)
+        follower = Follower(self.kafka, [topic], start, consumer)
         try:
-            follower = Follower(self.kafka, [topic], start, consumer)
             read, size, heard = 0, follower.size(), time.monotonic()
             while not follower.at_end():
                 records = follower.poll()

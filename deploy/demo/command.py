@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_elsewhere(args: argparse.Namespace) -> int:
     """Publish to a running topology. Ctrl-C ends the demo and leaves the topology as it is."""
-    own = [f"--{name}" for name in ("window", "folder", "resume", "picture") if getattr(args, name)]
+    own = [f"--{name}" for name in ("window", "transport", "folder", "resume", "picture") if getattr(args, name)]
     if own:
         say(f"error: expected no {', '.join(own)} with --bootstrap-servers: that topology runs already")
         return 2

@@ -27,8 +27,11 @@ __all__ = ["Feeding", "run"]
 
 _LINE_EVERY_S = 5.0
 _BEHIND_S = 3.0
+"""Messages wait here if the topology is behind by what comes in this time."""
 _STUCK_S = 120.0
+"""A topology that handles no message for this long makes no progress."""
 _REST_S = 120.0
+"""How long the last results may take."""
 
 
 class Feeding:

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dskype.deploy.machine import paths
@@ -26,7 +26,7 @@ _LOOK_S = 0.1
 _KEPT_VARIABLES = ("JAVA_HOME", paths.HOME_VARIABLE, "XDG_CACHE_HOME")
 
 
-def start(arguments: Sequence[str], log: Path, show: Callable[[str], None], *, cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> int:
+def start(arguments: Sequence[str], log: Path, show: Callable[[str], None], *, cwd: Path | None = None) -> int:
     """Start ``dskype ARGUMENTS`` in a session of its own, and wait until it says that it runs.
 
     Ctrl-C meanwhile ends the command as well.
@@ -34,9 +34,8 @@ def start(arguments: Sequence[str], log: Path, show: Callable[[str], None], *, c
     :param log: the file that its output is added to.
     :param show: gets the lines of its output until it runs.
     :param cwd: its working folder; default: the present one.
-    :param environ: its environment; default: the present one.
     :returns: its process id.
-    :raises DeployError: it has ended before.
+    :raises DeployError: it ended before it said so.
     """
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     read, write = os.pipe()
@@ -49,7 +48,7 @@ def start(arguments: Sequence[str], log: Path, show: Callable[[str], None], *, c
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=cwd,
-                env={**(os.environ if environ is None else environ), _READY: str(write), "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, _READY: str(write), "PYTHONUNBUFFERED": "1"},
                 pass_fds=[write],
                 start_new_session=True,
             )
@@ -92,11 +91,12 @@ def report_ready() -> None:
             notify.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
 
 
-def systemd_unit(description: str, arguments: Sequence[str], *, cwd: Path, as_root: bool) -> str:
+def systemd_unit(description: str, arguments: Sequence[str], *, cwd: Path, as_root: bool, variables: Sequence[str] = ()) -> str:
     """Return a unit of systemd that runs ``dskype ARGUMENTS``, restarts it after a failure, and starts it with the machine.
 
     :param cwd: the working folder.
     :param as_root: make a unit of the system, else one of a user (``systemctl --user``).
+    :param variables: environment variables that the command needs, too; the unit has their present values.
     """
     command = " ".join(_quoted(a).replace("$", "$$") for a in (sys.executable, "-m", "dskype.deploy", *arguments))
     lines = [
@@ -110,7 +110,7 @@ def systemd_unit(description: str, arguments: Sequence[str], *, cwd: Path, as_ro
         "Type=notify",
         f"ExecStart={command}",
         f"WorkingDirectory={str(cwd).replace('%', '%%')}",
-        *(f"Environment={_quoted(f'{name}={os.environ[name]}')}" for name in _KEPT_VARIABLES if os.environ.get(name)),
+        *(f"Environment={_quoted(f'{name}={os.environ[name]}')}" for name in (*_KEPT_VARIABLES, *variables) if os.environ.get(name)),
         "# The main process stops the topology, Spark and the broker in this order; only what is left then is killed.",
         "KillMode=mixed",
         "TimeoutStartSec=600",

@@ -92,7 +92,7 @@ def read(folder: Path) -> Service | None:
         return Service(**document)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DeployError(f"{file} must describe a service, given: {error}", fix="put it back from a copy, or remove it: the next 'up' writes it") from error
 
 
@@ -109,21 +109,21 @@ def prepare(folder: Path, *, port: int | None, metrics_port: int | None) -> Serv
     """
     if not paths.make_writable(folder):
         raise DeployError(f"the folder of a service must be writable, given: {str(folder)!r}", fix="choose another folder")
-    service = read(folder)
-    if service is None:
-        if others := sorted({p.name for p in folder.iterdir()} - set(_OWN)):
-            raise DeployError(
-                f"the folder of a service must be empty at its first start, given: {folder}, which has {', '.join(others[:3])}", fix="choose another folder"
-            )
-        service = Service(port=_usual(BROKER_PORT), metrics_port=_usual(METRICS_PORT))
-    ports = {"port": port, "metrics_port": metrics_port}
-    service = replace(service, **{name: given or free_ports(1)[0] for name, given in ports.items() if given is not None})
+    known = read(folder)
+    if known is None and (others := sorted({p.name for p in folder.iterdir()} - set(_OWN))):
+        raise DeployError(
+            f"the folder of a service must be empty at its first start, given: {folder}, which has {', '.join(others[:3])}", fix="choose another folder"
+        )
+    service, free = known or Service(), iter(free_ports(2))
+
+    def chosen(given: int | None, before: int) -> int:
+        if given is None and (known is not None or port_is_free(before)):
+            return before
+        return given or next(free)
+
+    service = replace(service, port=chosen(port, service.port), metrics_port=chosen(metrics_port, service.metrics_port))
     _write(folder, service)
     return service
-
-
-def _usual(port: int) -> int:
-    return port if port_is_free(port) else free_ports(1)[0]
 
 
 def run(
@@ -177,7 +177,7 @@ def run(
 def stop(folder: Path, timeout_s: float) -> bool:
     """Ask the process of a service to stop, and wait until it has; return False if none ran.
 
-    :raises DeployError: there is no service in the folder, or it still runs after ``timeout_s``.
+    :raises DeployError: there is no service in the folder, another user runs it, or it still runs after ``timeout_s``.
     """
     service = read(folder)
     if service is None:
@@ -185,7 +185,12 @@ def stop(folder: Path, timeout_s: float) -> bool:
     if not service.is_alive():
         return False
     pid, deadline = service.process["pid"], time.monotonic() + timeout_s
-    os.kill(pid, signal.SIGTERM)
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:  # it has just ended
+        return True
+    except PermissionError as error:
+        raise DeployError(f"the service must run as the present user, given: process {pid} of another one", fix="stop it as that user") from error
     while service.is_alive():
         if time.monotonic() > deadline:
             raise DeployError(

@@ -230,11 +230,12 @@ class Meter:
     def feed(self, value: bytes | None) -> None:
         """Add a record of the metrics topic; ignore unreadable ones."""
         try:
-            record = json.loads(value or b"")
-        except ValueError:
-            return
-        if not isinstance(record, dict):
-            return
+            self.feed_record(json.loads(value or b""))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # anyone may write to the topic
+            self.stats.unreadable += 1
+
+    def feed_record(self, record: dict[str, Any]) -> None:
+        """Add a parsed record; raise one of several errors if it is no record of metrics."""
         if record.get("kind") == "stats":
             if not _NEEDED <= record.keys():  # of another version
                 return

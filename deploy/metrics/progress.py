@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dskype.deploy.client.plans import SUBSCRIPTION_BOLT
 from dskype.deploy.metrics.reader import MetricsReader
 from dskype.topology.core.stats import TopologyStats
 
 __all__ = ["Progress"]
-
-_COMPONENT = "subscription-bolt"
 
 
 class Progress:
@@ -30,7 +29,7 @@ class Progress:
         """
         self._reader.poll(wait_ms)
         tasks = self._reader.sink.tasks.values()
-        marks = [task.get("watermark") for task in tasks if task["component"] == _COMPONENT]
+        marks = [task.get("watermark") for task in tasks if task["component"] == SUBSCRIPTION_BOLT]
         return min((-1 if mark is None else mark for mark in marks), default=-1)
 
     def close(self) -> None:

@@ -105,7 +105,7 @@ METRICS = tuple(
         ),
         ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
         ("dskype_dead_letters_total", "counter", (_T, "component"), "Dead letters of a component, from 0 on."),
-        ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "code"), "Dead letters by kind; a kind is there from its first one on."),
+        ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "code"), "Dead letters by kind; a kind appears with its first dead letter."),
         (
             "dskype_records_lost_total",
             "counter",

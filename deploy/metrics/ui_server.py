@@ -139,8 +139,9 @@ class UiServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for running in [running for extension in self._extensions for running in extension.running]:
-            running.close()  # first: open streams end, so the server need not cut them
+        for extension in self._extensions:  # first: open streams end, so the server need not cut them
+            for running in extension.running:
+                running.close()
         self._server.should_exit = True
         self._thread.join(timeout=_START_S)
         self._socket.close()

@@ -1,4 +1,4 @@
-"""The answers below ``/api/dskype/``: results and messages as events, subscriptions, and what the charts and the map show."""
+"""The answers below ``/api/dskype/``: results and messages as events, subscriptions, measurements, and the distribution plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka.errors import KafkaError
 from starlette.requests import Request
 
 from dskype.deploy.client import plan_picture
-from dskype.deploy.client.plans import send_plan, with_partitions
+from dskype.deploy.client.plans import PlanOvertakenError, send_plan, with_partitions
 from dskype.deploy.client.pubsub import UnreachableError
 from dskype.deploy.metrics.meter import measure
 from dskype.deploy.metrics.reader import describe
@@ -58,7 +58,9 @@ def _body(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise IllegalArgumentException(explain("The body must be a JSON object.", given=request.state.body[:100]))
+        raise IllegalArgumentException(
+            explain("The body must be a JSON object.", given=request.state.body[:100].decode(errors="replace"), legal='{"name": value, ...}')
+        )
     return found
 
 
@@ -132,6 +134,8 @@ class Answers:
         with self._feeds.source.lock:
             return measure(reports.meter, describe(view.record, view.alive), ends=view.ends)
 
+    # -- the distribution plan -----------------------------------------------------------------------------------------------
+
     def _split(self, request: Request) -> dict[str, Any]:
         """Give half of a partition to another task; the body has ``partition``, ``task`` and the ``version`` of the plan that they refer to."""
         return self._changed(request, ("partition", "task"), lambda plan, partition, task: plan.split(partition, task))
@@ -143,11 +147,15 @@ class Answers:
     def _changed(self, request: Request, names: tuple[str, str], change: Callable[..., Mapping[str, Any]]) -> dict[str, Any]:
         body, feed = _body(request), self._feed(request)
         if not all(type(body.get(name)) is int for name in (*names, "version")):
-            raise IllegalArgumentException(explain("Expected numbers.", given=sorted(body), legal=", ".join((*names, "version"))))
+            legal = f"{', '.join(names)} and version, each an integer"
+            raise IllegalArgumentException(explain("Expected numbers.", given=body, legal=legal, hint="GET partitions has them"))
         version, plan = feed.plan(renewed=True)
         if body["version"] != version:
             raise IllegalArgumentException(explain("The plan is another one by now.", given=body["version"], legal=str(version), hint="look at it again"))
-        send_plan(feed.client, version + 1, change(with_partitions(plan), *(body[name] for name in names)))
+        try:
+            send_plan(feed.client, version + 1, change(with_partitions(plan), *(body[name] for name in names)))
+        except PlanOvertakenError as error:  # since it was read
+            raise IllegalArgumentException(str(error)) from None
         return partitions_of(feed.plan(renewed=True))
 
     # -- subscriptions -----------------------------------------------------------------------------------------------------
@@ -159,7 +167,7 @@ class Answers:
         """Answer what is known of a subscription, and its newest published list. O(topics)."""
         id, feed = request.query_params.get("id"), self._feed(request)
         if id is None:
-            raise IllegalArgumentException(explain("Expected the parameter id.", legal="the id of a subscription"))
+            raise IllegalArgumentException(explain("Expected the parameter id.", given=None, legal="the id of a subscription"))
         with feed.reading:
             registered = feed.client.subscription(id)
             if registered is None:
@@ -181,7 +189,7 @@ class Answers:
         fields = _body(request)
         id = fields.pop("id", None)
         if id is not None and not isinstance(id, str):
-            raise IllegalArgumentException(explain("The id of a subscription is a text.", given=id))
+            raise IllegalArgumentException(explain("The id of a subscription is a text.", given=id, legal="a text, or no id: then one is made"))
         return {"subscription": self._sent(request, lambda feed: feed.client.subscribe(id or None, **fields))}
 
     def _remove(self, request: Request) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
@@ -23,6 +23,8 @@ FOLLOWERS = 500
 _THREADS = 4
 _MESSAGES_BACK = 5000
 _PLAN_S = 5.0
+
+F = TypeVar("F", ResultFollower, MessageFollower)
 
 
 class BusyError(TopologyError):
@@ -45,6 +47,8 @@ class TopologyFeed:
         self.reading = threading.Lock()
         """Held while a topic is read from its beginning, so that many such requests wait for each other."""
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
+        self._lock = threading.Lock()
+        self._followers: list[ResultFollower | MessageFollower] = []
 
     def _topics(self) -> list[str]:
         """Return the topics of :data:`~dskype.deploy.web.places.LETTERS` that are there."""
@@ -75,7 +79,9 @@ class TopologyFeed:
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
         places = Places.parse(last_id, self.client.topics) if last_id else self._start(start, topics)
-        return ResultFollower(self._results, self.client.topics, wanted, places, self._open, self._pool, self._messages if with_messages else None)
+        return self._counted(
+            ResultFollower(self._results, self.client.topics, wanted, places, self._open, self._pool, self._messages if with_messages else None)
+        )
 
     def _start(self, start: str, topics: list[str]) -> Places | None:
         if start == "now":
@@ -97,7 +103,7 @@ class TopologyFeed:
             self.client.require(self.client.topics.messages)
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
-        return MessageFollower(self._messages, self._pool)
+        return self._counted(MessageFollower(self._messages, self._pool))
 
     def plan(self, *, renewed: bool = False) -> tuple[int, dict[str, Any]]:
         """Return version and content of the distribution plan that the topology follows, not older than some seconds.
@@ -115,8 +121,15 @@ class TopologyFeed:
         return self._messages.describe(result)
 
     def followers(self) -> int:
-        """Return how many clients follow."""
-        return self._results.members() + self._messages.members()
+        """Return how many clients follow, whether they take anything or not."""
+        with self._lock:
+            self._followers = [follower for follower in self._followers if not follower.closed]
+            return len(self._followers)
+
+    def _counted(self, follower: F) -> F:
+        with self._lock:
+            self._followers.append(follower)
+        return follower
 
     def close(self) -> None:
         """Stop, and close the connections."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ class Found(NamedTuple):
     """Something about one subscription in a record: a result, an event of its registration, or why it was refused.
 
     :ivar name: ``result``, ``registration`` or ``refusal``.
-    :ivar identity: the same for all repetitions.
+    :ivar identity: the same for all repetitions, and different for everything else.
     """
 
     subscription: str
@@ -53,4 +54,7 @@ def found_in(record: Any, topics: Topics, wanted: Collection[str] | None) -> lis
 
 
 def _results(record: Any, wanted: Collection[str] | None) -> list[Found]:
-    return [Found(r.subscription, "result", {**r.value, "time_ms": r.time_ms, "result_id": r.result_id}, r.result_id) for r in Result.all_of(record, wanted)]
+    return [
+        Found(r.subscription, "result", {**r.value, "time_ms": r.time_ms, "result_id": r.result_id}, json.dumps([r.subscription, r.result_id]))
+        for r in Result.all_of(record, wanted)
+    ]

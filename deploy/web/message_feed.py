@@ -48,13 +48,16 @@ def message_of(record: Any) -> dict[str, Any] | None:
 
 
 class Listener:
-    """Keeps a :class:`MessageTail` reading, for those who ask it what messages are."""
+    """Keeps a :class:`MessageTail` reading, for those who ask it what messages are.
+
+    :param ended: called, with the tail's lock, when the tail has stopped.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self.end = ended
 
     def offer(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Take nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
 
 
 class MessageTail(Tail["MessageFollower | Listener"]):
@@ -96,6 +99,7 @@ class MessageFollower:
 
     :param tail: reads for all.
     :param pool: runs what blocks.
+    :ivar closed: whether the client has gone.
     """
 
     def __init__(self, tail: MessageTail, pool: Executor) -> None:
@@ -103,7 +107,7 @@ class MessageFollower:
         self._sample: list[Mapping[str, Any]] = []
         self._seen = 0
         self._random = random.Random(0)
-        self._joined = self._ended = False
+        self.closed = self._joined = self._ended = False
 
     def offer(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Draw from new messages (reservoir sampling); called by the tail, with its lock."""
@@ -140,10 +144,10 @@ class MessageFollower:
 
     def _join(self) -> None:
         self._tail.join(self)
-        if self._ended:  # meanwhile
+        if self.closed:  # meanwhile
             self._tail.leave(self)
 
     def close(self) -> None:
         """Leave the tail."""
-        self._ended = True
+        self.closed = True
         self._tail.leave(self)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -15,7 +15,8 @@ LETTERS = {"r": "results", "m": "matches", "a": "registrations", "d": "dead_lett
 """Letter -> topic, by its name in :class:`~dskype.spouts.topics.Topics`."""
 
 _PLACE = re.compile(r"([a-z])(\d{1,6}):(\d{1,18})(?:\.(\d{1,9}))?")
-_LONGEST = 20_000
+
+T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -23,6 +24,16 @@ class Place(NamedTuple):
 
     offset: int
     taken: int = 0
+
+    def left_of(self, offset: int, found: Sequence[T]) -> Iterator[tuple[T, Place]]:
+        """Yield what a client at this place has not had of a record, each with the place behind it.
+
+        :param offset: of the record.
+        :param found: what the record has for the client, in order.
+        """
+        taken = self.taken if self.offset == offset else 0
+        for number, one in enumerate(found[taken:], taken + 1):
+            yield one, Place(offset, number) if number < len(found) else Place(offset + 1)
 
 
 class Places(dict[tuple[str, int], Place]):
@@ -40,7 +51,7 @@ class Places(dict[tuple[str, int], Place]):
         :raises IllegalArgumentException: it is something else.
         """
         found = cls()
-        for part in text[:_LONGEST].split(","):
+        for part in text.split(","):
             match = _PLACE.fullmatch(part)
             if match is None or match[1] not in LETTERS:
                 raise IllegalArgumentException(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import threading
 import time
 from collections import deque
@@ -98,6 +97,7 @@ class ResultFollower:
     :param open_follower: opens a follower at given offsets, for reading alone.
     :param pool: runs what blocks.
     :param messages: adds to a result what is known of its message; None: nothing is added.
+    :ivar closed: whether the client has gone.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ResultFollower:
         self.left: Places | None = None
         """Where the queue ends, if the tail has dropped this client because it was full."""
         self._tail, self._topics, self._open, self._pool, self._messages = tail, topics, open_follower, pool, messages
-        self._listener = Listener()
+        self._listener = Listener(self.end)
         self._queue: deque[_Batch] = deque()
         self._queued = 0
         self._places, self._mark = places, Places()
@@ -124,7 +124,8 @@ class ResultFollower:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._once = Once(_REMEMBERED)
-        self._opened = self._joined = self._ended = self._closed = False
+        self.closed = False
+        self._opened = self._joined = self._ended = False
         self._told_at = time.monotonic()
 
     # -- called by the tail, with its lock ----------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class ResultFollower:
         return True
 
     def end(self) -> None:
-        """Note that the tail has stopped: the client has to connect again."""
+        """Note that the tail of results or of messages has stopped: the client has to connect again."""
         self._ended = True
         self._notify()
 
@@ -150,10 +151,10 @@ class ResultFollower:
     # -- called by the server ------------------------------------------------------------------------------------------
 
     async def next(self) -> Sequence[Event] | None:
-        """Return the next events; after some seconds without any, one without data that has the place; None if the brokers are away."""
+        """Return the next events; after some seconds without any, one without data that has the place; None when reading has ended."""
         self._loop = asyncio.get_running_loop()
         try:
-            while not self._closed:
+            while not self.closed:
                 self._wake.clear()
                 if not self._joined:
                     await self._loop.run_in_executor(self._pool, self._join)
@@ -180,7 +181,7 @@ class ResultFollower:
 
     def close(self) -> None:
         """Leave the tail, and close the connection in the background."""
-        self._closed = True
+        self.closed = True
         self._leave()
         with contextlib.suppress(RuntimeError):  # the server stops
             self._pool.submit(self._close_reader)
@@ -202,7 +203,8 @@ class ResultFollower:
         """Join the tail, and begin to read alone what lies before it."""
         if self._messages is not None and not self._opened:
             self._messages.join(self._listener)
-        self.left, self._mark = None, Places.of(self._tail.join(self))
+        self.left = None  # before it joins: from then on the tail may set it
+        self._mark = Places.of(self._tail.join(self))
         if self._places is None:
             self._places = Places(self._mark)
         for where, place in self._places.items():
@@ -213,7 +215,7 @@ class ResultFollower:
                 self._reader = self._open(self._places.offsets(), _LEAST_BYTES)
                 self._reading = self._read_to_mark(self._reader)
         self._joined = True
-        if self._closed:  # meanwhile
+        if self.closed:  # meanwhile
             self._leave()
             self._close_reader()
 
@@ -271,13 +273,11 @@ class ResultFollower:
     def _events(self, where: tuple[str, int], offset: int, found: Sequence[Found]) -> list[Event]:
         """Return the events of a record's findings, without those that the client has had; each with the place behind it."""
         assert self._places is not None
-        at = self._places.get(where, Place(0))
-        taken = at.taken if at.offset == offset else 0
         events = []
-        for number, one in enumerate(found[taken:], taken + 1):
-            if not self._once.first(json.dumps([one.subscription, one.identity])):
+        for one, behind in self._places.get(where, Place(0)).left_of(offset, found):
+            if not self._once.first(one.identity):
                 continue
-            self._places[where] = Place(offset, number) if number < len(found) else Place(offset + 1)
+            self._places[where] = behind
             data = one.data if self._messages is None or one.name != "result" else self._messages.describe(one.data)
             events.append(Event(one.name, data, self._text()))
         return events

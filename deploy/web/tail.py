@@ -80,10 +80,6 @@ class Tail(ABC, Generic[M]):
         """Return (topic, partition) -> the next offset; call it with the lock."""
         return dict(self._positions)
 
-    def members(self) -> int:
-        """Return how many members there are."""
-        return len(self._members)
-
     def close(self) -> None:
         """Stop; the members are told."""
         with self.lock:

@@ -5,7 +5,6 @@ All of it is computed from the metrics topic by :func:`~dskype.deploy.metrics.me
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
@@ -108,16 +107,12 @@ class WatchedReports(Reports):
         self._conf = record["state"].get("conf") or {}
         self.meter, self.trend = Meter(_WINDOW_S), Trend(self._conf)
 
-    def feed(self, value: bytes | None) -> None:
-        """Add a record of the metrics topic."""
+    def feed_record(self, record: dict[str, Any]) -> None:
+        """Add a parsed record of the metrics topic; raise one of several errors if it is none."""
+        super().feed_record(record)
         before = self.meter.stats
-        super().feed(value)
-        self.meter.feed(value)
+        self.meter.feed_record(record)
         if self.meter.stats is not before:  # another topology of the same name
             self.trend = Trend(self._conf)
-        try:
-            record = json.loads(value or b"")
-            if record["kind"] == "stats" and not record["component"].startswith("__"):
-                self.trend.note(self.meter, int(record["time_ms"]))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return  # counted as unreadable
+        if record.get("kind") == "stats" and not record["component"].startswith("__"):
+            self.trend.note(self.meter, record["time_ms"])

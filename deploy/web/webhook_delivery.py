@@ -98,18 +98,11 @@ class Sender:
         kept = self._connection is not None
         try:
             return self._request(id, body)
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
-            self.close()
-            if not kept:
-                return Failure(f"no answer ({type(error).__name__})", True)
         except (OSError, http.client.HTTPException) as error:
             self.close()
+            if kept and isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                return self._attempt(id, body)
             return Failure(f"no answer ({error or type(error).__name__})", not isinstance(error, ssl.SSLCertVerificationError))
-        try:
-            return self._request(id, body)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            return Failure(f"no answer ({error or type(error).__name__})", True)
 
     def _request(self, id: str, body: bytes) -> Failure | None:
         now_s = int(time.time())

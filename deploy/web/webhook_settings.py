@@ -16,6 +16,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["Webhook", "parse_webhooks"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_PRINTABLE = re.compile(r"[!-~]+")
 _KEY_BYTES = 16
 
 
@@ -68,18 +69,22 @@ def parse_webhooks(data: Any) -> tuple[str, list[Webhook]]:
         raise IllegalArgumentException(explain("The file does not describe webhooks.", given=given, legal="topology: NAME, webhooks: a list of receivers"))
     topology = data.get("topology", "dskype")
     if not isinstance(topology, str):
-        raise IllegalArgumentException(explain("The name of the topology is a text.", given=topology))
+        raise IllegalArgumentException(explain("The name of the topology must be a text.", given=topology, legal="for example topology: dskype"))
     found = [_webhook(row) for row in data["webhooks"]]
     names = [webhook.name for webhook in found]
     if len(set(names)) < len(names):
-        raise IllegalArgumentException(explain("Two webhooks have the same name.", given=sorted(names)))
+        raise IllegalArgumentException(
+            explain("Two webhooks have the same name.", given=sorted(names), legal="a name for each: its place in the topics is kept under it")
+        )
     return topology, found
 
 
 def _webhook(row: Any) -> Webhook:
     if not isinstance(row, Mapping) or not {"name", "url", "secret"} <= row.keys() or row.keys() - _FIELDS:
         given = sorted(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
-        raise IllegalArgumentException(explain("A webhook needs name, url and secret.", given=given, legal=", ".join(sorted(_FIELDS))))
+        raise IllegalArgumentException(
+            explain("A webhook needs name, url and secret, and has no other fields than these.", given=given, legal=", ".join(sorted(_FIELDS)))
+        )
     name = row["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise IllegalArgumentException(explain("The name of a webhook cannot be used.", given=name, legal="a-z, 0-9 and -, up to 63 of them"))
@@ -91,7 +96,7 @@ def _webhook(row: Any) -> Webhook:
     numbers = {key: _number(name, key, row[key]) for key in _NUMBERS if key in row}
     secrets = row["secret"] if isinstance(row["secret"], list) else [row["secret"]]
     if not secrets:
-        raise IllegalArgumentException(explain(f"Webhook {name} needs a secret."))
+        raise IllegalArgumentException(explain(f"Webhook {name} needs a secret.", given="[]", legal="a secret, or a list of them while one is replaced"))
     return Webhook(
         name,
         _url(name, row["url"], row.get("allow_http", False)),
@@ -110,23 +115,22 @@ def _number(name: str, key: str, value: Any) -> Any:
 
 
 def _url(name: str, url: Any, allow_http: Any) -> str:
+    # The text does not quote the URL, which may have a password in it.
+    problem = explain(f"The URL of webhook {name} cannot be used.", legal="https://host[:port]/path, without user and password; in ASCII, without spaces")
+    if not isinstance(url, str) or not _PRINTABLE.fullmatch(url):
+        raise IllegalArgumentException(problem)
     try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None and (parts.port or 1) > 0 and not re.search(r"\s", url)
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").encode("idna").decode(), parts.port
     except ValueError:
-        usable = False
-    if not usable:
-        raise IllegalArgumentException(explain(f"The URL of webhook {name} cannot be used.", legal="https://host[:port]/path, without user and password"))
-    if parts.scheme == "http" and not is_loopback(parts.hostname or "") and allow_http is not True:
+        raise IllegalArgumentException(problem) from None
+    if parts.scheme not in ("http", "https") or not host or parts.username is not None or port == 0:
+        raise IllegalArgumentException(problem)
+    if parts.scheme == "http" and not is_loopback(host) and allow_http is not True:
         raise IllegalArgumentException(
-            explain(
-                f"Webhook {name} would send results in the clear.",
-                given=f"http://{parts.hostname}",
-                legal="https, or http to this machine",
-                hint="allow_http: true",
-            )
+            explain(f"Webhook {name} would send results in the clear.", given=f"http://{host}", legal="https, or http to this machine", hint="allow_http: true")
         )
-    return str(url)
+    return url
 
 
 def _key(name: str, secret: Any) -> bytes:

@@ -83,7 +83,7 @@ class Delivery:
         return Counts(self._requests, self._results, self._sender.retries, self._dead)
 
     def run(self) -> None:
-        """Deliver until told to stop. While the brokers are away it tries again, from the last committed place."""
+        """Deliver until told to stop. After an error, for example while the brokers are away, it begins again at the last committed place."""
         while not self._stop.is_set():
             consumer = None
             try:
@@ -92,6 +92,10 @@ class Delivery:
                     self._step(consumer)
             except (KafkaError, OSError, TopologyError) as error:
                 self._say(f"{self._webhook.name}: Kafka cannot be used ({error or type(error).__name__}); trying again")
+                self._stop.wait(_AWAY_S)
+            except Exception as error:  # keep trying: no receiver may be forgotten while the process runs
+                log.exception("webhook %s", self._webhook.name)
+                self._say(f"{self._webhook.name}: cannot deliver ({type(error).__name__}: {error}); trying again")
                 self._stop.wait(_AWAY_S)
             finally:
                 if consumer is not None:
@@ -126,15 +130,12 @@ class Delivery:
 
     def _step(self, consumer: Any) -> None:
         """Deliver what one poll returns, and commit."""
-        waiting: list[tuple[Found, TopicPartition, Place]] = []
+        waiting: list[tuple[Found | None, TopicPartition, Place]] = []
         ready = 0
         for partition, records in consumer.poll(timeout_ms=int(_POLL_S * 1000), max_records=_RECORDS).items():
             for record in records:
                 found = [one for one in found_in(record, self._client.topics, self._webhook.subscriptions) if one.name == "result"]
-                at = self._places[partition]
-                taken = at.taken if at.offset == record.offset else 0
-                for number, one in enumerate(found[taken:], taken + 1):
-                    behind = Place(record.offset, number) if number < len(found) else Place(record.offset + 1)
+                for one, behind in self._places[partition].left_of(record.offset, found):
                     waiting.append((one, partition, behind))
                     ready += 1
                     if ready >= self._webhook.batch:
@@ -144,16 +145,19 @@ class Delivery:
                 if not waiting:
                     self._places[partition] = Place(record.offset + 1)
                 elif not found:  # passed when what waits has arrived
-                    waiting.append((_NOTHING, partition, Place(record.offset + 1)))
+                    waiting.append((None, partition, Place(record.offset + 1)))
         if waiting and not self._delivered(waiting, consumer):
             return
         if time.monotonic() - self._committed_at > _COMMIT_S:
             self._commit(consumer)
 
-    def _delivered(self, waiting: list[tuple[Found, TopicPartition, Place]], consumer: Any) -> bool:
-        """Deliver what waits, and go on to the places behind it; return False if it is time to stop."""
-        new = [one for one, _, _ in waiting if one is not _NOTHING and self._once.first(json.dumps([one.subscription, one.identity]))]
-        for some in _split(new, self._webhook.batch):
+    def _delivered(self, waiting: list[tuple[Found | None, TopicPartition, Place]], consumer: Any) -> bool:
+        """Deliver what waits, and go on to the places behind it; return False if it is time to stop.
+
+        :param waiting: no more results than the receiver wants in a request; None stands for records without results.
+        """
+        new = [one for one, _, _ in waiting if one is not None and self._once.first(one.identity)]
+        for some in _split(new):
             if not self._deliver(some):
                 return False
         for _, partition, place in waiting:
@@ -196,16 +200,13 @@ class Delivery:
             self._committed.update(changed)
 
 
-_NOTHING = Found("", "", {}, "")
-
-
-def _split(found: Sequence[Found], most: int) -> list[list[dict[str, Any]]]:
-    """Return results in parts that are not too many and not too large."""
+def _split(found: Sequence[Found]) -> list[list[dict[str, Any]]]:
+    """Return results in parts that are not too large."""
     parts: list[list[dict[str, Any]]] = []
     size = 0
     for one in found:
         length = len(json.dumps(one.data, ensure_ascii=False).encode(errors="replace"))
-        if not parts or len(parts[-1]) >= most or size + length > _BODY_BYTES:
+        if not parts or size + length > _BODY_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(one.data)

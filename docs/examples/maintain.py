@@ -2,13 +2,15 @@
 
     UI_TOKEN=... python maintain.py http://127.0.0.1:8080 dskype
 
-Every few seconds it asks how busy the executors of each component are. A component whose busiest executor is overloaded several times in a row gets one
+Every ten seconds it asks how busy the executors of each component are. A component whose busiest executor is overloaded several times in a row gets one
 more executor, one that is idle gives one up; its tasks stay, as in Storm. When the tasks of the subscription bolt are loaded unevenly, a partition of the
-busiest one is split, or given away whole if it has several. It needs nothing but Python, and is meant to be read and changed.
+busiest one is split, or given away whole if it has several. When the server is away or refuses a change, it says so and goes on. It needs nothing but
+Python, and is meant to be read and changed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -16,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
@@ -33,7 +36,7 @@ class Limits:
     least_busy: float = 0.1
     """While no task is busier than this, nothing is moved between tasks."""
     patience: int = 3
-    """So many times in a row before something is done, and so many polls without a change after it."""
+    """In so many polls in a row something has to be found before it is acted on; after that, so many polls change nothing."""
     wait_secs: int = 5
     """How long spouts pause before a rebalance."""
 
@@ -78,8 +81,10 @@ class Maintenance:
 
     def _components(self) -> dict[str, dict[str, Any]]:
         """Return component -> executors, tasks and capacity, from Storm's REST API."""
-        rows = self._get("/api/v1/topology/summary")["topologies"]
-        self._id = next(row["id"] for row in rows if row["name"] == self.topology)
+        ids = {row["name"]: row["id"] for row in self._get("/api/v1/topology/summary")["topologies"]}
+        if self.topology not in ids:
+            raise OSError(f"no topology {self.topology} runs; those that do: {', '.join(ids) or 'none'}")
+        self._id = ids[self.topology]
         page = self._get(f"/api/v1/topology/{quote(self._id)}?window=600")
         return {bolt["boltId"]: {name: float(bolt[name]) for name in ("executors", "tasks", "capacity")} for bolt in page["bolts"]}
 
@@ -155,12 +160,20 @@ def move(partitions: list[dict[str, Any]], loads: list[float]) -> tuple[str, dic
 
 def main() -> None:
     """Maintain a topology until Ctrl-C."""
+    if len(sys.argv) != 3 or "UI_TOKEN" not in os.environ:
+        sys.exit("usage: UI_TOKEN=... python maintain.py URL TOPOLOGY; 'dskype ui' prints the URL and the token")
     maintenance = Maintenance(sys.argv[1], sys.argv[2], os.environ["UI_TOKEN"])
     while True:
-        for text in maintenance.poll():
-            print(text, flush=True)
+        try:
+            for text in maintenance.poll():
+                print(text, flush=True)
+        except HTTPError as error:  # the answer says why
+            print(f"{error.url}: {error.read().decode(errors='replace')}", file=sys.stderr, flush=True)
+        except OSError as error:
+            print(f"{maintenance.url}: {error}", file=sys.stderr, flush=True)
         time.sleep(10)
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(KeyboardInterrupt):
+        main()

@@ -23,7 +23,7 @@ from dskype.topology.simulated.log import MemoryLog
 from .results.redis_server import RedisServer
 from .results.test_buffer import Shelf
 
-STEPS, SUBSCRIPTIONS, SEEDS = 40, 9, 10
+STEPS, SUBSCRIPTIONS, SEEDS = 40, 9, 6
 
 
 class Watermarks(Spout):

@@ -1,6 +1,7 @@
 """Local load adjustment: what is moved, by both phases."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from dskype.distribution import HybridDistributor
 from dskype.distribution.migration import SELECTIONS, matched_tasks, select_by_programme, select_greedily
 from dskype.distribution.partitioned import measure
 from dskype.distribution.subscriptions import BooleanSubscription
+from dskype.spouts.settings import Settings
+from dskype.topology.errors import IllegalArgumentException
 from tests.distribution.test_kdt_tree import MODEL, regional
 
 
@@ -37,6 +40,13 @@ def test_the_greedy_selection_is_cheaper_than_the_largest_parts_and_than_random_
         for name, select in SELECTIONS.items():
             moved[name] += int(sizes[select(loads, sizes, float(loads.sum()) / 5)].sum())
     assert moved["programme"] <= moved["greedy"] < 0.6 * moved["random"] < moved["size"]
+
+
+def test_every_selection_may_be_chosen_for_load_balancing():
+    for name in SELECTIONS:
+        assert Settings.from_conf({"dskype.balance": "auto", "dskype.balance.selection": name}).balance.selection == name
+    with pytest.raises(IllegalArgumentException, match=re.escape(f"legal: {' | '.join(sorted(SELECTIONS))}")):
+        Settings.from_conf({"dskype.balance.selection": "first"})
 
 
 def test_coarser_sizes_are_still_enough(monkeypatch):

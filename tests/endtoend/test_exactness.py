@@ -18,8 +18,9 @@ from dskype.topology.simulated.engine import Faults
 
 from .harness import TOPICS, Planner, Simulation, check, metric, options_of, play, random_message, random_run, random_subscription, unfinished, vocabulary
 
-SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208"))
-CHUNKS = 12
+SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104"))
+CHUNKS = 3
+"""No multiple of two: of four seeds in a row, one has time windows."""
 WIDE = 100_000
 """Seeds from here on are of worlds with 32 tasks of the subscription bolt."""
 
@@ -37,12 +38,12 @@ def test_what_is_published_is_what_the_oracle_says(chunk):
         found, met = run(seed)
         compared.update(found)
         faults.update(met)
-    if len(seeds) > 20:
+    if len(seeds) > 20:  # as without DSKYPE_SEEDS
         assert all(compared[what] > 20 for what in ("state", "delta", "match", "grouped", "areas", "final")) and compared["plans"], compared
         assert {"lost_before", "lost_after", "torn_write", "repeated", "restarted", "all_restarted", "elsewhere", "snapshot"} <= set(faults)
 
 
-@pytest.mark.parametrize("seed", [] if os.environ.get("DSKYPE_SEED") else range(WIDE, WIDE + max(1, SEEDS // 80)))
+@pytest.mark.parametrize("seed", [] if os.environ.get("DSKYPE_SEED") else range(WIDE, WIDE + max(1, SEEDS // 52)))
 def test_it_is_with_many_tasks(seed):
     run(seed)
 
@@ -117,7 +118,8 @@ def test_all_distributors_publish_the_same(tasks):
         }
         simulation = Simulation(conf, {"subscription-bolt": tasks, "distribution-bolt": 2, "message-bolt": 2, "result-bolt": 2})
         planner = Planner(simulation, random.Random(8)) if name != "hashing" else None
-        play(simulation, random.Random(tasks), messages=120, subscriptions=40, planner=planner, areas=0.2)
+        play(simulation, random.Random(tasks), messages=120, subscriptions=40, planner=planner, areas=0.2, drain=False)
+        simulation.drain()
         check(simulation)
         assert (metric(simulation, "plan_changes") > 0) == (name != "hashing") and not metric(simulation, "moving")
         assert distributor != "location" or not metric(simulation, "merged"), "a subscription that has moved has one replica again"

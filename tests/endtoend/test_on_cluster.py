@@ -90,10 +90,18 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
     }
     feed = Feed(kafka, name)
     feed.subscribe([*places.subscriptions(messages, SUBSCRIPTIONS, seed=7), ("west", FILTER)])
-    arguments = {"servers": bootstrap_servers, "folder": str(state), "name": name, "conf": conf, "tasks": TASKS, "master": spark_cluster.url, "spark": SPARK}
+    arguments = {
+        "servers": bootstrap_servers,
+        "folder": str(state / "one"),
+        "name": name,
+        "conf": conf,
+        "tasks": TASKS,
+        "master": spark_cluster.url,
+        "spark": SPARK,
+    }
     workers = spark_cluster.workers
 
-    def more(n: int, timeout_s: float = 120) -> None:
+    def more(n: int, timeout_s: float = 400) -> None:
         """Wait until so many further messages have been handled."""
         feed.wait_for(feed.watermark() + n, timeout_s)
 
@@ -101,11 +109,11 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
         with driver(**arguments) as first:
             publisher = Publisher(feed, messages.records())
             feed.wait_for(200)
-            wait_for(lambda: (more(100), all(w.components() for w in workers))[1], 60, "work on both hosts")
+            wait_for(lambda: (more(100), all(w.components() for w in workers))[1], 240, "work on both hosts")
             workers[0].signal(signal.SIGKILL)  # a host is lost, and another one comes
             more(500)
             spark_cluster.add_worker()
-            wait_for(lambda: (more(100), workers[2].components())[1], 60, "work on the new host")
+            wait_for(lambda: (more(100), workers[2].components())[1], 240, "work on the new host")
             workers[1].signal(signal.SIGSTOP)  # one stands still until Spark has given it up, and then continues as if nothing had happened
             time.sleep(15)
             more(300)
@@ -113,14 +121,17 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
             more(300)
             ClusterClient(kafka).send({"name": name, "event": "REBALANCE", "wait_secs": 0, "workers": 1, "executors": {}})
             more(300)
-            first.kill()
-        with driver(**arguments) as second:
-            more(300)
-            published = publisher.end()
-            feed.wait_for(published - 1, 120)
-            report = feed.verify(conf)
-            assert report.compared["deltas"] > 1_000
-            second.communicate("end\n", timeout=60)
-        assert second.returncode == 0
+            with driver("standing by", **{**arguments, "folder": str(state / "two"), "host": "two", "standby": True}) as standby:
+                more(300)
+                vocabulary.unlink()  # the host of the first driver is lost, and this file with it
+                first.kill()
+                assert standby.stdout.readline().strip() == "running"
+                more(300)
+                published = publisher.end()
+                feed.wait_for(published - 1, 400)
+                report = feed.verify({**conf, "dskype.vocabulary": str(next((state / "two").glob("topologies/*/files/*-places.vocabulary")))})
+                assert report.compared["deltas"] > 1_000
+                standby.communicate("end\n", timeout=60)
+            assert standby.returncode == 0
     finally:
         feed.close()

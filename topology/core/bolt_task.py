@@ -71,29 +71,33 @@ class BoltTask(Task):
         self._until_sample = SAMPLE_EVERY
         if isinstance(component, BasicBolt):
             component.prepare(self.conf, self.context)
-            self._basic = BasicOutputCollector(self.collector)
-            self._execute = self._basic_execute if self.tracking or self._hooks else self._basic_execute_untracked
-        elif isinstance(component, KafkaBolt):
-            self._execute = self._kafka_execute
-        elif isinstance(component, BatchBolt):
+        elif not isinstance(component, KafkaBolt):
             component.prepare(self.conf, self.context, self.collector)
-        else:
-            component.prepare(self.conf, self.context, self.collector)
-            self._execute = component.execute
-        self._opened = not isinstance(component, BatchBolt)
-        if self._opened and self._hooks is not None:
-            self._execute = self._hooks.around(self._execute)
+        self._opened = True
+        self._choose_execute()
         has_hook = type(component).on_watermark is not components.BaseBolt.on_watermark
         self._watermark_hook = component.on_watermark if has_hook else None
         self._clock_hook = getattr(component, "on_clock", None)
 
+    def _choose_execute(self) -> None:
+        """Choose what processes a tuple, by the kind of bolt; a batch bolt has no such function."""
+        component = self.component
+        if isinstance(component, BatchBolt):
+            return
+        if isinstance(component, BasicBolt):
+            self._basic = BasicOutputCollector(self.collector)
+            execute = self._basic_execute if self.tracking or self._hooks else self._basic_execute_untracked
+        else:
+            execute = self._kafka_execute if isinstance(component, KafkaBolt) else component.execute
+        self._execute = execute if self._hooks is None else self._hooks.around(execute)
+
     def _call_hooks(self) -> None:
-        """Call the task's hooks from now on."""
+        """Call the task's hooks from now on; what ``execute`` is doing now is not affected."""
         if self._hooks is None:
             self._hooks = BoltHooks(self.id, self.context.get_hooks())
             self.collector.__class__ = ObservedOutputCollector
             if self._opened:
-                self._execute = self._hooks.around(self._execute)
+                self._choose_execute()
 
     def _basic_execute(self, tup: Tuple) -> None:
         self._basic.input = tup

@@ -29,9 +29,10 @@ _IMPORTS = re.compile(rb"^(?:from|import)\s+(dskype\.[\w.]*_kernels)\b", re.MULT
 
 
 def compare_imported_kernels() -> None:
-    """Let the cache compare imported kernels, too, for every kernel of this product that is imported after this call.
+    """Let the cache compare imported kernels, too, for every kernel of this product that imports others and is imported after this call.
 
-    A package with kernels that import kernels of other files calls this in its ``__init__.py``. It holds in any process and for any cache folder, also in
+    A package with kernels that import kernels of other files calls this in its ``__init__.py``, before it imports anything that imports kernels: otherwise
+    processes that import packages in another order would compile each other's kernels again. It holds in any process and for any cache folder, also in
     Spark's executors. Further calls do nothing.
     """
     locators = CacheImpl._locator_classes
@@ -89,13 +90,17 @@ class _ImportsLocator(_CacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _ImportsLocator | None:
-        """Return a locator for a kernel of this product, else None: numba then asks its next locator."""
-        if not py_func.__module__.startswith("dskype."):
+        """Return a locator for a kernel of this product whose module imports others, else None: numba then asks its next locator.
+
+        A kernel that imports none has numba's own stamp, whether it is imported before or after :func:`compare_imported_kernels` is called.
+        """
+        module = py_func.__module__
+        if not (module.startswith("dskype.") and _source(module)[1]):
             return None
         locators: list[Any] = CacheImpl._locator_classes
         found = (locator.from_function(py_func, py_file) for locator in locators if locator is not cls)
         standard = next((locator for locator in found if locator is not None), None)
-        return standard and cls(standard, py_func.__module__)
+        return standard and cls(standard, module)
 
     def ensure_cache_path(self) -> None:
         self._standard.ensure_cache_path()

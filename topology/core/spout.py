@@ -62,7 +62,6 @@ class SpoutTask(Task):
         # at that time has timed out.
         self._pending: list[dict[int, tuple[Any, str, int]]] = [{}, {}]
         self._settle: deque[tuple[bool, Any]] = deque()
-        self._waited_ms: int | None = None  # of the tree that is settled now
         self.limited = False
         self.pending_limit: Callable[[], bool] = lambda: False
         self._max_secs = self.conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS] / 1000
@@ -184,14 +183,18 @@ class SpoutTask(Task):
         self.stats.acked[stream] += 1
         self._settle.append((True, message_id))
 
-    def _settled(self, completed: bool, message_id: Any) -> None:
+    def _settled(self, completed: bool, message_id: Any, latency_ms: int | None = None) -> None:
+        """Call the component's ``ack`` or ``fail``, and the hooks.
+
+        :param latency_ms: time since the emit; None in a topology without ackers.
+        """
         try:
             (self.component.ack if completed else self.component.fail)(message_id)
             for hook in self.context.get_hooks():
                 if completed:
-                    hook.spout_ack(SpoutAckInfo(message_id, self.id, self._waited_ms))
+                    hook.spout_ack(SpoutAckInfo(message_id, self.id, latency_ms))
                 else:
-                    hook.spout_fail(SpoutFailInfo(message_id, self.id, self._waited_ms))
+                    hook.spout_fail(SpoutFailInfo(message_id, self.id, latency_ms))
         except Exception as error:  # the user's code
             self._restart(error)
 
@@ -199,15 +202,18 @@ class SpoutTask(Task):
         entry = self._pending[0].pop(root, None) or self._pending[1].pop(root, None)
         if entry is None:  # it has timed out, or a crash has lost its message id
             return
+        self._end_tree(entry, completed)
+
+    def _end_tree(self, entry: tuple[Any, str, int], completed: bool) -> None:
+        """Count a tree that is complete, has failed or has timed out, and tell the component."""
         message_id, stream, emitted_ms = entry
-        self._waited_ms = max(0, self._wall_ms() - emitted_ms)
+        latency_ms = max(0, self._wall_ms() - emitted_ms)
         if completed:
             self.stats.acked[stream] += 1
-            self.stats.complete.record(self._waited_ms * 1_000_000)
+            self.stats.complete.record(latency_ms * 1_000_000)
         else:
             self.stats.failed[stream] += 1
-        self._guard(self._settled, completed, message_id)
-        self._waited_ms = None
+        self._guard(self._settled, completed, message_id, latency_ms)
 
     def _check(self, frame: DataFrame) -> None:
         super()._check(frame)
@@ -236,9 +242,8 @@ class SpoutTask(Task):
             return
         expired = self._pending[1]
         self._pending = [{}, self._pending[0]]
-        for message_id, stream, _ in expired.values():
-            self.stats.failed[stream] += 1
-            self._guard(self._settled, False, message_id)
+        for entry in expired.values():
+            self._end_tree(entry, False)
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -506,7 +511,7 @@ class KafkaSpoutTask(SpoutTask):
         else:
             unfinished.pop(record.offset, None)
 
-    def _settled(self, completed: bool, message_id: Any) -> None:
+    def _settled(self, completed: bool, message_id: Any, latency_ms: int | None = None) -> None:
         topic, partition, offset, attempt = message_id
         unfinished = self._open_offsets.get((topic, partition), {})
         entry = unfinished.get(offset)
@@ -520,7 +525,7 @@ class KafkaSpoutTask(SpoutTask):
         else:
             entry[0] += 1
             self._retries.add((self.clock_ms + _retry_delay_ms(attempt), topic, partition, offset))
-        super()._settled(completed, (topic, partition, offset))
+        super()._settled(completed, (topic, partition, offset), latency_ms)
 
     def committed(self) -> dict[tuple[str, int], int]:
         """Return (topic, partition) -> lowest offset that is not settled."""

@@ -30,7 +30,6 @@ from dskype.topology.core.system_emits import SystemEmits
 from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import DeadLetter, IllegalArgumentException, code_of, message_of, shorten, text_of
-from dskype.topology.fields import GlobalStreamId
 from dskype.topology.groupings import DirectGrouping
 from dskype.topology.hooks import TaskHook
 from dskype.topology.model import stateful
@@ -89,7 +88,7 @@ class Task:
         self._record_id = f"{plan.topology_id.removeprefix(plan.name).lstrip('-')}-{task}-"
         self._receiver = Receiver(self.stats, self.report_error)
         self._metas: dict[tuple[int, str], StreamMeta] = {}
-        self._watermark_sources = watermark_sources(plan.topology, component)
+        self._watermark_sources = self._sources_of(component)
         self._upstream = [t for c in self._watermark_sources for t in plan.component_tasks(c)]
         self._watermarks: dict[int, int] = {}
         self.watermark: int | None = None
@@ -106,7 +105,7 @@ class Task:
         takers = {
             c
             for c in {plan.task_component[t] for t in following}
-            if component in watermark_sources(plan.topology, c) and takes_watermarks(plan.topology, c, plan.component_conf)
+            if component in self._sources_of(c) and plan.once("takes watermarks", c, lambda c=c: takes_watermarks(plan.topology, c, plan.component_conf))
         }
         self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
         self._ackers = plan.component_tasks(ACKER_COMPONENT_ID) if self.tracking else []
@@ -118,11 +117,18 @@ class Task:
     def _inbox_of(self, task: int) -> tuple[str, int]:
         return inbox_topic(self.plan.name, self.plan.task_component[task]), self.plan.task_index(task)
 
+    def _sources_of(self, component: str) -> list[str]:
+        return self.plan.once("watermark sources", component, lambda: watermark_sources(self.plan.topology, component))
+
+    def _consumers(self) -> list[tuple[str, str, Any]]:
+        """Return (stream, component, grouping) of all subscriptions to this component's streams, by component."""
+        components = sorted(self.plan.topology.components.items())
+        return [(to, name, grouping) for name, spec in components for (source, to), grouping in spec.inputs.items() if source == self.component_id]
+
     def _out_stream(self, name: str, info) -> OutStream:
         groupers, regular, direct = [], set(), set()
-        for consumer, spec in sorted(self.plan.topology.components.items()):
-            grouping = spec.inputs.get(GlobalStreamId(self.component_id, name))
-            if grouping is None:
+        for stream, consumer, grouping in self.plan.once("consumers", self.component_id, self._consumers):
+            if stream != name:
                 continue
             targets = self.plan.component_tasks(consumer)
             if isinstance(grouping, DirectGrouping):

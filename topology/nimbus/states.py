@@ -26,6 +26,7 @@ from typing import Any, Literal, get_args
 from dskype.topology.config import DEFAULTS, Config
 from dskype.topology.core.redaction import redact
 from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, NotAliveException, TransitionException, explain
+from dskype.topology.planning.system import EVENT_LOGGER_COMPONENT_ID, system_bolts
 
 __all__ = ["Action", "Nimbus", "Rebalance", "TopologyState", "topology_id"]
 
@@ -145,7 +146,7 @@ class TopologyState:
             raise InvalidTopologyException(explain(f"{component} is not a component of {self.name}.", given=component, legal=", ".join(self.components)))
         if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= 100:
             raise IllegalArgumentException(explain("The percentage of tuples must be between 0 and 100.", given=percent))
-        if not self.conf.get(Config.TOPOLOGY_EVENTLOGGER_EXECUTORS):
+        if EVENT_LOGGER_COMPONENT_ID not in system_bolts(self.conf):
             raise IllegalArgumentException(
                 explain("The topology has no event loggers.", given=self.name, hint=f"submit it with {Config.TOPOLOGY_EVENTLOGGER_EXECUTORS}: 1")
             )

@@ -64,7 +64,7 @@ class MetricsConsumerBolt(BasicBolt):
             raise InvalidTopologyException(explain(f"A metrics consumer has a pattern that is none: {error}.", given=registration["class"])) from error
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """Make the consumer, and set it up with the first data points."""
+        """Keep the arguments: the consumer is made with the first data points, because a basic bolt has no collector before."""
         self._consumer: MetricsConsumer | None = None
         self._prepared = conf, context
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from dskype.topology.config import DEFAULTS, Config, merge
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
@@ -15,6 +15,8 @@ from dskype.topology.model import ComponentSpec, StormTopology, is_system_id
 from dskype.topology.planning.system import with_system
 
 __all__ = ["FIRST_PORT", "TopologyPlan", "chunks_topic", "dead_letters_topic", "inbox_topic", "metrics_topic", "partition_fixed", "state_topic"]
+
+_T = TypeVar("_T")
 
 FIRST_PORT = 6700
 """Port of the first worker; those of the others follow, as in Storm's default slots."""
@@ -71,6 +73,7 @@ class TopologyPlan:
     _executors: dict[str, list[tuple[int, int]]] = field(init=False, repr=False)
     _worker: dict[int, int] = field(init=False, repr=False)
     _confs: dict[str, dict[str, Any]] = field(init=False, repr=False)
+    _derived: dict[tuple[str, str], Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         tasks: dict[str, list[int]] = {}
@@ -143,6 +146,17 @@ class TopologyPlan:
     def component_conf(self, component_id: str) -> dict[str, Any]:
         """Return the topology's configuration, overridden by the component's own; the caller must not change it."""
         return self._confs[self._known(component_id)]
+
+    def once(self, what: str, component_id: str, derive: Callable[[], _T]) -> _T:
+        """Return what follows from the plan for a component: derived at the first call in this process, for all tasks.
+
+        :param what: a name for it.
+        """
+        key = what, component_id
+        if key not in self._derived:
+            self._derived[key] = derive()
+        found: _T = self._derived[key]
+        return found
 
     # -- executors and workers -----------------------------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ __all__ = ["INDEX", "declared_files", "keep_files", "kept_copies", "same_names",
 
 Key = tuple[str, ...]
 
-INDEX = "files/index.json"
+_FOLDER, _INDEX = "files", "index.json"
+INDEX = f"{_FOLDER}/{_INDEX}"
 """The index, within a topology's folder."""
-_INDEX = "index.json"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -51,7 +51,7 @@ def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
     :raises TopologyError: a file cannot be read; or, on a resume, a file has changed since the topology was started, the configuration names
         another file, or a copy is damaged.
     """
-    declared, files = declared_files(plan), Path(folder) / "files"
+    declared, files = declared_files(plan), Path(folder) / _FOLDER
     index = _read_index(files) if resume else None
     if index is None:  # also on the first resume of a topology that an earlier version started
         shutil.rmtree(files, ignore_errors=True)
@@ -66,7 +66,7 @@ def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
 
 def kept_copies(folder: Path) -> list[Path]:
     """Return the paths that the copies in a topology's folder have, whether they are there or not."""
-    files = folder / "files"
+    files = folder / _FOLDER
     return [files / entry["copy"] for entry in (_read_index(files) or {}).values()]
 
 

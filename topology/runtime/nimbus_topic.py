@@ -7,7 +7,8 @@ Keys and values (JSON)::
                        "logs": folder on the driver's machine | null,
                        "store": URL of its state if other hosts reach it, else null}                                 null: removed
     standby:<token>/<name>  {"v": 1, "driver": as above, "beat": n}: waits beside the topology's driver               null: it has ended
-    command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                                  null: done
+    command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}, or
+                      {"v": 1, "name", "event": "DEBUG", "percent", "component"}                                      null: done
     answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                                      null: read
     removed:<name>    {"v": 1, "id": topology id}: killed while its driver was away                                   null: its folder is gone, too
 

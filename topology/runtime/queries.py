@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 _BUSY_POLL_MS, _IDLE_POLL_MS = 10, 150
 """Spark's default, and a delay with which four idle queries cost a tenth of a core instead of a half."""
 
+_STANDSTILL_S = 10.0
+"""Spark and its master notice no earlier that a host stands still, unless ``spark.network.timeout`` is short."""
+
 _NEW_PARTITIONS_MS = 10_000
 """Time after which new partitions of an external topic are seen at the latest; the default of Kafka's clients is five minutes."""
 _SOURCE = {
@@ -76,10 +79,23 @@ class QueryContext:
         """The executors' payload, serialized once."""
         return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term).dumps()
 
+    @property
+    def local(self) -> bool:
+        """Whether Spark runs on one machine."""
+        return self.spark.sparkContext.master.startswith("local")
+
+    @cached_property
+    def standstill_s(self) -> float | None:
+        """After which standstill of a host Spark may have given it up; None on one machine."""
+        if self.local:
+            return None
+        timeout_s = self.spark.sparkContext._jsc.sc().conf().getTimeAsSeconds("spark.network.timeout", "120s")
+        return min(_STANDSTILL_S, timeout_s / 3)
+
     def stop_executors(self, component: str | None = None) -> None:
         """End the resident executors on every Spark executor."""
         # With four tasks per slot, every Spark executor most likely gets one.
-        n = 1 if self.spark.sparkContext.master.startswith("local") else 4 * max(1, self.spark.sparkContext.defaultParallelism)
+        n = 1 if self.local else 4 * max(1, self.spark.sparkContext.defaultParallelism)
         # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
         stop = stop_executors(self.plan.topology_id, self.epoch, component)
         self.spark.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
@@ -134,10 +150,23 @@ class ComponentQuery:
         if external:
             columns = ["topic", *columns, "key", "headers"]
         tasks = plan.component_tasks(self.component)
-        shim = Shim(plan.topology_id, self.component, self._context.epoch, inbox, tuple(plan.executor_of(t) for t in tasks), external, self._context.payload)
-        # One Spark task per worker, whose shim serves all executors there. A Kafka spout's query has a single Spark task, because the partitions
-        # of one spout task must not go to two of them: on two hosts, the spout task would have two owners.
-        rows = reader.load().selectExpr(*columns).coalesce(1 if external else plan.used_workers).mapInArrow(shim, OUTPUT_DDL)
+        shim = Shim(
+            plan.topology_id,
+            self.component,
+            self._context.epoch,
+            inbox,
+            tuple(plan.executor_of(t) for t in tasks),
+            external,
+            self._context.payload,
+            self._context.standstill_s,
+        )
+        rows = reader.load().selectExpr(*columns)
+        # A Kafka spout's query has a single Spark task, because the partitions of one spout task must not go to two of them: on two hosts, the spout
+        # task would have two owners. On one machine, a query has one Spark task per worker, whose shim serves all executors there. On a cluster, each
+        # partition is a Spark task, because fewer ones would forget on which Spark executor a partition was before.
+        if external or self._context.local or plan.used_workers == 1:
+            rows = rows.coalesce(1 if external else plan.used_workers)
+        rows = rows.mapInArrow(shim, OUTPUT_DDL)
         writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         for key, value in {**_SINK, **kafka.options, **servers, "checkpointLocation": self._checkpoint.as_uri()}.items():
             writer = writer.option(key, value)

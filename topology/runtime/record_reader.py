@@ -28,6 +28,7 @@ _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
+    "isolation.level": "read_uncommitted",  # as Spark's source and the readers of other transports; librdkafka's default is another one
     # A broker answers as soon as there is a record; without any, it is asked every two seconds.
     "fetch.wait.max.ms": 2000,
     "fetch.min.bytes": 1,
@@ -94,7 +95,7 @@ def _in_record(message: Any) -> InRecord:
 
 
 def _checked(message: Any) -> bool:
-    """Raise the error that came in place of a record; False if it is one that passes."""
+    """Raise the error that came in place of a record; return False if it is one that passes by itself."""
     error = message.error()
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         raise LostInputError(

@@ -37,7 +37,8 @@ class SharedFiles:
     def fetch(self) -> None:
         """Make the folder's control files those of the store, which is created if it is missing.
 
-        If it has none, the folder's stay where the store holds state, which an earlier version has left, and the manifest is removed where not.
+        A store that holds state, but no control files, was filled by an earlier version: the folder's files stay. If the store is empty, the topology was
+        removed or cleared elsewhere: the folder's manifest is removed.
         """
         if not self._is_shared:
             return

@@ -23,6 +23,7 @@ from dskype.topology.core.executor import route_index
 from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.processes import connect_socket
 from dskype.topology.runtime.resident import BATCH
+from dskype.topology.runtime.standstill import boot_s, process_watch
 from dskype.topology.runtime.supervisor import ask_supervisor
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, decode_batches, receive, send
 
@@ -48,6 +49,7 @@ class Shim:
     :param executors: executor index of every task, by task index.
     :param external: whether the input has rows of external topics (a Kafka spout).
     :param payload: a serialized ``resident.Payload``.
+    :param standstill_s: after a longer standstill of this process, another one may have its work; None: there is no other one.
     """
 
     topology: str
@@ -57,10 +59,17 @@ class Shim:
     executors: tuple[int, ...]
     external: bool
     payload: bytes = field(repr=False)
+    standstill_s: float | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Forward all rows of one Spark task, and yield the output rows."""
+        """Forward all rows of one Spark task, and yield the output rows.
+
+        :raises ExecutorFailedError: an executor failed, or this process has stood still.
+        """
         freeze_once()
+        started_s = boot_s()
+        if self.standstill_s is not None:
+            process_watch(self.standstill_s)
         # All rows at once: a task's part of a batch must reach its executor in one piece, also when the batch is run again.
         parts = [b for b in batches if b.num_rows]
         if not parts:
@@ -73,7 +82,9 @@ class Shim:
         for index, request in requests.items():
             self._send(index, request)
         for index, request in requests.items():
-            yield from decode_batches(self._reply(index, request))
+            answer = self._reply(index, request)
+            self._check_standstill(started_s)
+            yield from decode_batches(answer)
 
     def _split(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if len(set(self.executors)) == 1:
@@ -90,6 +101,21 @@ class Shim:
         owners = np.asarray(self.executors)[tasks]
         for index in np.unique(owners).tolist():
             yield index, rows.take(pa.array(np.flatnonzero(owners == index)))
+
+    def _check_standstill(self, started_s: float) -> None:
+        """Write nothing if this process has stood still since shortly before this task started.
+
+        Spark may have given this host up. Then it ends this process as soon as it hears of it, so it gets time for that. Otherwise it runs the task again.
+
+        :raises ExecutorFailedError: it has.
+        """
+        if self.standstill_s is None:
+            return
+        ended_s = process_watch(self.standstill_s).ended_since(started_s - self.standstill_s)
+        if ended_s is not None:
+            time.sleep(max(0.0, ended_s + self.standstill_s - boot_s()))
+            msg = f"this process stood still for more than {self.standstill_s:g} s, so another host may have run its task of component {self.component!r}"
+            raise ExecutorFailedError(msg)
 
     # -- connections ------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from dskype.topology.config import Config
+from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.errors import TopologyError, explain
@@ -130,9 +131,8 @@ def fetch_copy(store: SnapshotStore, copy: Path, component: str | None = None) -
             )
         )
     copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = copy.with_name(f".{os.getpid()}")
-    partial.write_bytes(data)
-    os.replace(partial, copy)
+    with replace_file(copy) as whole:
+        whole.write(data)
 
 
 def _document(path: str) -> str:

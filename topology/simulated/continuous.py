@@ -1,8 +1,12 @@
 """The continuous transport, simulated: each executor reads its inboxes and writes its records itself.
 
-What differs from micro-batches: an executor goes on while a batch of another one of the same component has failed; one that cannot write ends, so that its
-tasks are never ahead of what was written, and its successor begins where everything before was written, with batches of other boundaries; nobody runs a batch
-beside its executor, but a query that was replaced may go on reading and writing; spouts emit without a record, too.
+It differs from micro-batches in these ways:
+
+- An executor goes on while a batch of another executor of its component has failed.
+- An executor that cannot write ends, so its tasks are never ahead of what was written. Its successor begins where everything before was written, and cuts its
+  batches elsewhere.
+- Nobody runs a batch beside its executor. But a query that was replaced may go on reading and writing.
+- Spouts emit without a record, too.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from typing import Any
 from dskype.topology.config import Config
 from dskype.topology.core.executor import route
 from dskype.topology.core.frames import OutRecord, expand_records
-from dskype.topology.core.snapshots import JournalTakenError
 from dskype.topology.planning.plan import TopologyPlan
 
 __all__ = ["continuous_components", "run_executor"]
@@ -33,10 +36,7 @@ def run_executor(sim: Any, query: Any) -> None:
     """
     rng = sim._random
     sim.write_late()
-    if sim._strikes("all_restarted"):
-        sim.restart_all()
-    elif sim._strikes("restarted"):
-        sim._restart(query)
+    sim._perhaps_restart(query)
     by_executor: dict[int, dict[tuple[str, int], tuple[int, int]]] = {}
     for place, cut in sim._cut(query).items():
         by_executor.setdefault(sim.plan.executor_of(route(sim.plan, query.component, *place)), {})[place] = cut
@@ -45,30 +45,22 @@ def run_executor(sim: Any, query: Any) -> None:
     index = rng.choice(sorted(by_executor))
     ranges = by_executor[index]
     query.batch_id += 1
-    if sim._strikes("snapshot"):
-        for executor in query.executors.values():
-            sim._save(executor, query.batch_id)
+    sim._perhaps_save(query)
     if sim._strikes("lost_before"):
         sim._lose_executors(query)
-    if query.stale is None and sim._strikes("second_owner"):
-        sim._leave_behind(query)
-    others = [lambda: sim._run_stale(query)] * (query.stale is not None)
-    try:
-        sim._let_run(others, 0.3)
-        sim.store.in_between = lambda: sim._let_run(others, 0.3)
+    done: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def step() -> list[OutRecord]:
         # A spout may emit before its next record comes: that is a batch of its own.
-        out = _emitted(sim, query, index) if rng.random() < _EMITS else None
-        if out is None:
-            out = sim._handle(query, sim._batch_records(ranges))
-        else:
-            ranges = {}
-        sim._let_run(others, 0.5)
-    except JournalTakenError:
-        sim._count("journal_taken")
+        emitted = _emitted(sim, query, index) if rng.random() < _EMITS else None
+        if emitted is not None:
+            return emitted
+        done.update(ranges)
+        return sim._handle(query, sim._batch_records(ranges))
+
+    if (out := sim._run_among(sim._other_owners(query), [step])) is None:
         query.executors.pop(index, None)
         return
-    finally:
-        sim.store.in_between = None
     if sim._strikes("lost_after"):
         written, acknowledged = 0, False
     elif sim._strikes("torn_write"):
@@ -80,7 +72,7 @@ def run_executor(sim: Any, query: Any) -> None:
     if not acknowledged:  # the process has ended before the brokers had everything
         query.executors.pop(index, None)
         return
-    sim._commit(query, ranges)
+    sim._commit(query, done)
 
 
 def _emitted(sim: Any, query: Any, index: int) -> list[OutRecord] | None:

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dskype.topology.components import KafkaSpout
@@ -126,6 +127,7 @@ class SimulatedTopology:
         self.clock = TopologyClock(plan, self.stats, self.now_ms())
         self.active = False
         self.opened = False
+        self._readers = {name: spec.obj for name, spec in plan.topology.components.items() if isinstance(spec.obj, KafkaSpout)}
         self.warnings: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self._metrics_read = 0
@@ -199,8 +201,7 @@ class SimulatedTopology:
 
         :param first: whether the topology starts now; partitions that are added later are read from their beginning.
         """
-        spout = self.plan.topology.components[query.component].obj
-        if not isinstance(spout, KafkaSpout):
+        if (spout := self._readers.get(query.component)) is None:
             return
         topics = spout.topics if spout.pattern is None else [t for t in self.log.topics() if re.fullmatch(spout.pattern, t)]
         skips = self.plan.component_conf(query.component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
@@ -353,20 +354,28 @@ class SimulatedTopology:
             if self._random.random() < 0.7:
                 del query.executors[index]
 
+    def _perhaps_restart(self, query: _Query) -> None:
+        """Let the driver die, or the query restart, or neither."""
+        if self._strikes("all_restarted"):
+            self.restart_all()
+        elif self._strikes("restarted"):
+            self._restart(query)
+
+    def _perhaps_save(self, query: _Query) -> None:
+        """Take snapshots, perhaps, besides those that are due by time."""
+        if self._strikes("snapshot"):
+            for executor in query.executors.values():
+                self._save(executor, query.batch_id)
+
     def _run_batch_with_faults(self, query: _Query) -> None:
         rng = self._random
         self.write_late()
         if query.in_flight is None:
-            if self._strikes("all_restarted"):
-                self.restart_all()
-            elif self._strikes("restarted"):
-                self._restart(query)
+            self._perhaps_restart(query)
             if not (ranges := self._cut(query)):
                 return
             query.in_flight = ranges
-            if self._strikes("snapshot"):
-                for executor in query.executors.values():
-                    self._save(executor, query.batch_id)
+            self._perhaps_save(query)
         ranges = query.in_flight
         if self._strikes("elsewhere"):
             query.executors, query.elsewhere = query.elsewhere, query.executors
@@ -378,24 +387,13 @@ class SimulatedTopology:
             keys = sorted(ranges)
             chosen = set(rng.sample(keys, len(keys) // 2))
             parts = [[r for r in records if ((r.topic, r.partition) in chosen) is side] for side in (True, False)]
-        if query.stale is None and self._strikes("second_owner"):
-            self._leave_behind(query)
-        others = [lambda: self._run_stale(query)] * (query.stale is not None)
+        others = self._other_owners(query)
         if self._strikes("run_twice"):
             others.append(lambda: self._run_elsewhere(query, records))
-        try:
-            out: list[OutRecord] = []
-            for part in parts:
-                self._let_run(others, 0.3)
-                self.store.in_between = lambda: self._let_run(others, 0.3)
-                out += self._handle(query, part)
-            self._let_run(others, 0.5)
-        except JournalTakenError:  # its processes end, and the batch is run again
-            self._count("journal_taken")
+        out = self._run_among(others, [partial(self._handle, query, part) for part in parts])
+        if out is None:  # its processes end, and the batch is run again
             query.executors.clear()
             return
-        finally:
-            self.store.in_between = None
         if self._strikes("lost_after"):
             self._lose_executors(query)
             return
@@ -413,6 +411,31 @@ class SimulatedTopology:
         self._commit(query, ranges)
 
     # -- second owners ----------------------------------------------------------------------------
+
+    def _other_owners(self, query: _Query) -> list[Callable[[], None]]:
+        """Replace the query, perhaps; return what runs the next batch of the one that was replaced, if there is one."""
+        if query.stale is None and self._strikes("second_owner"):
+            self._leave_behind(query)
+        return [] if query.stale is None else [lambda: self._run_stale(query)]
+
+    def _run_among(self, others: list[Callable[[], None]], steps: list[Callable[[], list[OutRecord]]]) -> list[OutRecord] | None:
+        """Run the steps of a batch, while other owners may run before, between and after them, and before each journal entry.
+
+        :returns: what the steps release; None if another owner has written the next journal entry.
+        """
+        out: list[OutRecord] = []
+        try:
+            for step in steps:
+                self._let_run(others, 0.3)
+                self.store.in_between = lambda: self._let_run(others, 0.3)
+                out += step()
+            self._let_run(others, 0.5)
+        except JournalTakenError:
+            self._count("journal_taken")
+            return None
+        finally:
+            self.store.in_between = None
+        return out
 
     def _leave_behind(self, query: _Query) -> None:
         """Replace a query, and keep the old one running as a stale one."""

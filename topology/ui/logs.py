@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,19 @@ def log_files(folder: Path | None) -> dict[str, Any]:
 
     :param folder: from :func:`check_folder`.
     """
+    nothing: dict[str, Any] = {"here": False, "logs": []}
     if folder is None:
-        return {"here": False, "logs": []}
+        return nothing
     found = []
-    for name in sorted(os.listdir(folder)):
-        info = os.lstat(folder / name)
-        if _NAME.fullmatch(name) and stat.S_ISREG(info.st_mode):
-            found.append({"file": name, "bytes": info.st_size, "modified_ms": info.st_mtime_ns // 1_000_000})
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:  # the topology was removed meanwhile
+        return nothing
+    for name in filter(_NAME.fullmatch, names):
+        with suppress(FileNotFoundError):  # it was renamed meanwhile: a full log is begun anew
+            info = os.lstat(folder / name)
+            if stat.S_ISREG(info.st_mode):
+                found.append({"file": name, "bytes": info.st_size, "modified_ms": info.st_mtime_ns // 1_000_000})
     return {"here": True, "logs": found}
 
 

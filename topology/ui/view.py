@@ -41,14 +41,17 @@ class Reports:
     def feed(self, value: bytes | None) -> None:
         """Add a record; an unreadable one is ignored. A topology that was submitted again starts afresh."""
         try:
-            record = json.loads(value or b"")
-            if record.get("kind") == "stats":
-                if self.stats.topology_id not in (None, record["topology"]):
-                    self.stats, self.history = TopologyStats(), CounterHistory()
-                self.history.add_record(record)
-            self.stats.feed_record(record)
+            self.feed_record(json.loads(value or b""))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # anyone may write to the topic
             self.stats.unreadable += 1
+
+    def feed_record(self, record: dict[str, Any]) -> None:
+        """Add a parsed record; raise one of several errors if it is no record of metrics."""
+        if record.get("kind") == "stats":
+            if self.stats.topology_id not in (None, record["topology"]):
+                self.stats, self.history = TopologyStats(), CounterHistory()
+            self.history.add_record(record)
+        self.stats.feed_record(record)
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,9 @@ def with_expressions(subscriptions: BooleanSubscriptions, rng: np.random.Generat
 
 
 def crowded(corpus: Corpus, regions: slice, times: int, regions_seed: int = 0) -> Corpus:
-    """Return a corpus in which some of the 100 regions of ``q3`` have so many times their messages.
+    """Return a corpus in which some of the 100 regions of ``q3`` have ``times`` times as many messages.
 
-    :param regions: which, in the order in which :func:`draw_regional` switches them.
+    :param regions: which ones, in the order in which :func:`draw_regional` switches them.
     """
     cells = _regions_of(corpus.lat, corpus.lon)
     rows = np.flatnonzero(np.isin(cells, _switched(regions_seed, _REGIONS**2)[regions]))
@@ -223,7 +223,7 @@ def draw_regional(corpus: Corpus, n: int, rng: np.random.Generator, group: str, 
     :param group: ``q1``: sides of 1 to 50 km; ``q2``: sides of 1 to 100 km, and one of the words is not among the most frequent 1 % of the vocabulary; ``q3``: the space of the
         messages has 10 x 10 regions of equal size, and a subscription is of one or the other group by the region of its centre.
     :param regions_seed: decides the groups of the regions of ``q3``.
-    :param switched: so many of the 100 regions of ``q3`` have the other group.
+    :param switched: how many of the 100 regions of ``q3`` have changed to the other group.
     """
     rows = _rows(corpus, n, rng)
     lat, lon = corpus.lat[rows], corpus.lon[rows]

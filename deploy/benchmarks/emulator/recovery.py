@@ -15,16 +15,24 @@ from dskype.topology import Fields, TopologyBuilder
 from dskype.topology.local import LocalCluster
 
 _PASSED_S = 0.05
-"""Input of so many seconds has to pass the bolt after the kill, until it counts as back."""
+"""The bolt counts as back when it has processed the input of this many seconds after the kill."""
+_BACK_S = 120
 
 
 def _victims(kind: str) -> list[int]:
-    """Return the process ids of the bolt's executor, or of all Python workers of Spark."""
+    """Return the process ids of the bolt's executor, or of all Python workers of Spark.
+
+    :raises RuntimeError: there are none.
+    """
     found = list(tree(processes(), os.getpid()))
     if kind == "executor":
-        return [min(p.pid for p in found if p.name == "dsk:bolt")]  # its forks, which write snapshots, come later
-    parents = {p.parent for p in found if p.name == "dskype-superv"}
-    return [p.pid for p in found if p.parent in parents and p.name != "dskype-superv"]
+        victims = sorted(p.pid for p in found if p.name == "dsk:bolt")[:1]  # its forks, which write snapshots, come later
+    else:
+        parents = {p.parent for p in found if p.name == "dskype-superv"}
+        victims = [p.pid for p in found if p.parent in parents and p.name != "dskype-superv"]
+    if not victims:
+        raise RuntimeError(f"no process of the kind {kind} was found")
+    return victims
 
 
 def _run(cluster: LocalCluster, options: argparse.Namespace, mib: int, kind: str, transport: str) -> list[str]:
@@ -41,6 +49,8 @@ def _run(cluster: LocalCluster, options: argparse.Namespace, mib: int, kind: str
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         while handle.stats.total("bolt", "executed") < before + _PASSED_S * options.rate:
+            if time.monotonic() > killed + _BACK_S:
+                raise TimeoutError(f"the bolt was not back within {_BACK_S} s")
             time.sleep(0.005)
         back = time.monotonic() - killed
         handle.backend.wait_until(lambda s: s.undelivered_tuples() < options.rate / 2, 60, "an end of the backlog")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -246,14 +246,5 @@ def run(args: argparse.Namespace) -> int:
     scale = Scale(args.subscriptions or (10_000_000 if args.full else 100_000), args.count, args.budget, args.limit, args.repeat, args.seed)
     corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages in batches of {BATCH}")
-    began = time.perf_counter()
-    experiments = run_experiments(args.only, Bench(corpus, scale))
-    found: Mapping[str, Any] = {
-        "machine": boolean_report.machine(),
-        **corpus.described(),
-        "scale": vars(scale),
-        "seconds": time.perf_counter() - began,
-        "experiments": experiments,
-    }
-    boolean_report.REPORT.show(found, args)
+    boolean_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, Bench(corpus, scale)))
     return 0

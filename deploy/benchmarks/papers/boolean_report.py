@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.deploy.benchmarks.papers.report import Report, machine_in_words, messages_in_words
-from dskype.deploy.benchmarks.throughput_report import machine
 
-__all__ = ["REPORT", "machine"]
+__all__ = ["REPORT"]
 
 _MEASURES = {
     "message_us": ("us/message", 2),

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
 from dskype.distribution.base import Sample
 from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.kdt_tree import divide_space
-from dskype.distribution.migration import SELECTIONS, Adjusted, loads_of_zones
+from dskype.distribution.migration import SELECTIONS, loads_of_zones
 from dskype.distribution.recent_sample import sample_of
 from dskype.distribution.subscriptions import BooleanSubscription, decode_subscription
 from dskype.spouts.settings import DEFAULTS
@@ -35,7 +35,7 @@ __all__ = ["AdjustmentBench", "DriftRun", "MigrationRun", "SelectionRun", "delay
 
 _HYBRID = Method("hybrid")
 _CROWDED, _TIMES = 10, 4
-"""So many regions have so many times their messages."""
+"""How many regions have more messages than before, and how many times as many."""
 
 _PORTION = 512
 """Subscriptions that move at a time."""
@@ -47,6 +47,9 @@ _SECONDS = 10.0
 """How long latencies are observed from the beginning of a migration on."""
 
 _MOVED_TO_MEASURE = 2_000
+
+_SAMPLED = int(DEFAULTS["dskype.balance.sample"])
+"""The size of the samples that load balancing makes by itself."""
 
 _SELECTED_FROM = 8
 """The most loaded workers, from which a quarter of the load is to be moved."""
@@ -64,7 +67,7 @@ class SelectionRun:
     cells: int
     share: float = 1.0
     workers: int = 32
-    method: Method = field(default=_HYBRID)
+    method: Method = _HYBRID
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class MigrationRun:
     switched: int = 30
     share: float = 1.0
     workers: int = 32
-    method: Method = field(default=_HYBRID)
+    method: Method = _HYBRID
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,11 @@ class DriftRun:
     way: str
     switched: int
     workers: int = 32
-    method: Method = field(default=_HYBRID)
+    method: Method = _HYBRID
 
 
 def sampled(sample: Sample, most: int) -> Sample:
-    """Return at most so many messages and subscriptions of a sample."""
+    """Return a sample of at most ``most`` messages and subscriptions of another one, the first ones."""
     n = min(most, sample.n)
     messages = sample.messages.slice(0, min(most, sample.messages.n))
     return sample_of(messages, sample.rectangles()[:n], sample.offsets[: n + 1], sample.terms[: sample.offsets[n]])
@@ -154,11 +157,6 @@ class AdjustmentBench:
             self._workloads[key] = draw_group(crowded(self._corpus, hot, _TIMES, scale.seed), "q3", scale, switched=switched)
         return self._workloads[key]
 
-    @cached_property
-    def _most(self) -> int:
-        """The size of the samples that load balancing makes by itself."""
-        return int(DEFAULTS["dskype.balance.sample"])
-
     def _distributor(self, plan: dict[str, Any], workload: RegionalWorkload) -> HybridDistributor:
         return HybridDistributor(plan["tasks"], {"subscriptions": workload.subscriptions.n}, plan)
 
@@ -190,7 +188,7 @@ class AdjustmentBench:
         plan = self._learned(setting.workers, 0, setting.share)
         workload = self._workload(0, setting.share)
         distributor = self._distributor(plan, workload)
-        root = distributor.root_of(sampled(workload.sample, self._most))
+        root = distributor.root_of(sampled(workload.sample, _SAMPLED))
         select, found = SELECTIONS[setting.selection], []
         for worker in np.argsort(-distributor.loads(), kind="stable")[:_SELECTED_FROM].tolist():
             own = [root.inside(zone.cells) for zone in distributor.gridt.zones if worker in {part.task for part in zone.parts}]
@@ -216,7 +214,7 @@ class AdjustmentBench:
         plan = self._learned(setting.workers, 0, setting.share)
         workload = self._workload(setting.switched, setting.share)
         before = self._distributor(plan, workload)
-        recent = sampled(workload.sample, self._most)
+        recent = sampled(workload.sample, _SAMPLED)
         (new, adjusted), adjust_us = _timed(lambda: before.adjusted(recent, setting.selection), 1, 2)
         adjust_s = adjust_us / 1e6
         after = self._distributor(new, workload)
@@ -227,10 +225,8 @@ class AdjustmentBench:
         late = self._latencies(simulation, work_s, given + taken, adjust_s, found["throughput"])
         moved = int(taken.sum())
         described = {"moved": moved, "moved_mib": moved * size_bytes / 2**20, "move_s": float(work_s.max()), "adjust_s": adjust_s, "rounds": adjusted.rounds}
-        return {**found, **described, **self._said(adjusted), **late, "subscriptions": workload.subscriptions.n}
-
-    def _said(self, adjusted: Adjusted) -> dict[str, Any]:
-        return {"greatest_before_us": adjusted.before, "greatest_after_us": adjusted.after}
+        greatest = {"greatest_before_us": adjusted.before, "greatest_after_us": adjusted.after}
+        return {**found, **described, **greatest, **late, "subscriptions": workload.subscriptions.n}
 
     def _moves(self, before: HybridDistributor, after: HybridDistributor, workload: RegionalWorkload) -> tuple[np.ndarray, np.ndarray]:
         """Return how many subscriptions each worker gives away, and how many it gets, int64[workers]."""
@@ -304,7 +300,7 @@ class AdjustmentBench:
         if key not in self._plans:
             plan = self._followed(workers, switched - 10)
             workload = self._workload(switched)
-            self._plans[key] = self._distributor(plan, workload).adjusted(sampled(workload.sample, self._most))[0]
+            self._plans[key] = self._distributor(plan, workload).adjusted(sampled(workload.sample, _SAMPLED))[0]
         return self._plans[key]
 
 

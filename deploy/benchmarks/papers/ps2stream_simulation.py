@@ -79,7 +79,7 @@ def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True, s
     """Draw a workload: ``q1``, ``q2`` or ``q3``; the same arguments give the same one.
 
     :param matches: False: do not look for the matches that are expected.
-    :param switched: so many of the 100 regions of ``q3`` have the other group.
+    :param switched: how many of the 100 regions of ``q3`` have changed to the other group.
     """
     rng = np.random.default_rng([scale.seed, 37])
     own, other = (draw_regional(corpus, n, rng, group, scale.seed, switched) for n in (scale.subscriptions, scale.sample))

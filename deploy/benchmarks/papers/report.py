@@ -5,16 +5,22 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.experiments import HELD, table_line, two_plots
+from dskype.deploy.benchmarks.throughput_report import machine
 from dskype.deploy.machine.terminal import say
 
-__all__ = ["Report", "machine_in_words", "messages_in_words"]
+__all__ = ["Report", "Results", "machine_in_words", "messages_in_words"]
+
+Results = Sequence[Mapping[str, Any]]
+"""What :func:`~dskype.deploy.benchmarks.papers.experiments.run_experiment` returns, of each experiment."""
 
 
 def messages_in_words(found: Mapping[str, Any]) -> str:
@@ -82,6 +88,19 @@ class Report:
                 print(f"  note: {note}")
             for claim in e["claims"]:
                 print(f"  {HELD[claim['held']]}: {claim['text']}\n      {_figures(claim)}")
+
+    def run(self, args: argparse.Namespace, corpus: Corpus, scale: Any, experiments: Callable[[], Results], **described: Any) -> Results:
+        """Run experiments, and show their results with machine, messages, sizes and the time that they took.
+
+        :param scale: a dataclass with the sizes.
+        :param experiments: runs them all.
+        :param described: what else the report says about the run.
+        """
+        began = time.perf_counter()
+        results = experiments()
+        seconds = time.perf_counter() - began
+        self.show({"machine": machine(), **corpus.described(), "scale": vars(scale), **described, "seconds": seconds, "experiments": results}, args)
+        return results
 
     def show(self, found: Mapping[str, Any], args: argparse.Namespace) -> None:
         """Print the results as ``args.output`` says (tables or JSON), and write the report to ``args.folder`` if there is one."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from dskype.deploy.benchmarks.corpus import Corpus, read_messages
-from dskype.deploy.benchmarks.papers.report import Report
+from dskype.deploy.benchmarks.papers.report import Report, Results
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
-from dskype.deploy.benchmarks.throughput_report import machine
 from dskype.deploy.cli.arguments import positive
 from dskype.deploy.machine.terminal import say
 
 __all__ = ["add_scale_arguments", "run_and_report"]
-
-Results = Sequence[Mapping[str, Any]]
-"""What :func:`~dskype.deploy.benchmarks.papers.experiments.run_experiment` returns, of each experiment."""
 
 
 def add_scale_arguments(parser: argparse.ArgumentParser, subscriptions: int) -> None:
@@ -46,10 +41,7 @@ def run_and_report(args: argparse.Namespace, report: Report, experiments: Callab
     scale = Scale(args.subscriptions, args.count, args.step, args.sample, args.repeat, grid=grid, seed=args.seed)
     corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages, {scale.step:,} at a time")
-    began = time.perf_counter()
-    results = experiments(corpus, scale)
-    seconds = time.perf_counter() - began
-    report.show({"machine": machine(), **corpus.described(), "scale": vars(scale), **described, "seconds": seconds, "experiments": results}, args)
+    results = report.run(args, corpus, scale, lambda: experiments(corpus, scale), **described)
     wrong = sum(int(row.get("different", 0)) for e in results for row in e["rows"])
     if wrong:
         say(f"error: {wrong} matches are missing or too many")

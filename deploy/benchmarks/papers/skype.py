@@ -156,15 +156,5 @@ def run(args: argparse.Namespace) -> int:
         f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
         f"{scale.warm_up:,} + {scale.arrivals:,} arrivals"
     )
-    began = time.perf_counter()
-    experiments = run_experiments(args.only, Bench(corpus, scale, args.repeat))
-    found = {
-        "machine": skype_report.machine(),
-        **corpus.described(),
-        "scale": vars(scale),
-        "repeat": args.repeat,
-        "seconds": time.perf_counter() - began,
-        "experiments": experiments,
-    }
-    skype_report.REPORT.show(found, args)
+    skype_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, Bench(corpus, scale, args.repeat)), repeat=args.repeat)
     return 0

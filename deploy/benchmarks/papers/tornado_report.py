@@ -7,9 +7,8 @@ from typing import Any
 
 from dskype.deploy.benchmarks.papers.distribution_report import draw_bars, draw_lines
 from dskype.deploy.benchmarks.papers.report import Report, machine_in_words, messages_in_words
-from dskype.deploy.benchmarks.throughput_report import machine
 
-__all__ = ["REPORT", "machine"]
+__all__ = ["REPORT"]
 
 _ROUTING = {
     "throughput": ("msgs/s", 0),

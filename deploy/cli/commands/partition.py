@@ -22,11 +22,13 @@ from dskype.deploy.cli.arguments import (
     client_options,
     conf_item,
     integer,
+    json_value,
     offline_settings,
     open_client,
     output,
     positive,
     positive_seconds,
+    share,
     target,
 )
 from dskype.deploy.client import plan_picture
@@ -98,7 +100,9 @@ def _advise_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("--tasks", metavar="N", type=positive, required=True, help="tasks of the subscription bolt")
     parser.add_argument("--expected", metavar="N", type=positive, help="how many subscriptions there will be; default: as many as in the file")
-    parser.add_argument("--costs", metavar="JSON", type=json.loads, default={}, help="what 'partition calibrate' measured; default: those of a usual machine")
+    parser.add_argument(
+        "--costs", metavar="JSON", type=json_value, default={}, help="what 'partition calibrate -o json' printed; default: what was measured once"
+    )
     _sample_options(parser, required=True)
     _output_options(parser)
 
@@ -156,16 +160,9 @@ def _publish_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--takeover",
         metavar="REST",
-        type=_share,
+        type=share,
         help="use the plan for new subscriptions only, until this share of the older ones is left (0 to 1); then move these. Default: move all at once",
     )
-
-
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError("expected a share from 0 to 1")
-    return value
 
 
 def _watch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -205,9 +202,17 @@ def _sample(args: argparse.Namespace, settings: Any) -> Any:
     return read_sample(args.messages, args.subscriptions, Vocabulary.load(path) if path else Vocabulary.empty(), settings)
 
 
-def _write(path: str, text: str, force: bool) -> None:
-    if os.path.exists(path) and not force:
+def _check_free(path: str | None, force: bool) -> None:
+    """Refuse a file that is there already, before the work that it is for.
+
+    :raises IllegalArgumentException: it is there, and ``force`` is False.
+    """
+    if path is not None and os.path.exists(path) and not force:
         raise IllegalArgumentException(explain(f"{path} exists already.", given=path, hint="name another file, or --force"))
+
+
+def _write(path: str, text: str, force: bool) -> None:
+    _check_free(path, force)
     paths.write_whole(Path(path), text)
 
 
@@ -215,8 +220,7 @@ def _learn(args: argparse.Namespace) -> int:
     if args.output is None:
         raise UsageError("expected -o OUT")
     kind, options = distributor_class(args.distributor), dict(args.option)
-    if os.path.exists(args.output) and not args.force:
-        _write(args.output, "", False)
+    _check_free(args.output, args.force)
     sample = _sample(args, offline_settings(args))
     plan = kind.learn(args.tasks, sample, options)
     _write(args.output, json.dumps(plan), args.force)
@@ -241,8 +245,7 @@ def _calibrate(args: argparse.Namespace) -> int:
 
 
 def _advise(args: argparse.Namespace) -> int:
-    if args.output is not None and os.path.exists(args.output) and not args.force:
-        _write(args.output, "", False)
+    _check_free(args.output, args.force)
     settings = offline_settings(args)
     path = args.vocabulary or settings.vocabulary
     if args.output is not None and not path:
@@ -323,6 +326,7 @@ def _covers(row: Mapping[str, Any]) -> str:
 def _change(args: argparse.Namespace, change: Callable[[HasPartitions, Any], dict[str, Any]]) -> int:
     if args.output is None and not args.publish:
         raise UsageError("expected -o OUT, --publish or both")
+    _check_free(args.output, args.force)
     if args.plan is not None and not args.publish:
         plan = change(with_partitions(read_plan(args.plan)), _sample(args, offline_settings(args)) if hasattr(args, "messages") else None)
     else:

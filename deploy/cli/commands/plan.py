@@ -1,4 +1,4 @@
-"""``dskype plan``: what a number of subscriptions and a rate of messages need, from measured costs."""
+"""``dskype plan``: say what a number of subscriptions and a rate of messages need, from measured costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dskype.deploy.capacity.model import Bottleneck, Load, Need, Site
 
 _above_zero = number("a number greater than 0")
-_share = number("a share from 0 to 1")
+_share = number("a share above 0, at most 1", most=1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", choices=("topk", "boolean"), default="topk", help="default: topk")
     parser.add_argument("-k", metavar="K", type=positive, default=20, help="entries of a list; default: 20")
     parser.add_argument("--window", metavar="SECS", type=_above_zero, default=3600, help="span of the window; default: 3600")
-    parser.add_argument("--results-per-message", metavar="X", type=_above_zero, help="default: as measured, by subscriptions, k and window")
+    parser.add_argument(
+        "--results-per-message", metavar="X", type=_above_zero, help="results per message; default: as measured, by subscriptions, k and window"
+    )
     host = parser.add_argument_group("the hosts")
     host.add_argument("--cores", metavar="N", type=positive, default=16, help="of a host; default: 16")
     host.add_argument("--memory", metavar="GB", type=_above_zero, default=64, help="of a host; default: 64")
@@ -38,10 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print hosts, tasks, brokers, network and memory for each distributor, and what is full first."""
     from dskype.deploy.capacity.model import Load, Site, bottlenecks, choose
-    from dskype.deploy.cli.arguments import UsageError
 
-    if args.full > 1:
-        raise UsageError(f"--full is a share of at most 1, given: {args.full}")
     load = Load(args.subscriptions, args.rate, args.kind, args.k, args.window, args.results_per_message)
     site = Site(args.cores, args.memory * 1e9, args.network * 1e9 / 8, args.full, args.copies)
     needs = choose(load, site)
@@ -93,7 +92,7 @@ def as_text(load: Load, site: Site, needs: list[Need], limits: list[Bottleneck])
             "",
             *table,
             "",
-            f"carries furthest: {best.distributor}",
+            f"fewest hosts and brokers: {best.distributor}",
             "what more hosts do not help, by the messages/s at which it is full:",
             *(f"  {_count(limit.rate):>12}  {limit.what}; {limit.way}" for limit in limits),
             "",

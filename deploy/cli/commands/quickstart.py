@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import keyword
 from pathlib import Path
 
 from dskype.deploy.cli.arguments import UsageError, common
@@ -79,10 +81,12 @@ def run(args: argparse.Namespace) -> int:
     """
     folder = Path(args.name)
     package = folder.name.replace("-", "_")
-    if not package.isidentifier():
-        raise UsageError(f"the project's name must consist of letters, digits, - and _; given: {folder.name}")
+    if not package.isidentifier() or keyword.iskeyword(package):
+        raise UsageError(f"expected a name for the project that Python takes for a package: letters, digits, - and _; given: {args.name!r}")
     if folder.exists():
         raise UsageError(f"{folder} exists; give a name that is free")
+    if importlib.util.find_spec(package) is not None:
+        raise UsageError(f"expected a name for the project that no installed package has, given: {args.name!r}")
     files = {
         f"src/{package}/__init__.py": "",
         f"src/{package}/bolts.py": _BOLTS,

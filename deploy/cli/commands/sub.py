@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, degrees, open_client, output, positive, positive_seconds
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, degrees, json_value, open_client, output, positive, positive_seconds
 from dskype.deploy.cli.lines import LINE_BYTES, Sending, lines
 from dskype.deploy.machine.terminal import clean, clock_text, counted, put, say
 
@@ -33,7 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     one = parser.add_argument_group("a single subscription, by options")
     one.add_argument("--id", metavar="ID", help="default: a generated one, printed")
     one.add_argument("--keyword", metavar="WORD", action="append", dest="keywords", help="repeatable")
-    one.add_argument("--meta", metavar="JSON", type=_json_value, help="comes back with every result")
+    one.add_argument("--meta", metavar="JSON", type=json_value, help="comes back with every result")
     topk = parser.add_argument_group("top-k of the window")
     topk.add_argument("--text", help="the words to look for")
     topk.add_argument("--near", metavar="LAT,LON", type=degrees("LAT,LON"))
@@ -62,13 +62,6 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("id", metavar="ID", nargs="+")
     parser.add_argument("--ignore-missing", action="store_true", help="an unknown ID is not an error")
-
-
-def _json_value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected JSON, given: {text!r}") from None
 
 
 # --- the actions ------------------------------------------------------------------------------------------------------

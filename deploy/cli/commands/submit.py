@@ -34,19 +34,21 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return flux_file.dry_run(flux)
     flux.check_runnable()
-    from dskype.deploy.machine import detached, launch
+    from dskype.deploy.machine import connection, detached, launch
     from dskype.deploy.machine.cluster import kafka_settings
     from dskype.topology.planning.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)
+    if not (args.systemd or args.detach):
+        launch.submit(flux, where, active=not args.inactive, fresh=args.fresh, standby=args.standby, progress=say)
+        return 0
+    kafka_settings(where)  # fails if no cluster is named
     command = ["submit", *without_options(args.command_line[1:], _own_arguments)]
     if args.systemd:
-        print(detached.systemd_unit(f"topology {flux.name}", command, cwd=Path.cwd(), as_root=os.geteuid() == 0), end="")
-    elif args.detach:
-        kafka_settings(where)  # fails if no cluster is named
+        named = connection.BOOTSTRAP_VARIABLE, connection.WAIT_VARIABLE
+        print(detached.systemd_unit(f"topology {flux.name}", command, cwd=Path.cwd(), as_root=os.geteuid() == 0, variables=named), end="")
+    else:
         log = launch.folder_of(flux.name, where) / _LOG
         pid = detached.start(command, log, say)
         say(f"in the background as process {pid}; its log is {log}")
-    else:
-        launch.submit(flux, where, active=not args.inactive, fresh=args.fresh, standby=args.standby, progress=say)
     return 0

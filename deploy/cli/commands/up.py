@@ -7,11 +7,14 @@ import os
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dskype.deploy.cli import flux_file
 from dskype.deploy.cli.arguments import SERVICE_FOLDER, UsageError, port, without_options
 from dskype.deploy.machine.terminal import say
+
+if TYPE_CHECKING:
+    from dskype.deploy.machine.service import Service
 
 _DEFAULT = "dskype.yaml"
 
@@ -42,16 +45,18 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return flux_file.dry_run(_load(args)[0])
     found = service.read(folder)
-    if found is not None and found.is_alive():
-        if given and given != found.arguments:
-            raise UsageError(f"the service in {folder} runs with other arguments, given: {given}; stop it first: dskype down --folder {folder}")
-        say(f"the service in {folder} runs already; 'dskype status --folder {folder}' says more")
-        return 0
-    found = service.prepare(folder, port=args.port, metrics_port=args.metrics_port)
+    running = found is not None and found.is_alive()
+    if found is None or not running:
+        found = service.prepare(folder, port=args.port, metrics_port=args.metrics_port)
+    elif _is_other(args, given, found):
+        raise UsageError(f"the service in {folder} runs with other arguments, given: {args.command_line[1:]}; stop it first: dskype down --folder {folder}")
     arguments, cwd = (given, Path.cwd()) if given or not found.arguments else (found.arguments, Path(found.cwd))
     foreground = ["up", "--folder", str(folder), "--foreground"]
     if args.systemd:
         print(detached.systemd_unit(f"DSkype in {folder}", [*foreground, *arguments], cwd=cwd, as_root=os.geteuid() == 0), end="")
+        return 0
+    if running:
+        say(f"the service in {folder} runs already; 'dskype status --folder {folder}' says more")
         return 0
     fresh = ["--fresh"] if args.fresh else []
     if not args.foreground:
@@ -70,6 +75,12 @@ def run(args: argparse.Namespace) -> int:
     validate_submission(flux.name, flux.config, flux.topology)
     service.run(folder, flux, where, arguments=given, fresh=args.fresh, active=not args.inactive, beside=_metrics, progress=_stamped)
     return 0
+
+
+def _is_other(args: argparse.Namespace, given: list[str], found: Service) -> bool:
+    """Tell whether a running service is not what the command asks for."""
+    ports = (args.port, found.port), (args.metrics_port, found.metrics_port)
+    return args.fresh or bool(given and given != found.arguments) or any(wanted and wanted != port for wanted, port in ports)
 
 
 def _load(args: argparse.Namespace) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
-"""The most frequent words of the last nine seconds, every three seconds: ``dskype local deploy/demo/starter/rolling_top_words.py [NAME]``.
+"""The most frequent words of the last nine seconds: ``dskype local deploy/demo/starter/rolling_top_words.py [NAME]``.
 
-Words are counted in a ring of slots, one for each interval of ticks. Each counting task ranks its words, and one task merges the rankings::
+The window slides every three seconds, and the ranking is emitted every two. Words are counted in a ring of slots, one for each interval of ticks. The tasks of ``intermediate`` rank the words that they
+get, and one task merges the rankings::
 
     words --FIELDS(word)--> counter --FIELDS(obj)--> intermediate --GLOBAL--> total
 """
@@ -95,9 +96,9 @@ class TotalRankings(Rankings):
         """Take the ranking of a task, or emit that of all."""
         if not is_tick(tup):
             self._rankings[tup.get_source_task()] = tup["rankings"]
+            return
         self._counts = {obj: count for ranking in self._rankings.values() for obj, count in ranking}
-        if is_tick(tup):
-            collector.emit((self._best(),))
+        collector.emit((self._best(),))
 
 
 def topology(words: Spout | None = None, *, top_n: int = 5, window_secs: int = 9, emit_secs: int = 3) -> StormTopology:

@@ -1,4 +1,4 @@
-"""Spouts of the starter topologies. What they emit follows from task and number, so that two runs are alike."""
+"""Spouts of the starter topologies. Their random words and numbers follow from the task and the number of the tuple, so that two runs are alike."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 import { getFrom, keep } from "/static/api.js";
 import { count, el, facts, rate, show, table } from "/static/dom.js";
 import { colour } from "/static/dskype/colours.js";
-import { offerTopologies, topology } from "/static/dskype/topologies.js";
-import { path } from "/static/dskype/watch.js";
+import { offerTopologies, path } from "/static/dskype/page.js";
 
 const HEIGHT = 190;
 const LINES = ["--accent", "--pin", "--here", "--first", "--quiet"];
@@ -19,6 +18,13 @@ const CHARTS = [
   { title: "Busy share of each task", tasks: "busy" },
 ];
 
+/** Return a function that shows a value as `text` does, and one that is not known as a dash. */
+const known = (text) => (value) => (value === null || value === undefined ? "–" : text(value));
+
+const amount = known(count);
+const perSecond = known(rate);
+const figure = known((value) => value.toFixed(2));
+const percent = known((share) => `${(share * 100).toFixed(1)} %`);
 const clock = (secs) => new Date(secs * 1000).toLocaleTimeString("sv-SE");
 const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 
@@ -51,7 +57,7 @@ function draw(chart, trend) {
     legend: { live: true },
     scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [{ ...axis, space: 70, values: (_, times) => times.map(clock) }, { ...axis, size: 48, values: (_, values) => values.map((v) => short.format(v)) }],
-    series: [{ label: "time", value: (_, v) => (v === null ? "–" : clock(v)) }, ...lines.map(([label], i) => ({ label, stroke: tint(i), width: 1.5, spanGaps: true, points: { show: data[0].length < 3 }, value: (_, v) => (v === null || v === undefined ? "–" : rate(v)) }))],
+    series: [{ label: "time", value: (_, secs) => known(clock)(secs) }, ...lines.map(([label], i) => ({ label, stroke: tint(i), width: 1.5, spanGaps: true, points: { show: data[0].length < 3 }, value: (_, value) => perSecond(value) }))],
   };
   drawn.set(chart.title, { plot: new uPlot(options, data, box), box, labels });
 }
@@ -59,10 +65,6 @@ function draw(chart, trend) {
 addEventListener("resize", () => {
   for (const { plot, box } of drawn.values()) plot?.setSize({ width: box.clientWidth, height: HEIGHT });
 });
-
-const figure = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
-const amount = (value) => (value === null || value === undefined ? "–" : count(value));
-const perSecond = (value) => (value === null || value === undefined ? "–" : rate(value));
 
 function now({ messages, communication, replication, balance, latency }, target) {
   if (!messages) return el("p", { class: "quiet" }, "No task has reported messages yet.");
@@ -77,16 +79,20 @@ function now({ messages, communication, replication, balance, latency }, target)
     ["Balance of subscriptions", figure(balance.subscriptions)],
     ["Balance of messages", figure(balance.messages)],
     ["Balance of busy time", figure(balance.busy)],
-    ...(matched ? [["Arrival to matched", `p50 ${count(matched.p50_ms)} ms, p99 ${count(matched.p99_ms)} ms`]] : []),
+    ...(matched ? [["Arrival to matched", `p50 ${amount(matched.p50_ms)} ms, p99 ${amount(matched.p99_ms)} ms`]] : []),
   ]);
 }
 
-const bar = (share) => el("meter", { min: 0, max: 1, value: Math.min(1, share ?? 0), title: `${((share ?? 0) * 100).toFixed(1)} %` });
+const bar = (share) => el("meter", { min: 0, max: 1, value: Math.min(1, share ?? 0), title: percent(share) });
+
+let shown = null; // the plan, as JSON
 
 async function showPlan() {
-  const plan = await getFrom(path("partitions", { topology: topology() })).catch(() => null);
-  if (!plan) return show("plan", el("p", { class: "quiet" }, "The plan of the topology is not known."));
-  const picture = el("img", { src: path("plan.svg", { topology: topology(), version: plan.version }), alt: "the partitions of the plan, a colour for each task" });
+  const plan = await getFrom(path("partitions")).catch(() => null);
+  if (!plan && shown === null) show("plan", el("p", { class: "quiet" }, "The plan of the topology is not known."));
+  if (!plan || JSON.stringify(plan) === shown) return;
+  shown = JSON.stringify(plan);
+  const picture = el("img", { src: path("plan.svg", { version: plan.version }), alt: "the partitions of the plan, a colour for each task" });
   show(
     "plan",
     facts([["Distributor", plan.distributor], ["Version", String(plan.version)], ["Partitions", plan.partitions.length], ["Greatest load / mean, expected", figure(plan.balance)]]),
@@ -95,7 +101,7 @@ async function showPlan() {
 }
 
 async function render() {
-  const [measures, trend] = await Promise.all(["measures", "trend"].map((name) => getFrom(path(name, { topology: topology() }))));
+  const [measures, trend] = await Promise.all(["measures", "trend"].map((name) => getFrom(path(name))));
   const matching = measures.streams.find(({ stream }) => stream === "matching");
   show("now", now(measures, matching?.target));
   CHARTS.forEach((chart) => draw(chart, trend));
@@ -108,8 +114,8 @@ async function render() {
         ["Task", (t) => String(t.task), "number"],
         ["Subscriptions", (t) => amount(t.subscriptions), "number"],
         ["Messages received", (t) => amount(received.get(t.task)), "number"],
-        ["Busy (s)", (t) => figure(t.busy_s, 1), "number"],
-        ["Busy now", (t) => (t.busy === null ? "–" : `${(t.busy * 100).toFixed(1)} %`), "number"],
+        ["Busy (s)", (t) => known((secs) => secs.toFixed(1))(t.busy_s), "number"],
+        ["Busy now", (t) => percent(t.busy), "number"],
         ["", (t) => bar(t.busy)],
         ["Watermark", (t) => amount(t.watermark), "number"],
       ],
@@ -133,9 +139,9 @@ async function render() {
   );
 }
 
-const offered = offerTopologies();
-offered.then(showPlan).catch(() => {});
+let offered = false;
 keep(async () => {
-  await offered;
-  await render();
+  if (!offered) await offerTopologies();
+  offered = true;
+  await Promise.all([render(), showPlan()]);
 });

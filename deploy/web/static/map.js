@@ -1,20 +1,18 @@
 // The live map: new messages, the results of one subscription, and the partitions of the distributor.
 
 import { getFrom, parameters } from "/static/api.js";
-import { count, el, rate, show, table } from "/static/dom.js";
+import { count, el, rate, show, svg, table } from "/static/dom.js";
 import { colour } from "/static/dskype/colours.js";
-import { offerTopologies, topology } from "/static/dskype/topologies.js";
-import { Watch, path } from "/static/dskype/watch.js";
+import { address, field, offerTopologies, path, problem } from "/static/dskype/page.js";
+import { COLUMNS, lines } from "/static/dskype/results.js";
+import { Watch } from "/static/dskype/watch.js";
 import { boxes, tip, world } from "/static/dskype/world.js";
 
 const DOTS = 4000; // messages that stay on the map
-const LATEST_MS = 2000; // a new message is bright for so long
+const LATEST_MS = 2000; // a new message stands out for so long
 const RENEW_MS = 10_000; // partitions
 const SVG_MOST = 600; // partitions that are drawn as shapes of their own
 
-const form = document.getElementById("form");
-const field = (name) => form.elements.namedItem(name);
-const problem = (error) => show("answer", el("p", { class: "problem", role: "alert" }, error.message));
 const state = { seen: 0, since: 0, dots: [], watch: null, source: null };
 
 let map, dots, pins, pinned, cells;
@@ -42,13 +40,14 @@ function followMessages() {
   state.source = null;
   if (document.hidden) return; // a browser has few connections
   if (field("messages").checked) {
-    Object.assign(state, { seen: 0, since: Date.now(), source: new EventSource(path("messages", { topology: topology() })) });
+    Object.assign(state, { seen: 0, since: Date.now(), source: new EventSource(path("messages")) });
     state.source.addEventListener("messages", (event) => {
       const { seen, messages } = JSON.parse(event.data);
       state.seen += seen;
-      if (!document.hidden) addDots(messages);
+      addDots(messages);
       countsShown();
     });
+    state.source.addEventListener("error", ({ target }) => target.readyState === EventSource.CLOSED && problem(new Error("The messages cannot be followed.")));
   } else {
     dots.clearLayers();
     state.dots = [];
@@ -63,7 +62,7 @@ async function showPartitions() {
     show("legend");
     return;
   }
-  const { version, distributor, partitions, colours, loads, balance } = await getFrom(path("partitions", { topology: topology() }));
+  const { version, distributor, partitions, colours, loads, balance } = await getFrom(path("partitions"));
   if (!field("partitions").checked) return;
   cells.clearLayers();
   const placed = partitions.filter(({ box }) => box);
@@ -73,23 +72,15 @@ async function showPartitions() {
     const look = { renderer, className: "partition", weight: 1, color: tint, fillColor: tint, fillOpacity: 0.1 };
     for (const corners of boxes(box)) L.rectangle(corners, look).bindTooltip(tip(`partition ${number}`, `tasks ${tasks.join(", ")}`, `load ${rate(load)}`)).addTo(cells);
   }
-  const plan = el("a", { href: path("plan.svg", { topology: topology() }) }, "picture of the plan");
-  const swatch = (task) => svgSwatch(colours[task]);
+  const plan = el("a", { href: path("plan.svg") }, "picture of the plan");
   show(
     "legend",
     el("p", {}, `${distributor}, version ${version}: ${partitions.length} partitions, ${placed.length} with a place; greatest load / mean ${balance.toFixed(2)} as the plan expects it. `, partitions.length ? plan : ""),
-    el("p", { class: "row" }, loads.slice(0, 64).map((load, task) => el("span", { class: "swatch" }, swatch(task), `task ${task}: ${rate(load)}`))),
+    el("p", { class: "row" }, loads.slice(0, 64).map((load, task) => el("span", { class: "swatch" }, swatch(colours[task]), `task ${task}: ${rate(load)}`))),
   );
 }
 
-function svgSwatch(tint) {
-  const box = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const dot = document.createElementNS("http://www.w3.org/2000/svg", "circle");
-  for (const [name, value] of Object.entries({ cx: 6, cy: 6, r: 5, fill: tint })) dot.setAttribute(name, value);
-  for (const [name, value] of Object.entries({ width: 12, height: 12, "aria-hidden": "true" })) box.setAttribute(name, value);
-  box.append(dot);
-  return box;
-}
+const swatch = (tint) => svg("svg", { width: 12, height: 12, "aria-hidden": "true" }, svg("circle", { cx: 6, cy: 6, r: 5, fill: tint }));
 
 function showWatch() {
   const { watch } = state;
@@ -99,38 +90,22 @@ function showWatch() {
   const mine = { pane: "pins", renderer: pinned, className: "subscription", weight: 2, color: colour("--here"), fillColor: colour("--here"), fillOpacity: 0.12, interactive: false };
   if (fields?.bbox) boxes(fields.bbox).forEach((corners) => L.rectangle(corners, mine).addTo(pins));
   else if (fields) L.circleMarker([fields.lat, fields.lon], { ...mine, radius: 9 }).addTo(pins);
-  const entries = watch.isTopk ? watch.list.map((entry, i) => ({ ...entry, place: i + 1 })) : watch.newest;
+  const entries = watch.isTopk ? watch.list : watch.newest;
   const placed = entries.filter(({ lat }) => lat !== undefined);
-  for (const { lat, lon, text, message, place, score } of [...placed].reverse()) {
-    const words = [place ? `${place}. ${text}` : text, message, score === undefined ? "" : `score ${score.toFixed(6)}`];
-    L.circleMarker([lat, lon], { pane: "pins", renderer: pinned, className: "pin", radius: 6, weight: 1.5, color: colour("--ground"), fillColor: colour(place === 1 ? "--first" : "--pin"), fillOpacity: 1 }).bindTooltip(tip(...words)).addTo(pins);
+  for (const entry of [...placed].reverse()) {
+    const look = { pane: "pins", renderer: pinned, className: "pin", radius: 6, weight: 1.5, color: colour("--ground"), fillColor: colour(entry.rank === 1 ? "--first" : "--pin"), fillOpacity: 1 };
+    L.circleMarker([entry.lat, entry.lon], look).bindTooltip(tip(...lines(entry))).addTo(pins);
   }
   show(
     "list",
     el("h2", {}, `${watch.isTopk ? "The list" : "The newest matches"} of ${watch.id}`),
     el("p", { class: "quiet" }, watch.refused ? `refused: ${watch.refused}` : `${watch.status}, ${watch.connection}; ${placed.length} of ${entries.length} have a known place`),
-    table(
-      [
-        ["Rank", (entry) => String(entry.place ?? ""), "number"],
-        ["Score", (entry) => (typeof entry.score === "number" ? entry.score.toFixed(6) : ""), "number"],
-        ["Message", (entry) => (typeof entry.message === "string" ? entry.message : JSON.stringify(entry.message))],
-        ["Text", (entry) => entry.text ?? ""],
-      ],
-      entries,
-      "nothing yet",
-    ),
+    table(COLUMNS, entries, "nothing yet"),
   );
 }
 
-let drawn = false;
-function soon() {
-  if (drawn) return;
-  drawn = true;
-  requestAnimationFrame(() => {
-    drawn = false;
-    showWatch();
-  });
-}
+/** Let the address name what the page shows. */
+const keepAddress = () => history.replaceState(null, "", address("map.html", { sub: field("sub").value || null, partitions: field("partitions").checked ? "true" : null }));
 
 async function followSubscription() {
   state.watch?.close();
@@ -138,12 +113,12 @@ async function followSubscription() {
   const id = field("sub").value;
   show("answer");
   show("list");
-  const address = new URLSearchParams({ ...(topology() ? { topology: topology() } : {}), ...(id ? { sub: id } : {}) });
-  history.replaceState(null, "", `${location.pathname}?${address}`);
+  keepAddress();
   if (id) {
-    state.watch = new Watch(topology(), id, soon);
-    await state.watch.resume();
-    const { fields } = state.watch;
+    const watch = (state.watch = new Watch(id, showWatch));
+    await watch.resume();
+    if (watch.closed) return; // another one is followed by now
+    const { fields } = watch;
     if (fields.bbox) map.fitBounds(boxes(fields.bbox)[0], { padding: [40, 40] });
     else map.setView([fields.lat, fields.lon], Math.max(map.getZoom(), 3));
   }
@@ -151,26 +126,29 @@ async function followSubscription() {
 }
 
 async function start() {
-  if (!(await offerTopologies())) problem(new Error("No DSkype topology runs."));
   map = await world("map");
   [cells, dots, pins] = [0, 1, 2].map(() => L.layerGroup().addTo(map));
   map.createPane("pins").style.zIndex = 450;
   pinned = L.svg({ pane: "pins" });
   field("sub").value = parameters.get("sub") ?? "";
   field("partitions").checked = parameters.get("partitions") === "true";
+  await offerTopologies();
   followMessages();
   await showPartitions();
   await followSubscription();
   setInterval(() => document.hidden || showPartitions().catch(problem), RENEW_MS);
 }
 
-form.addEventListener("submit", (event) => {
+document.getElementById("form").addEventListener("submit", (event) => {
   event.preventDefault();
   followSubscription().catch(problem);
 });
 field("messages").addEventListener("change", followMessages);
 document.addEventListener("visibilitychange", () => dots && followMessages());
-field("partitions").addEventListener("change", () => showPartitions().catch(problem));
+field("partitions").addEventListener("change", () => {
+  keepAddress();
+  showPartitions().catch(problem);
+});
 start()
   .catch(problem)
   .finally(() => (document.body.dataset.state = "shown"));

@@ -2,14 +2,13 @@
 
 import { parameters, postTo, token } from "/static/api.js";
 import { el, facts, show, table } from "/static/dom.js";
-import { offerTopologies, topology } from "/static/dskype/topologies.js";
-import { Watch, path } from "/static/dskype/watch.js";
+import { address, field, offerTopologies, path, problem } from "/static/dskype/page.js";
+import { COLUMNS } from "/static/dskype/results.js";
+import { Watch } from "/static/dskype/watch.js";
 
 const form = document.getElementById("form");
-const field = (name) => form.elements.namedItem(name);
 let watch = null;
 
-const problem = (error) => show("answer", el("p", { class: "problem", role: "alert" }, error.message));
 const say = (text) => show("answer", el("p", { role: "status" }, text));
 
 function chooseKind() {
@@ -30,9 +29,8 @@ const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) =
 
 function follow(id) {
   watch?.close();
-  watch = new Watch(topology(), id, changed);
-  const address = new URLSearchParams({ ...(topology() ? { topology: topology() } : {}), sub: id });
-  history.replaceState(null, "", `${location.pathname}?${address}`);
+  watch = new Watch(id, render);
+  history.replaceState(null, "", address("subscribe.html", { sub: id }));
   return watch;
 }
 
@@ -41,43 +39,29 @@ async function register() {
   const fields = described();
   const id = field("id").value || newId();
   await follow(id).begin(fields);
-  await postTo(path("subscriptions", { topology: topology() }), { id, ...fields });
+  await postTo(path("subscriptions"), { id, ...fields });
   field("id").value = id;
   say("Registered.");
 }
 
 async function followGiven() {
   const id = field("id").value;
-  if (!id) throw new Error("Which one? Enter its id.");
+  if (!id) throw new Error("To follow a subscription, enter its id.");
   await follow(id).resume();
   show("answer");
 }
 
 async function remove() {
-  await postTo(path("subscriptions/remove", { topology: topology() }), { id: watch.id });
+  await postTo(path("subscriptions/remove"), { id: watch.id });
   say("Removed.");
 }
 
-const score = (value) => (typeof value === "number" ? value.toFixed(6) : "");
-const id = (message) => (typeof message === "string" ? message : JSON.stringify(message));
 const time = (ms) => new Date(ms).toLocaleTimeString("sv-SE");
 const what = (fields) => fields?.text ?? fields?.expression ?? fields?.keywords?.join(" ") ?? "";
 
 function where(fields) {
   if (!fields) return "";
   return fields.bbox ? `in ${fields.bbox.join(", ")}` : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}`;
-}
-
-let drawn = false;
-
-/** Draw soon, and once for all results that have come until then. */
-function changed() {
-  if (drawn) return;
-  drawn = true;
-  requestAnimationFrame(() => {
-    drawn = false;
-    render();
-  });
 }
 
 function render() {
@@ -96,47 +80,16 @@ function render() {
       ...(watch.note ? [["Note", watch.note]] : []),
     ]),
   );
-  const onMap = el("a", { href: `/dskype/map.html?${new URLSearchParams({ ...(topology() ? { topology: topology() } : {}), sub: watch.id })}` }, "on the map");
+  const onMap = el("a", { href: address("map.html", { sub: watch.id }) }, "on the map");
   show("actions", onMap, " ", token() ? el("button", { type: "button", onclick: () => remove().catch(problem) }, "remove the subscription") : "");
-  show(
-    "list",
-    ...(watch.isTopk
-      ? [
-          el("h3", {}, "Present list"),
-          table(
-            [
-              ["Rank", ({ rank }) => String(rank), "number"],
-              ["Score", (entry) => score(entry.score), "number"],
-              ["Message", (entry) => id(entry.message)],
-              ["Text", (entry) => entry.text ?? ""],
-            ],
-            watch.list.map((entry, i) => ({ ...entry, rank: i + 1 })),
-            "nothing yet",
-          ),
-        ]
-      : []),
-  );
-  show(
-    "changes",
-    table(
-      [
-        ["Time", (result) => time(result.time_ms)],
-        ["What", (result) => result.op],
-        ["Rank", (result) => (result.rank ? String(result.rank) : ""), "number"],
-        ["Score", (result) => score(result.score), "number"],
-        ["Message", (result) => id(result.message)],
-        ["Text", (result) => result.text ?? ""],
-      ],
-      watch.newest,
-      "nothing yet",
-    ),
-  );
+  show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(COLUMNS, watch.list, "nothing yet")] : []);
+  show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", ({ op }) => op], ...COLUMNS], watch.newest, "nothing yet"));
 }
 
 async function start() {
-  if (!(await offerTopologies())) problem(new Error("No DSkype topology runs."));
   field("id").value = parameters.get("sub") ?? "";
-  if (parameters.get("sub")) await followGiven();
+  await offerTopologies();
+  if (field("id").value) await followGiven();
 }
 
 form.addEventListener("submit", (event) => {

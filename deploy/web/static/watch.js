@@ -1,24 +1,19 @@
 // Follows one subscription: what it is, its present list, and what changes.
 
 import { getFrom } from "/static/api.js";
+import { path } from "/static/dskype/page.js";
 
 const SHOWN = 50; // results that are kept for the page
 const RECENT_MS = 600_000; // results are read from this long ago on; a published list is not so old if anything has changed since
 
-const query = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined));
-
-/** Return the path of an answer below /api/dskype/ with parameters; null for one that is left out. */
-export const path = (name, parameters) => `/api/dskype/${name}?${query(parameters)}`;
-
 /** A subscription that is followed. */
 export class Watch {
   /**
-   * @param topology its name; null: the only one.
    * @param id of the subscription.
-   * @param changed called after each change, with this.
+   * @param changed called after changes: once for all that come before the browser draws the page again.
    */
-  constructor(topology, id, changed) {
-    Object.assign(this, { topology, id, changed, status: "unknown", fields: null, refused: null, note: null, watermark: -1, connection: "connecting", lost: 0 });
+  constructor(id, changed) {
+    Object.assign(this, { id, changed, status: "unknown", fields: null, refused: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
     this.members = new Map(); // message as JSON -> entry, in the order in which they came
     this.newest = [];
     this.count = 0;
@@ -33,7 +28,8 @@ export class Watch {
 
   /** Follow a subscription that is there. */
   async resume() {
-    const { time_ms, registered, refused, topk, note } = await getFrom(path("subscription", { topology: this.topology, id: this.id }));
+    const { time_ms, registered, refused, topk, note } = await getFrom(path("subscription", { id: this.id }));
+    if (this.closed) return; // meanwhile
     if (registered === null) throw new Error(`There is no subscription ${this.id}.`);
     Object.assign(this, { fields: registered, status: registered.status, refused, note });
     if (topk) {
@@ -48,12 +44,14 @@ export class Watch {
     return this.fields?.type === "topk";
   }
 
-  /** The present list, best first; of two equal scores the newer message first. */
+  /** The present list with ranks, best first; of two equal scores the newer message first. */
   get list() {
-    return [...this.members.values()].reverse().sort((a, b) => b.score - a.score);
+    const best = [...this.members.values()].reverse().sort((a, b) => b.score - a.score);
+    return best.map((entry, i) => ({ ...entry, rank: i + 1 }));
   }
 
   close() {
+    this.closed = true;
     this.source?.close();
     document.removeEventListener("visibilitychange", this.seen);
   }
@@ -74,13 +72,12 @@ export class Watch {
   }
 
   #connect(start) {
-    const parameters = { topology: this.topology, sub: this.id, start, messages: "true", last_event_id: this.last };
-    const source = (this.source = new EventSource(path("results", parameters)));
+    const source = (this.source = new EventSource(path("results", { sub: this.id, start, messages: "true", last_event_id: this.last })));
     const on = (name, act) =>
       source.addEventListener(name, (event) => {
         this.last = event.lastEventId || this.last;
         act(JSON.parse(event.data));
-        this.changed(this);
+        this.#tell();
       });
     on("result", (result) => this.#apply(result));
     on("registration", ({ event, watermark }) => Object.assign(this, { status: event, since: watermark }));
@@ -94,8 +91,17 @@ export class Watch {
       source.addEventListener("error", () => {
         this.connection = source.readyState === EventSource.CLOSED ? "ended" : "connecting";
         if (this.connection === "ended") reject(new Error("The results cannot be followed."));
-        this.changed(this);
+        this.#tell();
       });
+    });
+  }
+
+  #tell() {
+    if (this.told) return;
+    this.told = true;
+    requestAnimationFrame(() => {
+      this.told = false;
+      this.changed();
     });
   }
 

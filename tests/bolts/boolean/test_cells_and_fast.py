@@ -128,26 +128,34 @@ def test_memory_does_not_grow_under_churn(name, options):
     assert max(sizes[200:]) <= 1.6 * max(sizes[60:100])
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_a_snapshot_is_restored_in_another_process(name):
-    rng, index = seeded(8), make_index(name)
+def test_snapshots_are_restored_in_another_process():
+    rng = seeded(8)
     live = {slot: any_subscription(rng) for slot in range(0, 300, 2)}
-    insert(index, live)
-    index.remove_many(range(0, 300, 6))
     rows = [any_place_message(rng) for _ in range(30)]
-    given = pickle.dumps((name, pack_state(index.snapshot()), messages_of(rows)))
+    states = {}
+    for name in SMALL:
+        index = make_index(name)
+        insert(index, live)
+        index.remove_many(range(0, 300, 6))
+        states[name] = pack_state(index.snapshot())
+    given = pickle.dumps((states, messages_of(rows)))
     program = """
 import pickle, sys
 from dskype.bolts.boolean import make_index
 from dskype.topology.core.values import unpack_state
-name, state, batch = pickle.load(sys.stdin.buffer)
-index = make_index(name)
-index.restore(unpack_state(state))
-pickle.dump([found.tolist() for found in index.match(batch)], sys.stdout.buffer)
+states, batch = pickle.load(sys.stdin.buffer)
+found = {}
+for name, state in states.items():
+    index = make_index(name)
+    index.restore(unpack_state(state))
+    found[name] = [column.tolist() for column in index.match(batch)]
+pickle.dump(found, sys.stdout.buffer)
 """
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     found = pickle.loads(subprocess.run([sys.executable, "-c", program], input=given, capture_output=True, check=True, env=environment).stdout)
-    assert list(zip(*found)) == expected({slot: s for slot, s in live.items() if slot % 6}, rows)
+    assert found.keys() == states.keys()
+    for name, columns in found.items():
+        assert list(zip(*columns)) == expected({slot: s for slot, s in live.items() if slot % 6}, rows), name
 
 
 @pytest.mark.parametrize("name", SMALL)

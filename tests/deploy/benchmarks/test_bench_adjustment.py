@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import ps2stream_report
 from dskype.deploy.benchmarks.papers.ps2stream import Bench, run_experiments
@@ -48,7 +49,7 @@ def test_every_row_is_measured(corpus, tmp_path):
     assert all(row["different"] == 0 and row["throughput"] > 0 for row in drift)
     by = {(row["series"], row["x"]): row for row in drift}
     assert by["adjusted", 0]["throughput"] == by["not adjusted", 0]["throughput"], "equal plans are measured once"
-    found = {"machine": ps2stream_report.machine(), **corpus.described(), "scale": vars(TINY), "index": "lanes", "seconds": 1.0, "experiments": experiments}
+    found = {"machine": throughput_report.machine(), **corpus.described(), "scale": vars(TINY), "index": "lanes", "seconds": 1.0, "experiments": experiments}
     assert "selection" in ps2stream_report.REPORT.write(json.loads(json.dumps(found)), tmp_path).read_text()
 
 
@@ -58,7 +59,10 @@ def test_claims_follow_the_figures():
 
     def make_up(experiment):
         wrong = rng.choice((0, 2))
-        return {(row.series, row.x): {m: rng.choice((0.05, 1.0, 30.0, 400.0)) for m in measures} | {"different": wrong} for row in experiment.rows}
+        return {
+            (row.series, row.x): {m: rng.choice((0.05, 1.0, 30.0, 400.0)) for m in measures} | {"different": wrong, "matches": 2.0, "measured": 50}
+            for row in experiment.rows
+        }
 
     assert_claims_follow(ADJUSTMENTS, make_up)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dskype.bolts.boolean import INDEXES
+from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import boolean, boolean_report
 from dskype.deploy.benchmarks.papers.boolean import Bench, Scale, run_experiments
@@ -36,7 +37,7 @@ def found(corpus):
     lines: list[str] = []
     experiments = run_experiments(list(EXPERIMENTS), Bench(corpus, TINY), lines.append)
     return {
-        "machine": boolean_report.machine(),
+        "machine": throughput_report.machine(),
         "source": corpus.source,
         "messages": len(corpus),
         "vocabulary": len(corpus.vocabulary),

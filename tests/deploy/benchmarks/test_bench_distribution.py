@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.corpus import Corpus
-from dskype.deploy.benchmarks.papers import distribution, distribution_report, distribution_spark, skype_report
+from dskype.deploy.benchmarks.papers import distribution, distribution_report, distribution_spark
 from dskype.deploy.benchmarks.papers.distribution import Bench, run_experiments
 from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NAMES, VARIANTS, Setting, experiments
 from dskype.deploy.benchmarks.papers.distribution_maintenance import MONITOR, SAMPLE, maintain
@@ -264,7 +265,7 @@ def found(data):
     lines: list[str] = []
     done = run_experiments([fewer_tasks(e) for e in experiments([PLACES, LONG])], bench, lines.append)
     return {
-        "machine": skype_report.machine(),
+        "machine": throughput_report.machine(),
         "scale": vars(TINY),
         "repeat": 2,
         "seconds": 1.0,

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.boolean.subscriptions import ALL
 from dskype.deploy.benchmarks.boolean.workloads import draw_lifetimes, draw_regional
 from dskype.deploy.benchmarks.corpus import Corpus
@@ -37,7 +38,7 @@ def found(corpus):
     lines: list[str] = []
     experiments = run_experiments(SMALLER, Bench(corpus, TINY), lines.append)
     return {
-        "machine": ps2stream_report.machine(),
+        "machine": throughput_report.machine(),
         **corpus.described(),
         "scale": vars(TINY),
         "index": "lanes",

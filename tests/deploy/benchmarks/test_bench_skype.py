@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.corpus import Corpus, read_file
 from dskype.deploy.benchmarks.papers import skype, skype_report
 from dskype.deploy.benchmarks.papers.skype import Bench, run_experiments
@@ -38,7 +39,7 @@ def found(corpus):
     lines: list[str] = []
     experiments = run_experiments(list(EXPERIMENTS), bench, lines.append)
     return {
-        "machine": skype_report.machine(),
+        "machine": throughput_report.machine(),
         "source": corpus.source,
         "messages": len(corpus),
         "vocabulary": len(corpus.vocabulary),

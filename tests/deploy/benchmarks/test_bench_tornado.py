@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import simulated, tornado_report, tornado_simulation
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting
@@ -44,7 +45,7 @@ def found(corpus):
     lines: list[str] = []
     experiments = run_experiments(SMALLER, Bench(corpus, TINY, BALANCING), lines.append)
     return {
-        "machine": tornado_report.machine(),
+        "machine": throughput_report.machine(),
         "source": corpus.source,
         "messages": len(corpus),
         "vocabulary": len(corpus.vocabulary),

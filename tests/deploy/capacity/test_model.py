@@ -86,7 +86,7 @@ def test_the_worked_example_of_the_page_is_what_the_command_prints(capsys):
 
 def test_the_command_refuses_what_is_no_load_and_prints_json(capsys):
     assert cli.main(["plan", "--subscriptions", "0", "--rate", "1"]) == 2
-    assert cli.main(["plan", "--subscriptions", "5", "--rate", "1", "--full", "1.5"]) == 1
+    assert cli.main(["plan", "--subscriptions", "5", "--rate", "1", "--full", "1.5"]) == 2
     capsys.readouterr()
     assert cli.main(["plan", "--subscriptions", "5", "--rate", "1e6", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

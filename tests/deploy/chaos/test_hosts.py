@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from dskype.deploy.chaos import hosts
-from dskype.deploy.chaos.hosts import FAULTS, Containers, HostFault, Recovery, as_table, main
+from dskype.deploy.chaos.hosts import FAULTS, ContainerError, Containers, HostFault, Recovery, as_table, main
 
 
 @pytest.fixture
@@ -45,10 +45,33 @@ def test_containers_are_found_by_project_and_service(docker):
         "network disconnect mine_default 4712",
         "network connect --alias spark-worker-1 mine_default 4712",
     ]
-    with pytest.raises(RuntimeError, match="it is not paused"):
+    with pytest.raises(ContainerError, match="it is not paused"):
         containers.unpause("topology")
-    with pytest.raises(RuntimeError, match="no container of the service 'kafka-3'"):
+    with pytest.raises(ContainerError, match="no container of the service 'kafka-3'"):
         containers.pause("kafka-3")
+
+
+def test_a_fault_ends_also_if_the_run_does(monkeypatch):
+    topology, healed = SilentFor(60), []
+    fault = HostFault("f", "it stops", "topology", topology.strike, lambda containers, service: healed.append(service))
+    topology.matched = lambda wait_ms=0: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        hosts._Watch(topology).strike(fault, None, 30, 10)
+    assert healed == ["topology"]
+
+
+def test_faults_whose_containers_are_not_there_are_refused(docker, capsys):
+    for name in ("kill-broker", "kill-prometheus"):
+        with pytest.raises(SystemExit) as refused:
+            main(["--faults", f"{name},kill-worker"])
+        assert refused.value.code == 2
+        assert f"for {name}; possible: kill-worker, pause-worker, crash-driver, pause-driver, disconnect-driver" in capsys.readouterr().err
+
+
+def test_without_docker_the_error_says_what_is_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main([]) == 1
+    assert "fix: install Docker" in capsys.readouterr().err
 
 
 class SilentFor:
@@ -97,4 +120,4 @@ def test_the_table_has_a_line_for_each_fault():
 def test_unknown_faults_are_refused(capsys):
     with pytest.raises(SystemExit) as refused:
         main(["--faults", "flood"])
-    assert refused.value.code == 2 and "'flood'" not in capsys.readouterr().out
+    assert refused.value.code == 2 and "given: flood; legal: kill-worker" in capsys.readouterr().err

@@ -236,7 +236,7 @@ def test_a_plan_that_another_one_overtakes_is_refused():
     assert read_current(client) == (5, json.loads(json.dumps(second)))
 
 
-def test_a_plan_takes_over_and_is_finished_by_hand(tmp_path, monkeypatch):
+def test_a_plan_takes_over_and_is_finished_by_hand(tmp_path, monkeypatch, capsys):
     found = make_distributor("prefix", 3)
     client = FakeClient(found.plan())
     monkeypatch.setattr(partition, "open_client", lambda args: nullcontext(client))
@@ -247,7 +247,17 @@ def test_a_plan_takes_over_and_is_finished_by_hand(tmp_path, monkeypatch):
     assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1)))), "changes by hand that follow are no takeovers"
     assert main(["partition", "finish"]) == 0
     assert json.loads(client.records[-1]) == {"v": 1, "version": 5, "plan": json.loads(json.dumps(found.split(0, 1)))}
-    assert main(["partition", "publish", str(file), "--takeover", "2"]) == 2
+    assert main(["partition", "publish", str(file), "--takeover", "2"]) == main(["partition", "publish", str(file), "--takeover", "soon"]) == 2
+    assert capsys.readouterr().err.count("expected a share from 0 to 1, given: ") == 2
+
+
+def test_a_change_that_cannot_be_written_is_not_published(tmp_path, monkeypatch, capsys):
+    client = FakeClient(make_distributor("prefix", 3).plan())
+    monkeypatch.setattr(partition, "open_client", lambda args: nullcontext(client))
+    there = tmp_path / "plan"
+    there.touch()
+    assert main(["partition", "split", "0", "1", "-o", str(there), "--publish"]) == 1
+    assert "exists already" in capsys.readouterr().err and len(client.records) == 3
 
 
 def test_a_plan_that_no_record_holds_is_refused():

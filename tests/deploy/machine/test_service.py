@@ -49,7 +49,7 @@ def test_a_folder_with_other_files_is_not_taken(tmp_path):
     assert os.listdir(tmp_path) == ["letters.txt"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"v": 2}', '{"v": 1, "other": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"v": 2}', '{"v": 1, "other": 1}'])
 def test_a_damaged_file_names_itself(tmp_path, text):
     (tmp_path / "service.json").write_text(text)
     with pytest.raises(DeployError, match=r"service\.json must describe a service"):
@@ -72,9 +72,12 @@ def test_up_starts_the_usual_topology_in_the_background_and_the_next_time_what_r
 def test_what_runs_is_not_started_again_and_not_with_other_arguments(tmp_path, started, capsys):
     service._write(tmp_path, service.Service(state="running", process=describe_driver()))
     assert cli.main(["up", "--folder", str(tmp_path)]) == 0
-    assert cli.main(["up", "--folder", str(tmp_path), "other.yaml"]) == 1
-    assert not started
-    assert "stop it first: dskype down" in capsys.readouterr().err
+    for other in (["other.yaml"], ["--fresh"], ["--port", "1"], ["--metrics-port", "1"]):
+        assert cli.main(["up", "--folder", str(tmp_path), *other]) == 1
+    assert not started and service.read(tmp_path).port == service.BROKER_PORT
+    assert capsys.readouterr().err.count("stop it first: dskype down") == 4
+    assert cli.main(["up", "--folder", str(tmp_path), "--systemd"]) == 0
+    assert "ExecStart=" in capsys.readouterr().out, "a unit may be made while the service runs"
 
 
 def test_up_has_a_broker_of_its_own(tmp_path, capsys):
@@ -204,6 +207,14 @@ def test_a_unit_of_a_submission_repeats_its_command_line(tmp_path, monkeypatch, 
     unit = unit_of(capsys.readouterr().out)
     assert unit["Service"]["ExecStart"].endswith("dskype.deploy submit -R wordcount.yaml --bootstrap-servers b:9092 --standby")
     assert unit["Service"]["WorkingDirectory"] == str(tmp_path)
+
+
+def test_a_unit_of_a_submission_knows_the_brokers_that_the_environment_names(monkeypatch, capsys):
+    assert cli.main(["submit", "-R", "wordcount.yaml", "--systemd"]) == 1
+    assert "No cluster is named" in capsys.readouterr().err
+    monkeypatch.setenv("DSKYPE_BOOTSTRAP_SERVERS", "b:9092")
+    assert cli.main(["submit", "-R", "wordcount.yaml", "--systemd"]) == 0
+    assert "Environment=DSKYPE_BOOTSTRAP_SERVERS=b:9092\n" in capsys.readouterr().out
 
 
 def test_a_standby_needs_state_that_other_hosts_reach(tmp_path, capsys):

@@ -85,6 +85,31 @@ def test_it_splits_a_partition_of_the_busiest_task_over_dskypes_api(maintain):
     assert stored["version"] == 2 and sum(p["tasks"] == [0] for p in after["partitions"]) == sum(p["tasks"] == [0] for p in before["partitions"]) + 1
 
 
+@pytest.mark.parametrize(
+    ("topology", "said"), [("other", "no topology other runs; those that do: dskype"), ("dskype", "/api/dskype/measures?topology=dskype: {")]
+)
+def test_it_says_what_is_wrong_and_goes_on(maintain, served, monkeypatch, capsys, topology, said):
+    polls = []
+
+    def pause(secs):
+        polls.append(secs)
+        if len(polls) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setenv("UI_TOKEN", TOKEN)
+    monkeypatch.setattr(sys, "argv", ["maintain.py", served.url, topology])
+    monkeypatch.setattr(maintain.time, "sleep", pause)
+    with pytest.raises(KeyboardInterrupt):
+        maintain.main()
+    assert capsys.readouterr().err.count(said) == 3  # the server has no measurements of the topology
+
+
+def test_it_says_how_it_is_used(maintain, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["maintain.py"])
+    with pytest.raises(SystemExit, match="usage: UI_TOKEN"):
+        maintain.main()
+
+
 def test_a_change_of_the_plan_is_refused_without_token_or_for_another_version(kafka, served):
     run_plan(kafka, {"dskype.distributor": "agrid"}, 2)
     change = {"partition": 0, "task": 1, "version": 1}

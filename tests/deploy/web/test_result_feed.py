@@ -9,6 +9,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from dskype.deploy.web import result_feed, tail
 from dskype.deploy.web.feeds import BusyError, Feeds
@@ -16,7 +17,7 @@ from dskype.deploy.web.places import Place, Places
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException, NotAliveException
 
-from .memory_kafka import MemoryKafka
+from .memory_kafka import Consumer, MemoryKafka
 
 
 class NoTopologies:
@@ -85,6 +86,8 @@ def test_a_place_is_written_and_read_again():
     topics = Topics.for_topology("dskype")
     places = Places({(topics.results, 3): Place(17), (topics.matches, 0): Place(4, 2), (topics.registrations, 0): Place(0)})
     assert places.text(topics) == "m0:4.2,a0:0,r3:17" and Places.parse(places.text(topics), topics) == places
+    many = Places({(topics.results, partition): Place(10**9 + partition) for partition in range(5000)})
+    assert Places.parse(many.text(topics), topics) == many
 
 
 @pytest.mark.parametrize("text", ["x", "r0", "r0:1,", "z0:1", "r0:-1", "r0:1.x", "r" + "9" * 400 + ":1", "r0:1\n"])
@@ -216,6 +219,30 @@ def test_a_client_that_takes_nothing_holds_a_bounded_queue_and_nobody_up(kafka, 
     run(scene())
 
 
+def test_a_queue_that_is_full_before_its_client_has_joined_loses_nothing(kafka, feeds, monkeypatch):
+    monkeypatch.setattr(result_feed, "QUEUE", 5)
+    topics = kafka.topology()
+
+    async def scene():
+        feed = feeds.of("dskype")
+        follower, join = feed.results(None, "now", "", False), feed._results.join
+
+        def join_slowly(member):
+            places = join(member)
+            if not kafka.broker.logs[topics.results, 0]:
+                for i in range(20):
+                    write_result(kafka, topics, "a", i)
+                until(lambda: member.left is not None)
+            return places
+
+        monkeypatch.setattr(feed._results, "join", join_slowly)
+        events = await take(follower, at_least(20))
+        follower.close()
+        return events
+
+    assert numbers(run(scene())) == list(range(20))
+
+
 def test_repetitions_are_left_out(kafka, feeds):
     topics = kafka.topology()
 
@@ -301,6 +328,28 @@ def test_it_ends_when_the_brokers_go_and_goes_on_when_they_are_back(kafka, feeds
     assert numbers(run(scene())) == [0]
 
 
+def test_a_reader_that_cannot_begin_is_closed(kafka, feeds, monkeypatch):
+    kafka.topology()
+
+    def fail(*_):
+        raise KafkaTimeoutError("no offsets")
+
+    monkeypatch.setattr(Consumer, "end_offsets", fail)
+    with pytest.raises(KafkaTimeoutError):
+        feeds.of("dskype").results(None, "beginning", "", False)
+
+    async def scene():
+        for last in ("", "r0:0"):
+            follower = feeds.of("dskype").results(None, "now", last, True)
+            assert await follower.next() is None
+            follower.close()
+
+    run(scene())
+    with pytest.raises(KafkaTimeoutError):
+        list(feeds.of("dskype").client.scan("dskype.results"))
+    assert kafka.broker.open_consumers == 0
+
+
 def test_nobody_is_read_for_when_nobody_follows(kafka, feeds, monkeypatch):
     monkeypatch.setattr(tail, "_STAY_S", 0.05)
     topics = kafka.topology()
@@ -338,6 +387,19 @@ def test_results_come_with_what_is_known_of_their_messages(kafka, feeds):
     assert (first["text"], first["lat"], first["lon"], first["message"]) == ("Coffee <b>here</b>", 1.0, 2.0, "m0") and "lat" not in second
 
 
+def test_a_client_that_wants_messages_connects_again_when_they_are_not_read_any_more(kafka, feeds):
+    kafka.topology()
+
+    async def scene():
+        follower = feeds.of("dskype").results(None, "now", "", True)
+        await follower.next()
+        feeds.of("dskype")._messages.close()
+        assert await follower.next() is None
+        follower.close()
+
+    run(scene())
+
+
 def test_the_map_gets_a_bounded_sample_and_the_number_of_all(kafka, feeds):
     topics = kafka.topology()
 
@@ -373,6 +435,26 @@ def test_more_clients_than_the_limit_are_turned_away(kafka, feeds, monkeypatch):
             feeds.admit()
         follower.close()
         feeds.admit()
+
+    run(scene())
+
+
+def test_each_client_counts_once_also_if_it_takes_nothing(kafka, feeds, monkeypatch):
+    monkeypatch.setattr(result_feed, "QUEUE", 5)
+    topics = kafka.topology()
+
+    async def scene():
+        feed = feeds.of("dskype")
+        followers = [feed.results(None, "now", "", True), feed.messages()]
+        for follower in followers:
+            await follower.next()
+        for i in range(20):
+            write_result(kafka, topics, "a", i)
+        until(lambda: followers[0].left is not None)
+        assert feed.followers() == 2
+        for follower in followers:
+            follower.close()
+        assert feed.followers() == 0
 
     run(scene())
 

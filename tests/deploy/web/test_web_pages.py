@@ -10,7 +10,7 @@ from dskype.topology.core.steady_clock import now_ms
 from tests.topology.ui.browser import Browser
 
 from .scene import messages, run_for, run_plan, watched
-from .server import TOKEN, get, view
+from .server import TOKEN, get, post, view
 from .test_result_feed import write_result
 
 
@@ -147,8 +147,10 @@ def test_the_map_shows_messages_partitions_and_the_results_of_a_subscription(bro
     browser.wait("document.querySelectorAll('#list tbody tr').length === 3")
     assert [row["Text"] for row in browser.rows("#list")] == [one["text"] for one in texts[:3]]
     assert "3 of 3 have a known place" in browser.text("#list")
+    assert browser.run("return location.search") == "?topology=dskype&sub=park&partitions=true"
     browser.click("//input[@name='partitions']")
     browser.wait("document.querySelectorAll('#map path.partition').length === 0")
+    assert browser.run("return location.search") == "?topology=dskype&sub=park"
     browser.click("//input[@name='messages']")
     assert browser.text("#counts") == "messages are off"
     assert browser.run("return document.querySelectorAll('#map path.pin').length") == 3
@@ -170,6 +172,27 @@ def test_the_page_of_loads_has_the_numbers_of_the_api(browser, kafka, served, so
     assert len(trend["time_s"]) >= 20 and {len(column) for name, column in trend.items() if name != "tasks"} == {len(trend["time_s"])}
     browser.wait("document.querySelector('#plan img')?.naturalWidth > 0")
     assert browser.problems() == []
+
+
+def test_the_page_of_loads_shows_a_topology_that_starts_later_and_its_new_plans(browser, kafka, served, source):
+    source.views = []
+    browser.open(f"{served.url}dskype/load.html")
+    browser.wait("document.querySelector('#problem').innerText.includes('No DSkype topology runs.')")
+    run_plan(kafka, {"dskype.distributor": "agrid"})
+    source.views = [watched(view("dskype"))]
+    browser.wait("document.querySelector('#plan img')?.src.endsWith('version=1')")
+    plan = get(served, "partitions")
+    assert post(served, "partitions/split", {"partition": 0, "task": 1, "version": plan["version"]})[0] == 200
+    browser.wait("document.querySelector('#plan img').src.endsWith('version=2')")
+    assert f"{len(plan['partitions']) + 1}" in browser.text("#plan") and browser.problems() == []
+
+
+def test_that_nothing_runs_is_said(browser, served, source):
+    source.views = []
+    for page in ("subscribe.html?sub=park", "map.html?sub=park"):
+        browser.open(f"{served.url}dskype/{page}")
+        browser.wait("document.body.dataset.state === 'shown'")
+        assert browser.text("#answer") == "No DSkype topology runs.", page
 
 
 def test_a_page_that_is_hidden_lets_go_of_its_connections_and_misses_nothing(browser, kafka, served):

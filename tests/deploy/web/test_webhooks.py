@@ -7,11 +7,13 @@ import contextlib
 import hashlib
 import hmac
 import json
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from kafka import OffsetAndMetadata
 
 from dskype.deploy.cli import main as cli
 from dskype.deploy.web.webhook_delivery import Sender, pause_s
@@ -229,6 +231,27 @@ def test_it_waits_for_brokers_that_are_away_and_says_what_they_have_dropped(kafk
         assert any("2 records of dskype.results are lost" in text for text in said)
 
 
+def test_an_unexpected_error_ends_no_delivery(kafka, receiver, monkeypatch):
+    monkeypatch.setattr("dskype.deploy.web.webhooks._AWAY_S", 0.01)
+    topics = kafka.topology()
+    kafka.broker.committed[group_of("dskype", "w"), (topics.results, 0)] = OffsetAndMetadata(0, "written by another program", -1)
+    write_result(kafka, topics, "a", 0)
+    with delivering(kafka, webhook(receiver.url)) as (_, said):
+        until(lambda: any("cannot deliver (ValueError" in text for text in said))
+        del kafka.broker.committed[group_of("dskype", "w"), (topics.results, 0)]
+        until(lambda: receiver.results() == [0])
+
+
+def test_a_connection_that_the_receiver_has_closed_is_opened_again(receiver):
+    said = []
+    sender = Sender(webhook(receiver.url), lambda secs: False, said.append)
+    assert sender.send("msg_1", b'{"results": []}') is None
+    sender._connection.sock.shutdown(socket.SHUT_RDWR)
+    assert sender.send("msg_2", b'{"results": []}') is None
+    assert len(receiver.requests) == 2 and sender.retries == 0 and said == []
+    sender.close()
+
+
 def test_large_results_are_sent_in_several_requests(kafka, receiver):
     topics = kafka.topology()
     for i in range(5):
@@ -280,6 +303,10 @@ def test_a_file_describes_a_topology_and_its_receivers():
         ({"url": "ftp://orders.example/"}, "https://host"),
         ({"url": "https://orders.example/ x"}, "https://host"),
         ({"url": "https://orders.example:99999/"}, "https://host"),
+        ({"url": "https://orders.example:0/"}, "https://host"),
+        ({"url": "https://orders..example/"}, "https://host"),
+        ({"url": f"https://{'a' * 64}.example/"}, "https://host"),
+        ({"url": "https://orders.example/ü"}, "in ASCII"),
         ({"url": 7}, "https://host"),
         ({"name": "Orders"}, "a-z, 0-9"),
         ({"attempts": 0}, "int from 1 to 100"),

@@ -10,6 +10,8 @@ from dskype.deploy.machine.connection import client_arguments
 from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime import record_reader
+from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.transports import TaskSlots, Transports
@@ -74,6 +76,21 @@ def test_topologies_share_the_slots_of_spark():
     assert slots.take("c", 11, 30) == 0
 
 
+def test_a_rebalance_to_more_executors_than_spark_has_slots_for_goes_on_in_micro_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(TopologyDriver, "_drain", lambda self: None)
+    monkeypatch.setattr(TopologyDriver, "_start_queries", lambda self: None)
+    plan = plan_of(CONTINUOUS)
+    small = plan.rebalanced({"count": 1})
+    driver = TopologyDriver(small, FakeSpark("local[12]", 12), KAFKA, tmp_path)
+    assert driver._choose_transports() == [] and driver._transports.continuous == {"words", "count"}
+    driver._opened = True
+    driver.rebalance(plan)
+    assert not driver._transports.continuous
+    driver.rebalance(small)
+    assert driver._transports.continuous == {"words", "count"}
+    driver._transports.release()
+
+
 def test_connection_settings_reach_the_writer_of_frames():
     options = {
         "kafka.security.protocol": "SASL_SSL",
@@ -97,6 +114,14 @@ def test_connection_settings_reach_the_writer_of_frames():
         }
         assert settings["ssl.endpoint.identification.algorithm"] == "none"
         assert settings["socket.timeout.ms"] == 300_000, "(the most that librdkafka accepts)"
+
+
+@pytest.mark.parametrize(("options", "level"), [({}, "read_uncommitted"), ({"isolation.level": "read_committed"}, "read_committed")])
+def test_transactions_count_as_in_micro_batches_unless_the_spout_says_otherwise(monkeypatch, options, level):
+    made = []
+    monkeypatch.setattr(record_reader, "Consumer", lambda settings: made.append(settings) or SimpleNamespace(assign=lambda partitions: None))
+    record_reader.RecordReader(KAFKA, {("in", 0): 0}, options)
+    assert made[0]["isolation.level"] == level
 
 
 def test_kerberos_is_refused():

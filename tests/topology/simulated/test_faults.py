@@ -17,7 +17,7 @@ from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import OUT, TOPOLOGIES, N
 
-SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "312"))
+SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "252"))
 CHUNKS = 10
 
 

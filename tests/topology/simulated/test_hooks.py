@@ -31,6 +31,7 @@ class Recorder(TaskHook):
         CALLS.append((self.name, "spout_ack", info.message_id))
 
     def spout_fail(self, info):
+        assert info.fail_latency_ms >= 0
         CALLS.append((self.name, "spout_fail", info.message_id))
 
     def bolt_execute(self, info):
@@ -80,11 +81,12 @@ class WithHook(Bolt):
 
 @pytest.fixture(autouse=True)
 def calls():
-    """Return the calls of a test so far, of one component and method."""
+    """Return what returns the calls of a test so far: the values of a method, or without one, all names of methods."""
     start = CALLS.end()
 
-    def get(name=None, method=None):
-        return [value for who, what, value in (v for _, v in CALLS.read(start)) if (name is None or who == name) and (method is None or what == method)]
+    def get(name, method=None):
+        found = [(what, value) for _, (who, what, value) in CALLS.read(start) if who == name]
+        return [what for what, _ in found] if method is None else [value for what, value in found if what == method]
 
     return get
 
@@ -129,6 +131,53 @@ def test_a_hook_that_prepare_adds_belongs_to_its_task(calls):
         assert calls("bolt0", "bolt_execute") == [[1], [2]] and calls("bolt0", "bolt_ack") == [[1]]
         assert tracker.is_acked(1) and not tracker.is_acked(2)
     assert calls("in0") == []
+
+
+class TimesOut(TaskHook):
+    """Writes down how long trees took that have failed."""
+
+    def spout_fail(self, info):
+        CALLS.append(("spout", "spout_fail", info.fail_latency_ms))
+
+
+def test_a_hook_learns_how_long_a_tree_took_that_has_timed_out(calls):
+    feeder, tracker = fed("number")
+    builder = TopologyBuilder()
+    builder.set_spout("in", feeder).add_configuration("topology.auto.task.hooks", [f"{__name__}.TimesOut"])
+    builder.set_bolt("bolt", WithHook()).shuffle_grouping("in")  # it holds the last tuple
+    with running(builder, {"topology.message.timeout.secs": 3}) as run:
+        feeder.feed([1], "held")
+        run.advance(10)
+        assert tracker.is_failed("held")
+        (latency_ms,) = calls("spout", "spout_fail")
+        assert 3000 <= latency_ms <= 7000
+
+
+class AddsLate(Doubles):
+    """Adds a hook with its first tuple."""
+
+    def prepare(self, conf, context):
+        self.context = context
+
+    def execute(self, tup, collector):
+        if not self.context.get_hooks():
+            self.context.add_task_hook(Recorder())
+        super().execute(tup, collector)
+
+
+@pytest.mark.parametrize("ackers", [1, 0])
+def test_a_hook_that_execute_adds_sees_the_following_tuples(calls, ackers):
+    feeder, _ = fed("number")
+    builder = TopologyBuilder()
+    builder.set_spout("in", feeder)
+    builder.set_bolt("twice", AddsLate()).shuffle_grouping("in")
+    with running(builder, {"topology.acker.executors": ackers}) as run:
+        for number in (1, 2, 3):
+            feeder.feed([number], number)
+            run.advance(1)
+        assert calls("twice0", "bolt_execute") == [[2], [3]]
+        assert calls("twice0", "bolt_ack")[-2:] == [[2], [3]]
+        assert calls("twice0", "emit")[-2:] == [([4], "default", 0), ([6], "default", 0)]
 
 
 def test_a_hook_that_raises_counts_as_its_component():
@@ -192,10 +241,8 @@ def test_worker_hooks_surround_the_tasks_of_each_executor(calls):
     with running(builder, {"topology.acker.executors": 0}, secs=1):
         pass
     assert sorted(calls("worker", "start")) == [("in", 6700), ("keep", 6700), ("keep", 6700)]
-    assert len(calls("worker", "shutdown")) == 3
-    assert calls("worker", "prepare") == ["keep"] * 4
-    order = [what for _, (_, what, value) in CALLS.read(0) if value is None or "keep" in value][-14:]
-    assert order.index("start") < order.index("prepare") and order[-1] == "shutdown"
+    spout, bolts = ["start"], ["start", "prepare", "prepare"] * 2
+    assert calls("worker") == [*spout, *bolts, "shutdown", *["cleanup", "cleanup", "shutdown"] * 2]
 
 
 def test_only_hooks_can_be_added():

@@ -116,6 +116,15 @@ def test_a_percentage_of_tuples_is_logged(seen):
         assert 140 < len(seen()) < 260
 
 
+def test_as_many_event_loggers_as_workers_are_event_loggers_too(seen):
+    feeder, _ = fed("number")
+    with running(chain(feeder), {**LOGGED, Config.TOPOLOGY_EVENTLOGGER_EXECUTORS: None}, secs=1) as run:
+        run.cluster.debug("t", 100, "in")
+        feeder.feed([1])
+        run.advance(1)
+        assert [e[1:3] for e in seen()] == [("in", [1])]
+
+
 def test_without_event_loggers_debugging_is_refused():
     feeder, _ = fed("number")
     with running(chain(feeder)) as run, pytest.raises(IllegalArgumentException, match="has no event loggers"):

@@ -190,3 +190,30 @@ def test_what_would_not_be_called_is_refused(bolt, words):
 def test_a_limit_of_the_window_in_memory_is_refused():
     with pytest.raises(IllegalArgumentException, match="stay in memory"):
         Sums().with_tumbling_window(Duration.of_seconds(1)).with_max_events_in_memory(10)
+
+
+def declares(kind):
+    """Return a bolt of a kind that declares all that a component may declare."""
+
+    class Declares(kind):
+        changeable_settings, default_settings = frozenset({"words.weight"}), {"words.weight": 1}
+
+        def external_topics(self, topology, conf):
+            return {f"{topology}-out": {"cleanup.policy": conf["words.policy"]}}
+
+        def files(self, conf):
+            return {("words.file",): conf["words.file"]}
+
+    return Declares()
+
+
+@pytest.mark.parametrize("bolt", [declares(Totals), declares(Sums).with_tumbling_window(Count(1))], ids=["stateful", "stateful windowed"])
+def test_what_a_bolt_declares_counts_for_the_bolt_that_runs_it(bolt):
+    builder = TopologyBuilder()
+    builder.set_spout("in", fed("number", "key")[0])
+    builder.set_bolt("bolt", bolt).global_grouping("in")
+    made = builder.create_topology().components["bolt"].obj
+    assert made is not bolt
+    assert made.external_topics("t", {"words.policy": "compact"}) == {"t-out": {"cleanup.policy": "compact"}}
+    assert made.files({"words.file": "words.tsv"}) == {("words.file",): "words.tsv"}
+    assert (made.changeable_settings, made.default_settings) == ({"words.weight"}, {"words.weight": 1})

@@ -82,6 +82,14 @@ def test_only_logs_in_the_folder_are_listed_and_read(folder, tmp_path):
             log_part(folder, "a.log", end, size)
 
 
+def test_a_log_that_is_renamed_and_a_folder_that_is_removed_meanwhile_are_left_out(folder, monkeypatch):
+    (folder / "a.log").write_text("a\n")
+    monkeypatch.setattr(os, "listdir", lambda path: ["a.log", "b.log"])
+    assert [row["file"] for row in log_files(folder)["logs"]] == ["a.log"]
+    monkeypatch.undo()
+    assert log_files(folder.parent / "gone") == {"here": False, "logs": []}
+
+
 def test_a_folder_that_is_not_one_of_a_topology_is_not_read(folder, tmp_path):
     assert check_folder(str(folder), "manifest.json") == folder
     (tmp_path / "other").mkdir()

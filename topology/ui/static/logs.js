@@ -5,27 +5,33 @@ import { count, el, link, moment, show, table } from "./dom.js";
 
 const id = parameters.get("id") ?? "";
 const file = parameters.get("file");
+const MOST_BYTES = 1 << 20; // the server answers with so many at once
 const api = (rest) => getFrom(`/api/ui/topology/${encodeURIComponent(id)}/${rest}`);
-let earlier = ""; // what was read before the end that is renewed
-let from = null; // where in the file it begins
-
+const partOf = (more = "") => api(`log?file=${encodeURIComponent(file)}${more}`);
 const text = document.getElementById("text");
+let earlier = null; // lines before the end that is renewed: their text, and where in the file they start and end
 
 function shown(part) {
   const atEnd = text.scrollTop + text.clientHeight >= text.scrollHeight - 4;
-  text.textContent = earlier + part.text;
+  text.textContent = part.text;
   if (atEnd) text.scrollTop = text.scrollHeight;
 }
 
-async function readEarlier(before) {
-  const part = await api(`log?file=${encodeURIComponent(file)}&end=${from ?? before.start}`);
-  earlier = part.text + earlier;
-  from = part.start;
-  if (anchor === null) anchor = before.start;
+async function readEarlier(start) {
+  const part = await partOf(`&end=${start}`);
+  earlier = { text: part.text + (earlier?.text ?? ""), start: part.start, end: earlier?.end ?? start };
   await render();
 }
 
-let anchor = null; // where the renewed part begins, once earlier parts are shown
+/** Return what is to be shown: the end of the log, and before it the earlier lines that were asked for. */
+async function read() {
+  const last = await partOf();
+  const grown = last.size - earlier?.end;
+  if (grown < 0 || grown > MOST_BYTES) earlier = null; // the log was begun anew, or is far ahead
+  if (!earlier) return last;
+  const rest = await partOf(`&end=${last.size}&bytes=${Math.max(1, grown)}`);
+  return { ...rest, text: earlier.text + rest.text, start: earlier.start };
+}
 
 async function render() {
   document.title = `${file ?? "Logs"} - ${id}`;
@@ -39,12 +45,10 @@ async function render() {
   show("files", table(rows, logs, here ? "no logs yet" : "The logs are not on this machine: Spark's executors keep them where they run."));
   text.hidden = !file;
   if (!file) return;
-  let part = await api(`log?file=${encodeURIComponent(file)}`);
-  if (anchor !== null && (part.size < anchor || part.size - anchor > 1 << 20)) [earlier, from, anchor] = ["", null, null]; // begun anew, or far behind
-  if (anchor !== null) part = await api(`log?file=${encodeURIComponent(file)}&bytes=${Math.max(1, part.size - anchor)}`);
-  const start = from ?? part.start;
-  const more = el("button", { type: "button", onclick: () => readEarlier(part).catch((error) => show("problem", el("p", { class: "problem", role: "alert" }, error.message))) }, "earlier lines");
-  show("choices", el("p", { class: "quiet" }, `bytes ${count(start)} to ${count(part.end)} of ${count(part.size)} `, start > 0 ? more : ""));
+  const part = await read();
+  const problem = (error) => show("problem", el("p", { class: "problem", role: "alert" }, error.message));
+  const more = el("button", { type: "button", onclick: () => readEarlier(part.start).catch(problem) }, "earlier lines");
+  show("choices", el("p", { class: "quiet" }, `bytes ${count(part.start)} to ${count(part.end)} of ${count(part.size)} `, part.start > 0 ? more : ""));
   shown(part);
 }
 

@@ -1,0 +1,35 @@
+// What the pages of DSkype share: the choice of a topology, the addresses that follow from it, and the form.
+
+import { getFrom, parameters } from "/static/api.js";
+import { el, show } from "/static/dom.js";
+
+const select = () => document.querySelector("#choice select");
+
+/** Return parameters, and the chosen topology, as a query. Those that are null or undefined are left out, and so is the topology if there is only one. */
+function query(given) {
+  const all = Object.entries({ topology: select().value || null, ...given });
+  return new URLSearchParams(all.filter(([, value]) => value !== null && value !== undefined));
+}
+
+/** Return the path of an answer below /api/dskype/. */
+export const path = (name, given = {}) => `/api/dskype/${name}?${query(given)}`;
+
+/** Return the address of a page of DSkype. */
+export const address = (page, given = {}) => `/dskype/${page}?${query(given)}`;
+
+/** Fill the choice; fail if there is no topology. The page is loaded again when another one is chosen. */
+export async function offerTopologies() {
+  const { topologies } = await getFrom(path("topologies"));
+  const given = parameters.get("topology");
+  const names = given && !topologies.includes(given) ? [given, ...topologies] : topologies;
+  if (!names.length) throw new Error("No DSkype topology runs.");
+  select().replaceChildren(...names.map((name) => el("option", { value: name, selected: name === given }, name)));
+  document.getElementById("choice").hidden = names.length < 2;
+  select().addEventListener("change", () => (location.search = query()));
+}
+
+/** Return a field of the form. */
+export const field = (name) => document.getElementById("form").elements.namedItem(name);
+
+/** Show why something could not be done. */
+export const problem = (error) => show("answer", el("p", { class: "problem", role: "alert" }, error.message));

@@ -1,0 +1,48 @@
+"""What the page of loads shows over time: rows of rates, whatever else is in the metrics topic."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dskype.deploy.web.trend import WatchedReports
+
+from .scene import report, run_for
+
+
+@pytest.fixture
+def reports():
+    found = WatchedReports({"state": {"conf": {}}})
+    run_for(found, 60, 1_000_000)
+    return found
+
+
+def test_a_row_has_the_rates_since_the_row_before(reports):
+    columns = reports.trend.columns()
+    assert [b - a for a, b in zip(columns["time_s"], columns["time_s"][1:])] == [5.0] * (len(columns["time_s"]) - 1) and len(columns["time_s"]) > 10
+    assert all(500 < rate < 1500 for rate in columns["messages_per_second"]) and [task["task"] for task in columns["tasks"]] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"[" * 100_000,
+        b"[]",
+        b"7",
+        b'{"kind": "stats"}',
+        *(json.dumps({**json.loads(report("b", 1)), "tasks": tasks}).encode() for tasks in (7, [7])),
+    ],
+)
+def test_an_unreadable_record_is_counted_and_changes_nothing(reports, value):
+    before = reports.trend.columns(), dict(reports.meter.stats.tasks)
+    reports.feed(value)
+    assert reports.stats.unreadable == 1 and (reports.trend.columns(), reports.meter.stats.tasks) == before
+
+
+def test_a_topology_that_is_submitted_again_begins_a_new_trend(reports):
+    again = json.loads(report("subscription-bolt", 2_000_000, {"task": 2}))
+    reports.feed(json.dumps({**again, "topology": "dskype-2-2"}).encode())
+    assert reports.trend.columns()["time_s"] == [] and list(reports.meter.stats.tasks) == [2]
