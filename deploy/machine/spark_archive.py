@@ -6,6 +6,7 @@ That saves half of the processor time of a start of Spark. The archive is writte
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -58,15 +59,16 @@ def write_archive(report: Callable[[str], None]) -> bool:
         written = Path(temp) / archive.name
         options = " ".join([os.environ.get("SPARK_SUBMIT_OPTS", ""), "-XX:TieredStopAtLevel=1", f"-XX:ArchiveClassesAtExit={written}", "-Xlog:cds*=error"])
         environ = {**os.environ, "SPARK_SUBMIT_OPTS": options.strip(), paths.HOME_VARIABLE: str(paths.home())}
-        subprocess.run(
-            [sys.executable, "-m", __name__],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_LONGEST_S,
-            check=False,
-        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [sys.executable, "-m", __name__],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_LONGEST_S,
+                check=False,
+            )
         if not written.exists():  # not every JVM can do it
             report("this Java wrote no class archive; Spark starts without it")
             return False
