@@ -27,7 +27,7 @@ def moved(seed, faults, distributor="agrid", takeovers=0.0):
     simulation = Simulation(conf, tasks, seed=seed, faults=faults)
     for number in range(8):  # those move from the first plan on
         simulation.subscription(f"b{number}", random_subscription(rng, topk=0.0))
-    messages, planner = 32 if seed % 8 == 0 else rng.choice([6, 10, 16]), Planner(simulation, rng, often=0.5 if takeovers else 0.9, takeovers=takeovers)
+    messages, planner = 40 if seed % 8 == 0 else rng.choice([8, 16, 24]), Planner(simulation, rng, often=0.5 if takeovers else 0.9, takeovers=takeovers)
     play(simulation, rng, messages=messages, subscriptions=messages, planner=planner, areas=rng.choice([0.0, 0.3]), topk=0.3, drain=False)
     simulation.rest()
     check(simulation, hint=f"reproduce with DSKYPE_SEED={seed}")
