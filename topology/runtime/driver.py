@@ -143,7 +143,7 @@ class TopologyDriver:
         if not self._spark.sparkContext.master.startswith("local"):
             check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
         self._producer = self.kafka.producer()
-        self.warnings += self._choose_transports()
+        self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
         runs = ((self._clock_step, "clock"), (self._watch(), "watch"))
@@ -201,7 +201,7 @@ class TopologyDriver:
         with self._lock:
             self._stop_queries()
             self.plan = plan
-            for warning in self._choose_transports():  # other executors need other numbers of Spark's task slots
+            for warning in self._transports.choose(plan, self._spark, self.kafka):
                 self._reports.add_error("__driver", warning)
             self._start_queries()
             if self._active:
@@ -285,12 +285,6 @@ class TopologyDriver:
             epoch=self.tenure.term * _STARTS_PER_TERM + self._starts,
         )
         return self._last_context
-
-    def _choose_transports(self) -> list[str]:
-        """Choose the transport of each component by the plan; return the warnings."""
-        self._transports.release()
-        self._transports = Transports(self.plan, self._spark, self.kafka)
-        return self._transports.warnings
 
     def _start_queries(self) -> None:
         context = self._context()

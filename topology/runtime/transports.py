@@ -51,23 +51,25 @@ class Transports:
 
     A component has a continuous query if its configuration asks for it. Where continuous queries cannot run, components have micro-batches, and
     :attr:`warnings` says why.
-
-    :param plan: the topology plan; None: nothing is chosen yet.
     """
 
-    def __init__(self, plan: TopologyPlan | None = None, spark: Any = None, kafka: KafkaSettings | None = None) -> None:
+    def __init__(self) -> None:
         self.continuous: frozenset[str] = frozenset()
         """Components with continuous queries."""
         self.warnings: list[str] = []
-        self._topology_id = "" if plan is None else plan.topology_id
-        if plan is not None and kafka is not None:
-            self._choose(plan, spark, kafka)
+        self._topology_id = ""
 
-    def _choose(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings) -> None:
+    def choose(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings) -> list[str]:
+        """Choose the transport of each component of a plan anew; return the warnings.
+
+        :param plan: the topology plan; with other executors, a topology needs another number of task slots.
+        """
+        self.release()
+        self.continuous, self.warnings, self._topology_id = frozenset(), [], plan.topology_id
         asked = [c for c in plan.component_ids if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous"]
         chosen = [c for c in asked if not self._has_foreign_options(plan, c)]
         if not chosen:
-            return
+            return self.warnings
         needed, total = sum(plan.num_executors(c) for c in chosen), spark.sparkContext.defaultParallelism
         reason = _unsupported(spark, kafka)
         if reason is None and (missing := _SLOTS.take(plan.topology_id, needed, total)):
@@ -78,8 +80,9 @@ class Transports:
             )
         if reason is not None:
             self.warnings.append(f"topology {plan.name!r} runs in micro-batches, although its transport is continuous. {reason}")
-            return
-        self.continuous = frozenset(chosen)
+        else:
+            self.continuous = frozenset(chosen)
+        return self.warnings
 
     def _has_foreign_options(self, plan: TopologyPlan, component: str) -> bool:
         """Tell whether a Kafka spout has options that only Spark's source knows, and say so."""

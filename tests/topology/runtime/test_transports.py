@@ -38,16 +38,22 @@ CONTINUOUS = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "continuous"}
 KAFKA = KafkaSettings("127.0.0.1:1")
 
 
+def chosen_for(plan, spark, kafka):
+    transports = Transports()
+    transports.choose(plan, spark, kafka)
+    return transports
+
+
 def test_micro_batches_are_the_default():
-    chosen = Transports(plan_of(), FakeSpark(), KAFKA)
+    chosen = chosen_for(plan_of(), FakeSpark(), KAFKA)
     assert not chosen.continuous and not chosen.warnings
 
 
 def test_a_topology_or_a_component_asks_for_continuous_queries():
-    whole = Transports(plan_of(CONTINUOUS), FakeSpark(), KAFKA)
+    whole = chosen_for(plan_of(CONTINUOUS), FakeSpark(), KAFKA)
     assert whole.continuous == {"words", "count"}
     whole.release()
-    part = Transports(plan_of(count_conf=CONTINUOUS), FakeSpark(), KAFKA)
+    part = chosen_for(plan_of(count_conf=CONTINUOUS), FakeSpark(), KAFKA)
     assert part.continuous == {"count"}
     part.release()
 
@@ -61,7 +67,7 @@ def test_a_topology_or_a_component_asks_for_continuous_queries():
     ],
 )
 def test_where_continuous_queries_cannot_run_micro_batches_do_and_the_reason_is_said(spark, options, reason):
-    chosen = Transports(plan_of(CONTINUOUS), spark, KafkaSettings("127.0.0.1:1", options, client_arguments(options)))
+    chosen = chosen_for(plan_of(CONTINUOUS), spark, KafkaSettings("127.0.0.1:1", options, client_arguments(options)))
     assert not chosen.continuous
     assert len(chosen.warnings) == 1 and reason in chosen.warnings[0] and "micro-batches" in chosen.warnings[0]
 
@@ -82,7 +88,7 @@ def test_a_rebalance_to_more_executors_than_spark_has_slots_for_goes_on_in_micro
     plan = plan_of(CONTINUOUS)
     small = plan.rebalanced({"count": 1})
     driver = TopologyDriver(small, FakeSpark("local[12]", 12), KAFKA, tmp_path)
-    assert driver._choose_transports() == [] and driver._transports.continuous == {"words", "count"}
+    assert driver._transports.choose(small, driver._spark, KAFKA) == [] and driver._transports.continuous == {"words", "count"}
     driver._opened = True
     driver.rebalance(plan)
     assert not driver._transports.continuous
