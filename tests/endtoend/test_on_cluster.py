@@ -30,6 +30,7 @@ SPARK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # it lives for a minute or two
     # A host that stands still is given up after ten seconds, not after two minutes.
     "spark.network.timeout": "10s",
     "spark.executor.heartbeatInterval": "2s",

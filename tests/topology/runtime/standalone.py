@@ -119,6 +119,7 @@ class Standalone:
 
 def _start(arguments: list[str], log: Path, environment: dict[str, str], hidden: Path | None = None) -> subprocess.Popen:
     environment = {**environment, "SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
+    environment["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1"
     command = [str(_SPARK_CLASS), *arguments]
     if hidden is not None:  # in a mount namespace of its own
         own = [] if os.getuid() == 0 else ["--map-root-user"]
