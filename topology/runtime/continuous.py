@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dskype.topology.components import KafkaSpout
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.continuous_shim import ContinuousShim
@@ -20,22 +19,15 @@ class ContinuousQuery(ComponentQuery):
     def start(self) -> None:
         """Start the query; return before its first record."""
         plan, n = self._context.plan, self._context.plan.num_executors(self.component)
-        tasks = plan.component_tasks(self.component)
         inbox = inbox_topic(plan.name, self.component)
         external = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
-        shim = ContinuousShim(
-            plan.topology_id,
-            self.component,
-            self._context.epoch,
-            inbox,
-            tuple(plan.executor_of(t) for t in tasks),
-            isinstance(plan.spec(self.component).obj, KafkaSpout),
-            self._context.payload,
-            positions=external,
-        )
         # A row for each executor, so that there is a task for each.
         rows = self._context.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", n).option("numPartitions", n).load()
-        writer = rows.mapInArrow(shim, "nothing int").writeStream.format("noop").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
+        writer = (
+            rows.mapInArrow(self._make_shim(ContinuousShim, positions=external), "nothing int")
+            .writeStream.format("noop")
+            .queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
+        )
         self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(once=True).start()
         tuning.drop_listeners(self._context.spark)
 

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
@@ -25,6 +25,8 @@ from dskype.topology.runtime.wire import OUTPUT_DDL
 __all__ = ["ComponentQuery", "QueryContext"]
 
 log = logging.getLogger(__name__)
+
+_Shim = TypeVar("_Shim", bound=Shim)
 
 _BUSY_POLL_MS, _IDLE_POLL_MS = 10, 150
 """Spark's default, and a delay with which four idle queries cost a tenth of a core instead of a half."""
@@ -149,24 +151,13 @@ class ComponentQuery:
         columns = ["partition", "offset", "unix_micros(timestamp) AS timestamp", "value"]
         if external:
             columns = ["topic", *columns, "key", "headers"]
-        tasks = plan.component_tasks(self.component)
-        shim = Shim(
-            plan.topology_id,
-            self.component,
-            self._context.epoch,
-            inbox,
-            tuple(plan.executor_of(t) for t in tasks),
-            external,
-            self._context.payload,
-            self._context.standstill_s,
-        )
         rows = reader.load().selectExpr(*columns)
         # A Kafka spout's query has a single Spark task, because the partitions of one spout task must not go to two of them: on two hosts, the spout
         # task would have two owners. On one machine, a query has one Spark task per worker, whose shim serves all executors there. On a cluster, each
         # partition is a Spark task, because fewer ones would forget on which Spark executor a partition was before.
         if external or self._context.local or plan.used_workers == 1:
             rows = rows.coalesce(1 if external else plan.used_workers)
-        rows = rows.mapInArrow(shim, OUTPUT_DDL)
+        rows = rows.mapInArrow(self._make_shim(Shim, standstill_s=self._context.standstill_s), OUTPUT_DDL)
         writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         for key, value in {**_SINK, **kafka.options, **servers, "checkpointLocation": self._checkpoint.as_uri()}.items():
             writer = writer.option(key, value)
@@ -174,6 +165,23 @@ class ComponentQuery:
             writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
         self._query = writer.start()
         tuning.drop_listeners(self._context.spark)
+
+    def _make_shim(self, kind: type[_Shim], **more: Any) -> _Shim:
+        """Return the function that Spark's Python workers run for this component.
+
+        :param more: the fields that only this kind of shim has, or that only some queries set.
+        """
+        plan = self._context.plan
+        return kind(
+            topology=plan.topology_id,
+            component=self.component,
+            epoch=self._context.epoch,
+            inbox=inbox_topic(plan.name, self.component),
+            executors=tuple(plan.executor_of(t) for t in plan.component_tasks(self.component)),
+            external=isinstance(plan.spec(self.component).obj, KafkaSpout),
+            payload=self._context.payload,
+            **more,
+        )
 
     def pace(self, *, busy: bool) -> None:
         """Let the query poll for new records frequently while it is busy, and every 150 ms while it is idle."""

@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["StandstillWatch", "boot_s"]
+__all__ = ["StandstillWatch", "boot_s", "process_watch"]
 
 _TICK_S = 0.25
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # only Linux has the first one
 
 
 def boot_s() -> float:
-    """Return the seconds since the start of the host; they go on while it is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    """Return the seconds since the start of the host; on Linux they go on while it is suspended."""
+    return time.clock_gettime(_CLOCK)
 
 
 class StandstillWatch:
