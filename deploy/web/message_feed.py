@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -28,6 +29,7 @@ SAMPLE = 100
 _EVERY_S = 0.5
 _QUIET_S = 15.0
 _TEXT = 300
+_LOOK_S, _PATIENCE_S = 0.02, 1.0
 
 
 def message_of(record: Any) -> dict[str, Any] | None:
@@ -84,6 +86,16 @@ class MessageTail(Tail["MessageFollower | Listener"]):
 
     def _dropped(self, member: MessageFollower | Listener) -> None:
         member.end()
+
+    async def wait_for_messages_of(self, results: Sequence[Mapping[str, Any]]) -> None:
+        """Wait until the messages of results are known, or are none that were just on their way.
+
+        A result may be read before its message, which was written earlier: a poll that begins after the result was read finds it.
+        """
+        wanted = {json.dumps(result.get("message")) for result in results}
+        last_poll, deadline = self._polls + 2, time.monotonic() + _PATIENCE_S
+        while not all(name in self._known for name in wanted) and self._polls < last_poll and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
 
     def describe(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result with text and place of its message, if the message is known."""

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
@@ -161,7 +162,10 @@ class ResultFollower:
                     if not self._opened:
                         self._opened = True
                         return [Event("following", {"subscriptions": None if self.wanted is None else sorted(self.wanted)}, self._text())]
-                events = await self._loop.run_in_executor(self._pool, self._read) if self._reading is not None else self._from_queue()
+                if self._reading is not None:
+                    events = self._described(await self._loop.run_in_executor(self._pool, self._read))
+                else:
+                    events = await self._described_when_known(self._from_queue())
                 if not events and time.monotonic() - self._told_at >= _QUIET_S:
                     events = [Event(id=self._caught_up())]  # the place moves on although nothing was for this client
                 if events:
@@ -278,9 +282,20 @@ class ResultFollower:
             if not self._once.first(one.identity):
                 continue
             self._places[where] = behind
-            data = one.data if self._messages is None or one.name != "result" else self._messages.describe(one.data)
-            events.append(Event(one.name, data, self._text()))
+            events.append(Event(one.name, one.data, self._text()))
         return events
+
+    def _described(self, events: list[Event]) -> list[Event]:
+        """Return the events, the results with what is known of their messages."""
+        if self._messages is None:
+            return events
+        return [replace(event, data=self._messages.describe(event.data)) if event.name == "result" else event for event in events]
+
+    async def _described_when_known(self, events: list[Event]) -> list[Event]:
+        """Return the events like :meth:`_described`, when the messages of new results had time to come."""
+        if self._messages is not None and (results := [event.data for event in events if event.name == "result"]):
+            await self._messages.wait_for_messages_of(results)
+        return self._described(events)
 
     def _text(self) -> str:
         return (self._places or Places()).text(self._topics)

@@ -41,6 +41,7 @@ class Tail(ABC, Generic[M]):
         self._members: list[M] = []
         self._follower: Follower | None = None
         self._positions: dict[tuple[str, int], int] = {}
+        self._polls = 0  # that have ended
         self._closed, self._empty_since = False, 0.0
 
     def join(self, member: M) -> dict[tuple[str, int], int]:
@@ -108,6 +109,7 @@ class Tail(ABC, Generic[M]):
                     if records:
                         self._take(records)
                         self._positions.update(((r.topic, r.partition), r.offset + 1) for r in records)
+                    self._polls += 1
         except Exception as error:  # the members come back, and a new thread begins
             log.warning("%s: reading has ended (%s: %s)", self._name, type(error).__name__, error)
         finally:

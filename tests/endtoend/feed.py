@@ -79,6 +79,15 @@ class Feed:
     def wait_for(self, watermark: int, timeout_s: float = 240):
         wait_for(lambda: self.watermark() >= watermark, timeout_s, f"watermark {watermark}")
 
+    def wait_until_active(self, subscription: str, timeout_s: float = 240):
+        """Wait until a subscription is active: messages that are published from then on are matched against it."""
+
+        def active() -> bool:
+            events = (json.loads(record.value) for record in self.read(self.topics.registrations))
+            return any(event["subscription"] == subscription and event["event"] == "active" for event in events)
+
+        wait_for(active, timeout_s, f"the registration of {subscription}")
+
     def _ends(self):
         """Return the ends of the topics that the topology writes, when a second has brought no more: a check takes seconds of processor time."""
         consumer, before, until = self.kafka.consumer(), None, time.monotonic() + _QUIET_S

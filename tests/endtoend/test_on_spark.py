@@ -66,10 +66,11 @@ def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, worl
             feed.wait_for(int(MESSAGES * share))
             kill(component)
         feed.subscribe([(id, None) for id, _ in subscriptions[:100]])
+        feed.wait_until_active("west")
         feed.publish([b"{", *records[MESSAGES // 2 :], b'{"text": "no place"}'])
         feed.wait_for(MESSAGES - 1)
         report = feed.verify(conf)
-        assert report.compared["lists"] >= SUBSCRIPTIONS and report.compared["matches"] > 100
+        assert report.compared["lists"] >= SUBSCRIPTIONS and report.compared["matches"] > 50  # 83 in the second half
         assert handle.backend.failure is None
 
 
@@ -89,12 +90,13 @@ def test_the_continuous_transport_is_exact_with_processes_killed_on_the_way(clus
         feed.wait_for(n // 4)
         kill_processes(lambda: random.sample(found := workers(), min(len(found), 1)), "a worker of Spark")
         kill("message-spout")
+        feed.wait_until_active("west")
         feed.publish([b"{", *records[n // 2 :]])
         feed.wait_for(n // 2)
         kill("distribution-bolt")
         feed.wait_for(n - 1)
         report = feed.verify(conf)
-        assert report.compared["lists"] > 500 and report.compared["matches"] > 20 and report.compared["dead letters"] == 1
+        assert report.compared["lists"] > 500 and report.compared["matches"] > 50 and report.compared["dead letters"] == 1
         assert handle.backend.failure is None
 
 
@@ -125,6 +127,7 @@ def test_areas_and_grouped_matches_are_exact_with_executors_killed_on_the_way(cl
         feed.wait_for(n // 3)
         feed.subscribe([("b1", None), ("b2", filters[3][1])])
         kill("result-bolt" if distributor == "prefix" else "distribution-bolt")
+        feed.wait_until_active("west")
         feed.publish([*records[n // 2 :], b'{"text": "two places", "lat": 1, "lon": 1, "bbox": [0, 0, 2, 2]}'])
         feed.wait_for(n - 1)
         report = feed.verify(conf)

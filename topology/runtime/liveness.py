@@ -40,18 +40,24 @@ def machine_id() -> str:
     return "/".join((platform.node(), read("/proc/sys/kernel/random/boot_id"), namespace()))
 
 
-def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if there is no such process or the system does not say."""
+def _stat(pid: int) -> list[str] | None:
+    """Return what Linux says of a process from its state on, see proc(5); None if there is no such process or the system does not say."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return int(stat[stat.rindex(")") + 2 :].split()[19])
+    return stat[stat.rindex(")") + 2 :].split()
+
+
+def _started(stat: list[str]) -> int:
+    """Return when a process started, in clock ticks since boot."""
+    return int(stat[19])
 
 
 def describe_driver() -> dict[str, Any]:
     """Return what nimbus publishes about this process."""
-    return {"host": platform.node(), "pid": os.getpid(), "machine": machine_id(), "started": start_ticks(os.getpid())}
+    stat = _stat(os.getpid())
+    return {"host": platform.node(), "pid": os.getpid(), "machine": machine_id(), "started": None if stat is None else _started(stat)}
 
 
 def alive_on_this_machine(driver: Mapping[str, Any]) -> bool | None:
@@ -64,8 +70,12 @@ def alive_on_this_machine(driver: Mapping[str, Any]) -> bool | None:
         return False
     except PermissionError:
         pass
-    started = start_ticks(driver["pid"])
-    return started is None or driver.get("started") is None or started == driver["started"]
+    stat = _stat(driver["pid"])
+    if stat is None:
+        return True
+    if stat[0] == "Z":  # it has ended; the first process of some containers never asks how
+        return False
+    return driver.get("started") is None or _started(stat) == driver["started"]
 
 
 class HeartbeatWatch:

@@ -13,6 +13,7 @@ from kafka.errors import KafkaTimeoutError
 
 from dskype.deploy.web import result_feed, tail
 from dskype.deploy.web.feeds import BusyError, Feeds
+from dskype.deploy.web.message_feed import MessageTail
 from dskype.deploy.web.places import Place, Places
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException, NotAliveException
@@ -385,6 +386,28 @@ def test_results_come_with_what_is_known_of_their_messages(kafka, feeds):
 
     first, second = run(scene())
     assert (first["text"], first["lat"], first["lon"], first["message"]) == ("Coffee <b>here</b>", 1.0, 2.0, "m0") and "lat" not in second
+
+
+def test_a_result_that_is_read_before_its_message_waits_for_it_but_not_for_what_is_unknown(kafka, feeds, monkeypatch):
+    topics, take_messages = kafka.topology(), MessageTail._take
+
+    def take_late(self, records):
+        time.sleep(0.1)
+        take_messages(self, records)
+
+    monkeypatch.setattr(MessageTail, "_take", take_late)
+
+    async def scene():
+        follower = feeds.of("dskype").results(None, "now", "", True)
+        await follower.next()
+        kafka.broker.write(topics.messages, None, json.dumps({"id": "m1", "text": "coffee", "lat": 1, "lon": 2}).encode())
+        write_result(kafka, topics, "a", 1)
+        write_result(kafka, topics, "a", 2)
+        events = await take(follower, at_least(2))
+        follower.close()
+        return [e.data.get("text") for e in events if e.name == "result"]
+
+    assert run(scene()) == ["coffee", None]
 
 
 def test_a_client_that_wants_messages_connects_again_when_they_are_not_read_any_more(kafka, feeds):

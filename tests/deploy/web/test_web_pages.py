@@ -66,7 +66,7 @@ def test_a_subscription_made_in_the_form_shows_its_results(browser, kafka, serve
     assert [(r["Rank"], r["Score"], r["Message"]) for r in browser.rows("#list")] == [("1", "0.750000", "m2"), ("2", "0.250000", "m4")]
     shown = browser.rows("#changes")
     assert [(r["What"], r["Message"]) for r in shown] == [("remove", "m1"), ("add", "m4"), ("add", "m2"), ("add", "m1")]
-    assert "active since watermark 0" in browser.text("#state")
+    browser.wait("document.querySelector('#state').innerText.includes('active since watermark 0')")
     assert "<img src=x" in browser.text("#changes") and browser.run("return document.querySelectorAll('img').length") == 0
     assert browser.run("return location.search") == "?topology=dskype&sub=park"
     browser.click("//button[text()='remove the subscription']")

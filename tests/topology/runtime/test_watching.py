@@ -16,6 +16,8 @@ from dskype.topology.runtime.reports import DriverReports
 from dskype.topology.runtime.restarts import Restarts
 from dskype.topology.runtime.stalls import StallWatch
 
+from .helpers import wait_for
+
 
 @pytest.mark.parametrize("module", [restarts, stalls], ids=lambda m: m.__name__.rpartition(".")[2])
 def test_the_examples_of_the_docstrings(module):
@@ -88,6 +90,7 @@ def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number
         assert alive_on_this_machine({**driver, "started": 1}) is False  # the number was given to another process since
         assert alive_on_this_machine({**driver, "pid": 1 << 80}) is False
         other.kill()
+        wait_for(lambda: alive_on_this_machine(driver) is False, 10, "the end of a process whose parent does not ask how it ended")
         other.wait()
         assert alive_on_this_machine(driver) is False
     assert alive_on_this_machine(remote(1)["driver"]) is None
