@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import msgpack
@@ -82,14 +83,17 @@ class OutRecords(NamedTuple):
     values: Any
     headers: Sequence[tuple[str, Any]]
 
+    def rows(self) -> Iterator[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]:
+        """Yield key, value and headers of each record."""
+        n = len(self.values)
+        keys = [None] * n if self.keys is None else _bytes_of(self.keys)
+        headers = zip(*(zip(repeat(name), _bytes_of(values)) for name, values in self.headers)) if self.headers else repeat((), n)
+        return zip(keys, _bytes_of(self.values), map(list, headers))
+
     def records(self) -> Iterator[OutRecord]:
         """Yield the records one by one."""
-        n = len(self.values)
-        columns = [_bytes_of(values) for _, values in self.headers]
-        names = [name for name, _ in self.headers]
-        keys = [None] * n if self.keys is None else _bytes_of(self.keys)
-        for key, value, *headers in zip(keys, _bytes_of(self.values), *columns):
-            yield OutRecord(self.topic, None, key, value, list(zip(names, headers)))
+        for key, value, headers in self.rows():
+            yield OutRecord(self.topic, None, key, value, headers)
 
 
 def _bytes_of(column: Any) -> list[bytes | None]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from confluent_kafka import KafkaError, Producer
 
 from dskype.topology.config import RECORD_BYTES
-from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
+from dskype.topology.core.frames import OutRecord, OutRecords
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import connection_settings
@@ -23,7 +23,9 @@ _SETTINGS = {
     # Frames of a channel stay in order when a request fails: a receiver drops a frame that comes before an earlier one.
     "enable.idempotence": True,
     "acks": "all",
-    "linger.ms": 0,
+    # Whoever writes waits for it at once, which ends this time: the records of one batch go out in large requests, and alone they are not late.
+    "linger.ms": 5,
+    "delivery.report.only.error": True,  # a call into Python for each record would cost half as much as writing it
     # A broker that is away is waited for, however long.
     "message.timeout.ms": 0,
     "message.max.bytes": 2 * RECORD_BYTES,
@@ -57,8 +59,10 @@ class RecordWriter:
     def write(self, records: Iterable[OutRecord | OutRecords]) -> None:
         """Begin to write records; to be followed by :meth:`flush`."""
         frames: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-        for record in expand_records(records):
-            if record.partition is not None and record.key is None and not record.headers:
+        for record in records:
+            if isinstance(record, OutRecords):
+                self._write_columns(record)
+            elif record.partition is not None and record.key is None and not record.headers:
                 frames[record.topic, record.partition].append({"value": record.value})
             else:
                 self._write_one(record)
@@ -66,6 +70,14 @@ class RecordWriter:
             if (n := self._producer.produce_batch(topic, messages, partition)) != len(messages):
                 msg = explain("The queue of records to Kafka is full.", given=f"{len(messages) - n} of {len(messages)} records for {topic}/{partition}")
                 raise DeliveryError(msg)
+
+    def _write_columns(self, records: OutRecords) -> None:
+        produce, topic = self._producer.produce, records.topic
+        for key, value, headers in records.rows():
+            try:
+                produce(topic, value, key, headers=cast("Any", headers))
+            except BufferError:
+                self._write_one(OutRecord(topic, None, key, value, headers))
 
     def _write_one(self, record: OutRecord) -> None:
         where: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
