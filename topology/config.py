@@ -23,8 +23,9 @@ topology.emulator.snapshot.interval.ms        10000      time between snapshots 
 topology.emulator.snapshots.kept              3          snapshots kept of each task
 topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
                                                          the limit is ``pulse.max.tuples`` if that is higher
-topology.emulator.transport                   micro-batch  how a component gets its records: in micro-batches, or ``continuous`` (hops in
-                                                         milliseconds, at the price of a task slot of Spark for every executor)
+topology.emulator.transport                   None       how a component gets its records: ``continuous`` (hops in milliseconds, at the price
+                                                         of a task slot of Spark for every executor) or ``micro-batch``; None:
+                                                         continuous where Spark runs on this machine
 topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
                                                          longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
@@ -261,7 +262,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = _key("topology.emulator.snapshot.interval.ms", checks.positive_integer, 10000)
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = _key("topology.emulator.snapshots.kept", checks.positive_integer, 3)
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = _key("topology.emulator.max.frames.per.batch", checks.positive_integer, 2000)
-    TOPOLOGY_EMULATOR_TRANSPORT = _key("topology.emulator.transport", checks.one_of(*TRANSPORTS), "micro-batch")
+    TOPOLOGY_EMULATOR_TRANSPORT = _key("topology.emulator.transport", checks.one_of(*TRANSPORTS), None)
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = _key("topology.emulator.trigger.interval.ms", checks.integer_from_zero, 0)
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = _key("topology.emulator.dead.letters.on.exception", checks.boolean, True)
     TOPOLOGY_EMULATOR_RESTARTS_MAX = _key("topology.emulator.restarts.max", checks.positive_integer, 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
@@ -16,6 +17,9 @@ from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.record_reader import READER_OPTIONS
 
 __all__ = ["TaskSlots", "Transports"]
+
+
+log = logging.getLogger(__name__)
 
 
 class TaskSlots:
@@ -49,8 +53,8 @@ _SLOTS = TaskSlots()
 class Transports:
     """The transport of each component of a topology.
 
-    A component has a continuous query if its configuration asks for it. Where continuous queries cannot run, components have micro-batches, and
-    :attr:`warnings` says why.
+    A component has a continuous query unless its configuration asks for micro-batches. Where continuous queries cannot run, components have
+    micro-batches. :attr:`warnings` says why if the configuration asks for continuous queries, and otherwise the log does.
     """
 
     def __init__(self) -> None:
@@ -66,8 +70,9 @@ class Transports:
         """
         self.release()
         self.continuous, self.warnings, self._topology_id = frozenset(), [], plan.topology_id
-        asked = [c for c in plan.component_ids if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous"]
-        chosen = [c for c in asked if not self._has_foreign_options(plan, c)]
+        wanted = {c: plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] for c in plan.component_ids}
+        asked = {c for c, transport in wanted.items() if transport == "continuous"}
+        chosen = [c for c, transport in wanted.items() if transport != "micro-batch" and not self._has_foreign_options(plan, c, asked=c in asked)]
         if not chosen:
             return self.warnings
         needed, total = sum(plan.num_executors(c) for c in chosen), spark.sparkContext.defaultParallelism
@@ -79,12 +84,18 @@ class Transports:
                 hint=f"start Spark with more slots, for example local[{total + missing}]: slots are not cores",
             )
         if reason is not None:
-            self.warnings.append(f"topology {plan.name!r} runs in micro-batches, although its transport is continuous. {reason}")
+            self._say(f"topology {plan.name!r} runs in micro-batches", reason, asked=bool(asked))
         else:
             self.continuous = frozenset(chosen)
         return self.warnings
 
-    def _has_foreign_options(self, plan: TopologyPlan, component: str) -> bool:
+    def _say(self, what: str, reason: str, *, asked: bool) -> None:
+        if asked:
+            self.warnings.append(f"{what}, although its transport is continuous. {reason}")
+        else:
+            log.info("%s: %s", what, reason)
+
+    def _has_foreign_options(self, plan: TopologyPlan, component: str, *, asked: bool) -> bool:
         """Tell whether a Kafka spout has options that only Spark's source knows, and say so."""
         spout: Any = plan.spec(component).obj
         if not isinstance(spout, KafkaSpout) or not (foreign := sorted(set(spout.kafka_options) - READER_OPTIONS - {"group.id", "bootstrap.servers"})):
@@ -92,7 +103,7 @@ class Transports:
         reason = explain(
             "Executors that read Kafka themselves do not know these options of a KafkaSpout.", given=foreign, legal=", ".join(sorted(READER_OPTIONS))
         )
-        self.warnings.append(f"component {component!r} of topology {plan.name!r} runs in micro-batches, although its transport is continuous. {reason}")
+        self._say(f"component {component!r} of topology {plan.name!r} runs in micro-batches", reason, asked=asked)
         return True
 
     def start_query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:

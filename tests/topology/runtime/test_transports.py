@@ -44,18 +44,29 @@ def chosen_for(plan, spark, kafka):
     return transports
 
 
-def test_micro_batches_are_the_default():
-    chosen = chosen_for(plan_of(), FakeSpark(), KAFKA)
-    assert not chosen.continuous and not chosen.warnings
+MICRO_BATCH = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "micro-batch"}
 
 
-def test_a_topology_or_a_component_asks_for_continuous_queries():
-    whole = chosen_for(plan_of(CONTINUOUS), FakeSpark(), KAFKA)
-    assert whole.continuous == {"words", "count"}
-    whole.release()
-    part = chosen_for(plan_of(count_conf=CONTINUOUS), FakeSpark(), KAFKA)
-    assert part.continuous == {"count"}
-    part.release()
+@pytest.mark.parametrize(
+    ("conf", "count_conf", "continuous"),
+    [
+        ({}, {}, {"words", "count"}),
+        (CONTINUOUS, {}, {"words", "count"}),
+        (MICRO_BATCH, CONTINUOUS, {"count"}),
+        ({}, MICRO_BATCH, {"words"}),
+        (MICRO_BATCH, {}, set()),
+    ],
+)
+def test_a_topology_or_a_component_asks_for_a_transport_and_continuous_queries_are_the_default(conf, count_conf, continuous):
+    chosen = chosen_for(plan_of(conf, count_conf), FakeSpark(), KAFKA)
+    assert chosen.continuous == continuous and not chosen.warnings
+    chosen.release()
+
+
+def test_who_asks_for_nothing_gets_micro_batches_where_continuous_queries_cannot_run_without_a_warning(caplog):
+    with caplog.at_level("INFO", logger="dskype"):
+        chosen = chosen_for(plan_of(), FakeSpark(master="spark://a:7077"), KAFKA)
+    assert not chosen.continuous and not chosen.warnings and "runs in micro-batches: Continuous queries run on one machine" in caplog.text
 
 
 @pytest.mark.parametrize(
