@@ -237,6 +237,7 @@ def test_processes_are_killed_in_the_middle_of_moves_under_a_hotspot_that_moves(
     messages, vocabulary = world
     conf = {
         "topology.acker.executors": 0,
+        "topology.emulator.transport": "micro-batch",
         "topology.emulator.trigger.interval.ms": TRIGGER_MS,
         "dskype.vocabulary": vocabulary,
         "dskype.window.messages": 1_000,
@@ -298,7 +299,6 @@ def test_processes_are_killed_while_hybrid_partitioning_is_adjusted_and_a_plan_t
     messages, vocabulary = world
     conf = {
         "topology.acker.executors": 0,
-        "topology.emulator.trigger.interval.ms": TRIGGER_MS,
         "dskype.vocabulary": vocabulary,
         "dskype.window.messages": 1_000,
         "dskype.distributor": "hybrid",

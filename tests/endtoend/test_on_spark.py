@@ -52,9 +52,9 @@ def kill(component):
     kill_processes(lambda: [p for p in executors() if p.name == f"dsk:{component}"[:15]], f"executors of {component}")
 
 
-def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, world, feed_of):
+def test_many_real_messages_in_micro_batches_with_executors_killed_on_the_way(cluster, name, world, feed_of):
     messages, subscriptions, _ = world
-    conf = conf_of(world)
+    conf = {**conf_of(world), Config.TOPOLOGY_EMULATOR_TRANSPORT: "micro-batch"}
     feed = feed_of(cluster.environment.kafka, name)
     feed.subscribe([*subscriptions[: SUBSCRIPTIONS // 2], ("west", FILTER)])
     with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle:
@@ -74,10 +74,10 @@ def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, worl
         assert handle.backend.failure is None
 
 
-def test_the_continuous_transport_is_exact_with_processes_killed_on_the_way(cluster, name, world, feed_of):
+def test_many_real_messages_with_processes_killed_on_the_way(cluster, name, world, feed_of):
     messages, subscriptions, _ = world
     n = 8_000
-    conf = {**conf_of(world, 2_000), Config.TOPOLOGY_EMULATOR_TRANSPORT: "continuous"}
+    conf = conf_of(world, 2_000)
     feed = feed_of(cluster.environment.kafka, name)
     feed.subscribe([*subscriptions[:1000], ("west", FILTER)])
     with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle:

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from dskype.deploy.machine.broker import EmbeddedBroker
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import KafkaSettings
@@ -37,13 +38,14 @@ def leave_for_longer_than_the_timeouts(broker):
     broker.start()
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(("fault", "timeouts"), [(bounce, {}), (leave_for_longer_than_the_timeouts, SHORT)])
-def test_a_broker_that_was_away_changes_nothing(cluster, tmp_path, name, fault, timeouts):
+def test_a_broker_that_was_away_changes_nothing(cluster, tmp_path, name, fault, timeouts, transport):
     with EmbeddedBroker() as broker:
         kafka = KafkaSettings(broker.bootstrap_servers, {f"kafka.{key}": str(ms) for key, ms in timeouts.items()})
         out = make_topic(kafka, f"{name}-out")
         topology, conf = sum_chain(out, TOTAL, RATE)
-        plan = TopologyPlan.build(name, f"{name}-1-1", conf, topology)
+        plan = TopologyPlan.build(name, f"{name}-1-1", {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology)
         driver = TopologyDriver(plan, cluster.environment.spark, kafka, tmp_path / name)
         try:
             driver.activate()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from kafka.admin import NewPartitions
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.runtime.kafka import TopicAdmin
 
 from .helpers import executors, kill, make_topic, output, wait_for
@@ -32,13 +34,14 @@ def produce(kafka, topic, partitions, first):
     producer.close(timeout=30)
 
 
-def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cluster, name):
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cluster, name, transport):
     kafka = cluster.environment.kafka
     source, out, found = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out"), make_topic(kafka, f"{name}-found")
     produce(kafka, source, 1, 0)
     produce(kafka, make_topic(kafka, f"{name}-match.1"), 1, 0)
     topology, conf = reader(source, out, rf"{name}-match\.[0-9]", found)
-    with cluster.submit_topology(name, conf, topology) as handle:
+    with cluster.submit_topology(name, {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology) as handle:
         driver = handle.backend
         wait_for(lambda: len(output(kafka, out)) >= EACH, 60, "the first records")
         admin = kafka.admin()

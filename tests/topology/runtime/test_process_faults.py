@@ -7,6 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import driver as driver_module
@@ -39,14 +42,12 @@ def kill_all_workers() -> None:
     kill(workers)
 
 
-def run_through(
-    cluster: LocalCluster, name: str, faults: list[Callable[[], None]], look: Callable[[TopologyDriver], None] = lambda driver: None, chain=sum_chain
-) -> None:
+def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None]], transport: str, look: Callable[[TopologyDriver], None]) -> None:
     """Run the chain, inject the faults meanwhile, and check the result."""
     kafka = cluster.environment.kafka
     out = make_topic(kafka, f"{name}-out")
-    topology, conf = chain(out, TOTAL, RATE)
-    with cluster.submit_topology(name, conf, topology) as handle:
+    topology, conf = sum_chain(out, TOTAL, RATE)
+    with cluster.submit_topology(name, {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology) as handle:
         driver, times = handle.backend, []
         for i, fault in enumerate(faults):
             mark = TOTAL * (i + 1) // (len(faults) + 2)
@@ -66,14 +67,16 @@ def run_through(
         look(driver)
 
 
-def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monkeypatch):
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monkeypatch, transport):
     begins = {}
 
-    def note_begins(driver):
+    def look(driver):
+        assert driver._transports.continuous == (set(driver.plan.component_ids) if transport == "continuous" else set())
         admin = TopicAdmin(driver.kafka)
         begins.update({c: admin.begin_and_end(inbox_topic(name, c)) for c in driver.plan.component_ids})
         admin.close()
 
     monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
-    run_through(cluster, name, [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_all_workers, kill_all_executors], note_begins)
+    run_through(cluster, name, [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_all_workers, kill_all_executors], transport, look)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"

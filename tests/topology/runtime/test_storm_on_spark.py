@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from dskype.topology import Fields, KafkaBolt, KafkaSpout, TopologyBuilder
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.errors import AlreadyAliveException, NotAliveException, TransitionException
 from dskype.topology.planning.plan import dead_letters_topic
 from dskype.topology.runtime.kafka import read_to_end
@@ -138,7 +139,8 @@ def test_an_exception_in_execute_restarts_the_bolt_and_is_reported(cluster, name
         assert not handle.backend.restarts
 
 
-def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors_die(cluster, name, out):
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors_die(cluster, name, out, transport):
     kafka, total = cluster.environment.kafka, 6_000
     source = make_topic(kafka, f"{name}-in", partitions=3)
     producer = kafka.producer()
@@ -152,7 +154,8 @@ def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors
     builder = TopologyBuilder()
     builder.set_spout("read", KafkaSpout(source, first_poll_strategy="EARLIEST"), 2)
     builder.set_bolt("write", KafkaBolt(out, value_field="value"), 2).shuffle_grouping("read")
-    with cluster.submit_topology(name, {"topology.max.spout.pending": 200}, builder.create_topology()) as handle:
+    conf = {"topology.max.spout.pending": 200, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}
+    with cluster.submit_topology(name, conf, builder.create_topology()) as handle:
         wait_for(lambda: len(output(kafka, out)) >= 500, 60, "the first records")
         for first in range(500, total, 500):
             produce(first, first + 500)
