@@ -1,6 +1,6 @@
 """Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/scale.md shows the same table.
 
-The processor times are of one core of the machine of docs/benchmarks/README.md.
+The processor times are of one core of the machine of docs/benchmarks/README.md, with micro-batches, in which topologies run on a cluster.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 __all__ = ["COSTS", "DISTRIBUTORS", "Cost", "Routing", "cost"]
 
-_TOPK = "`dskype bench throughput --subscriptions 100000 --window 200000 --results deltas --warm-up 75`, 2026-11-22"
-_LISTS = "`dskype bench throughput --subscriptions 100000 --window 200000 --results topk --warm-up 75`, 2026-11-22"
-_MILLION = "`dskype bench throughput --subscriptions 1000000 --window 200000 --results deltas --warm-up 75`, 2026-11-22"
+_MICRO = "-c topology.emulator.transport=micro-batch"
+_TOPK = f"`dskype bench throughput --subscriptions 100000 --window 200000 --results deltas --warm-up 75 {_MICRO}`, 2026-11-22"
+_LISTS = f"`dskype bench throughput --subscriptions 100000 --window 200000 --results topk --warm-up 75 {_MICRO}`, 2026-11-22"
+_MILLION = f"`dskype bench throughput --subscriptions 1000000 --window 200000 --results deltas --warm-up 75 {_MICRO}`, 2026-11-22"
 _BOOLEAN = "docs/benchmarks/boolean.md, 1 and 5 million subscriptions, 2026-11-22"
-_CHAIN = "`python -m dskype.deploy.benchmarks.emulator.chain --only throughput`, batch bolts, 2026-11-21"
+_CHAIN = "`python -m dskype.deploy.benchmarks.emulator.chain --only throughput --transport micro-batch`, batch bolts, 2026-11-21"
 _ROUTING = "`dskype bench distribution --full --only methods --data places --window 50000`, 2026-11-21"
 _SPARK = "`dskype bench distribution --spark --methods hashing,prefix --tasks 2 --subscriptions 5000`, 2026-11-21"
 _BYTES = "frames of 256 places, 6.7 words each, 2026-11-23"
