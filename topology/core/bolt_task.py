@@ -145,7 +145,7 @@ class BoltTask(Task):
         else:
             self._run_rows(meta, first_seq, segment)
         spent = perf_counter_ns() - started
-        self.stats.executed[f"{meta.component}/{segment.stream}"] += segment.n
+        self.stats.executed[meta.counter] += segment.n
         self.stats.execute.record(spent, segment.n)
         self.stats.busy_ns += spent
 
@@ -351,9 +351,8 @@ class BoltTask(Task):
         return anchors_of
 
     def _settle_batch(self, batch: TupleBatch, meta: StreamMeta, *, failed: bool) -> None:
-        key = f"{meta.component}/{meta.stream}"
         counter = self.stats.failed if failed else self.stats.acked
-        counter[key] += batch.n
+        counter[meta.counter] += batch.n
         if isinstance(batch.roots, np.ndarray):
             rows = np.flatnonzero(batch.roots)
             roots, values = batch.roots[rows], (batch.ids ^ self._batch_ack)[rows]
@@ -411,8 +410,7 @@ class BoltTask(Task):
     # -- acking -----------------------------------------------------------------------------------
 
     def _count_settled(self, counter: dict[str, int], tup: Tuple) -> None:
-        meta = tup.meta
-        counter[f"{meta.component}/{meta.stream}"] += 1
+        counter[tup.meta.counter] += 1
         if self._sampled and (started := self._sampled.pop(id(tup), None)) is not None:
             self.stats.process.record(perf_counter_ns() - started)
 
@@ -421,8 +419,12 @@ class BoltTask(Task):
         ids = tup.message_id
         if ids:
             value = tup.ack_val
-            for root, edge in zip(ids[::2], ids[1::2]):
+            if len(ids) == 2:
+                root, edge = ids
                 self._send_to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
+            else:
+                for root, edge in zip(ids[::2], ids[1::2]):
+                    self._send_to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
         if self.tracking:
             self._count_settled(self.stats.acked, tup)
         if self._hooks is not None:

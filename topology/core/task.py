@@ -248,6 +248,13 @@ class Task:
 
     def _message_ids(self, source: int, first_seq: int, n: int, anchors: Any) -> Iterator[tuple | None]:
         edges = stream_ids(edge_key(source, self.id), first_seq, n).tolist()
+        if isinstance(anchors, np.ndarray) and anchors.all():
+            return zip(anchors.tolist(), edges)
+        return self._mixed_ids(anchors, edges)
+
+    @staticmethod
+    def _mixed_ids(anchors: Any, edges: list[int]) -> Iterator[tuple | None]:
+        """Return the ids of tuples of which some are untracked, or have several roots."""
         for root, edge in zip(anchors.tolist() if isinstance(anchors, np.ndarray) else anchors, edges):
             if not root:
                 yield None
@@ -284,8 +291,9 @@ class Task:
 
     def _send_to_acker(self, stream: str, root: int, row: tuple) -> None:
         """Send a row to the acker task of a root."""
-        out = self.outs[stream]
-        channel = self.outbox.channel(self._ackers[root % len(self._ackers)])
+        out, ackers = self.outs[stream], self._ackers
+        task = ackers[root % len(ackers)] if len(ackers) > 1 else ackers[0]
+        channel = self.outbox.channels.get(task) or self.outbox.channel(task)
         if channel.out is not out:
             channel.open(out)
         channel.rows.append(row)
