@@ -51,7 +51,7 @@ def warm_up() -> None:
     """Load or compile the kernels, so that an executor that is forked from this process has them."""
     table, one = np.zeros((_LEAST_ROWS, kernels().WIDTH), np.int64), np.ones(1, np.int64)
     kernels().insert_rows(table, table[:0])
-    kernels().apply_messages(table, kernels().INIT, one, one, one, 0, 0)
+    kernels().apply_messages(table, kernels().INIT, one, one, one, 1, 0)
 
 
 class Acker(BatchBolt):
@@ -65,7 +65,7 @@ class Acker(BatchBolt):
     def prepare(self, conf, context, collector) -> None:
         self._collector, self._context = collector, context
         self._kernels: Any = kernels()
-        self._ticks = 0
+        self._tick = self.GENERATIONS  # number of the last tick; positive for all trees of a restored snapshot
         self._replace_table(np.empty((0, self._kernels.WIDTH), np.int64))
         k = self._kernels
         self._kinds = {ACKER_INIT_STREAM_ID: k.INIT, ACKER_ACK_STREAM_ID: k.ACK, ACKER_FAIL_STREAM_ID: k.FAIL, ACKER_RESET_TIMEOUT_STREAM_ID: k.RESET}
@@ -80,7 +80,7 @@ class Acker(BatchBolt):
 
     @property
     def _trees(self) -> np.ndarray:
-        return self._table[self._table[:, self._kernels.ROOT] != 0]
+        return self._table[self._table[:, self._kernels.TOUCHED] != 0]
 
     @property
     def pending(self) -> int:
@@ -92,13 +92,10 @@ class Acker(BatchBolt):
         if kind is None or not batch.n:
             return
         columns = [_integers(column, batch) for column in batch.columns]
-        if not columns[0].all():
-            msg = f"a message for the acker has no root; given: {batch!r}"
-            raise ValueError(msg)
         if _ROOM * (self._n_trees + batch.n) > len(self._table):
             self._replace_table(self._trees, batch.n)
         roots, values, spouts = (*columns, *columns[:1] * 2)[:3]  # the kernel reads only those that the stream has
-        answers, growth = self._kernels.apply_messages(self._table, kind, roots, values, spouts, self._ticks, self._context.clock_ms())
+        answers, growth = self._kernels.apply_messages(self._table, kind, roots, values, spouts, self._tick, self._context.clock_ms())
         self._n_trees += growth
         if len(answers):
             self._answer(answers)
@@ -112,22 +109,26 @@ class Acker(BatchBolt):
                 self._collector.emit_direct_batch(spout, [part[:, 1], part[:, 3]], self._streams[int(part[0, 0])])
 
     def execute_tick(self, tup: Tuple) -> None:
-        self._ticks += 1
+        self._tick += 1
         trees = self._trees
-        kept = trees[trees[:, self._kernels.TOUCHED] > self._ticks - self.GENERATIONS]
+        kept = trees[trees[:, self._kernels.TOUCHED] > self._tick - self.GENERATIONS]
         if len(kept) < len(trees) or len(self._table) > _LEAST_ROWS + 16 * len(kept):
             self._replace_table(kept)
 
     def snapshot(self) -> Any:
-        return {"ticks": self._ticks, "trees": self._trees}
+        return {"tick": self._tick, "trees": self._trees}
 
     def restore(self, state: Any) -> None:
         if isinstance(state, list):  # a snapshot of an earlier version: for each generation, root -> [value, spout or None, failed, since]
-            self._ticks = 0
-            rows = [(root, value, spout or 0, failed, since, -age) for age, trees in enumerate(state) for root, (value, spout, failed, since) in trees.items()]
+            self._tick = self.GENERATIONS
+            rows = [
+                (root, value, spout or 0, failed, since, self._tick - age)
+                for age, trees in enumerate(state)
+                for root, (value, spout, failed, since) in trees.items()
+            ]
             trees = np.array(rows, np.int64).reshape(len(rows), self._kernels.WIDTH)
         else:
-            self._ticks, trees = state["ticks"], np.array(state["trees"])
+            self._tick, trees = state["tick"], np.array(state["trees"])
         self._replace_table(trees)
 
 

@@ -14,8 +14,8 @@ __all__ = ["ACK", "FAIL", "INIT", "RESET", "ROOT", "TOUCHED", "WIDTH", "apply_me
 INIT, ACK, FAIL, RESET = range(4)
 """Kinds of messages: to the acker; the last three are also its answers."""
 ROOT, VALUE, SPOUT, FAILED, SINCE, TOUCHED = range(6)
-"""Columns of the table: the root, 0 in a free row; XOR of the edge ids; the spout's task, 0 until it is known; whether the tree has failed (0 or 1); time of
-the first message, ms; number of ticks before the last message."""
+"""Columns of the table: the root; XOR of the edge ids; the spout's task, 0 until it is known; whether the tree has failed (0 or 1); time of the first message,
+ms; number of the tick before the last message, 0 in a free row."""
 WIDTH = 6
 
 
@@ -25,25 +25,25 @@ def _remove(table, row):
     mask = len(table) - 1
     free = row
     row = (row + 1) & mask
-    while table[row, ROOT] != 0:
+    while table[row, TOUCHED] != 0:
         home = table[row, ROOT] & mask
         if (row - home) & mask >= (row - free) & mask:
             table[free] = table[row]
             free = row
         row = (row + 1) & mask
-    table[free, ROOT] = 0
+    table[free, TOUCHED] = 0
 
 
 @njit(cache=True)
-def apply_messages(table, kind, roots, values, spouts, ticks, now_ms):
+def apply_messages(table, kind, roots, values, spouts, tick, now_ms):
     """Apply messages of one kind to the table, and return the answers in order.
 
     :param table: int64[2**k, WIDTH], with at least ``n`` free rows besides one that stays free.
     :param kind: INIT, ACK, FAIL or RESET.
-    :param roots: int64[n], none of them 0.
+    :param roots: int64[n].
     :param values: int64[n], edge ids; read for INIT and ACK.
     :param spouts: int64[n], tasks; read for INIT.
-    :param ticks: ticks so far.
+    :param tick: number of the last tick, from 1.
     :param now_ms: the acker's time.
     :returns: int64[m, 4] with kind (ACK, FAIL or RESET), root, spout's task and time since the first message, and by how many trees the table has grown.
     """
@@ -53,16 +53,16 @@ def apply_messages(table, kind, roots, values, spouts, ticks, now_ms):
     for i in range(len(roots)):
         root = roots[i]
         row = root & mask
-        while table[row, ROOT] != root and table[row, ROOT] != 0:
+        while table[row, ROOT] != root and table[row, TOUCHED] != 0:
             row = (row + 1) & mask
-        if table[row, ROOT] == 0:
+        if table[row, TOUCHED] == 0:
             table[row, ROOT] = root
             table[row, VALUE] = 0
             table[row, SPOUT] = 0
             table[row, FAILED] = 0
             table[row, SINCE] = now_ms
             growth += 1
-        table[row, TOUCHED] = ticks
+        table[row, TOUCHED] = tick
         if kind == FAIL:
             table[row, FAILED] = 1
         elif kind != RESET:
@@ -99,6 +99,6 @@ def insert_rows(table, rows):
     mask = len(table) - 1
     for i in range(len(rows)):
         row = rows[i, ROOT] & mask
-        while table[row, ROOT] != 0:
+        while table[row, TOUCHED] != 0:
             row = (row + 1) & mask
         table[row] = rows[i]
