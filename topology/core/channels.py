@@ -19,6 +19,8 @@ from dskype.topology.tuples import column_to_list
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
 
 _EDGE_BLOCK = 1024
+_ARRAY_FROM = 32
+"""Rows from which on columns of integers are faster as arrays."""
 
 
 class OutStream:
@@ -186,7 +188,7 @@ class FrameLimits:
 
     def _fit(self, out: OutStream, n: int, body: Any, anchors: Any, is_rows: bool):
         columns = list(zip(*body)) if is_rows else body
-        if is_rows and out.integers:
+        if is_rows and out.integers and n >= _ARRAY_FROM:
             columns = [np.array(column, np.int64) for column in columns]
         try:
             data: Any = frames.encode_segment(out.name, n, columns, _anchor_column(anchors))

@@ -36,6 +36,8 @@ ACKER_STREAMS = frozenset({ACKER_INIT_STREAM_ID, ACKER_ACK_STREAM_ID, ACKER_FAIL
 """Streams from and to the acker; their values are integers."""
 
 _LEAST_ROWS = 1024
+_COLUMNS_FROM = 16
+"""Answers from which on columns are faster than rows."""
 _ROOM = 2
 """Rows of the table for each tree, at least."""
 
@@ -101,7 +103,11 @@ class Acker(BatchBolt):
             self._answer(answers)
 
     def _answer(self, answers: np.ndarray) -> None:
-        """Send each spout its answers, those of one kind together, in order."""
+        """Send each spout its answers in order; if there are many, those of one kind together."""
+        if len(answers) < _COLUMNS_FROM:
+            for kind, root, spout, time_ms in answers.tolist():
+                self._collector.emit_direct(spout, (root, time_ms), self._streams[kind])
+            return
         spouts = answers[:, 2]
         for spout in dict.fromkeys(spouts.tolist()) if (spouts != spouts[0]).any() else (int(spouts[0]),):
             own = answers[spouts == spout]

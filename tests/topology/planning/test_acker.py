@@ -58,6 +58,9 @@ class Collector:
     def __init__(self):
         self.answers = {}
 
+    def emit_direct(self, task, values, stream):
+        self.emit_direct_batch(task, [np.array([value]) for value in values], stream)
+
     def emit_direct_batch(self, task, columns, stream):
         assert stream in ANSWERS
         self.answers.setdefault(task, []).extend((stream, *row) for row in zip(*(column.tolist() for column in columns)))
