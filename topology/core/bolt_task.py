@@ -168,6 +168,23 @@ class BoltTask(Task):
             return map(Tuple, rows, repeat(meta))
         return map(Tuple, rows, repeat(meta), self._message_ids(meta.task, first_seq, segment.n, segment.anchors))
 
+    def _message_ids(self, source: int, first_seq: int, n: int, anchors: Any) -> Iterator[tuple | None]:
+        edges = stream_ids(edge_key(source, self.id), first_seq, n).tolist()
+        if isinstance(anchors, np.ndarray) and anchors.all():
+            return zip(anchors.tolist(), edges)
+        return self._mixed_ids(anchors, edges)
+
+    @staticmethod
+    def _mixed_ids(anchors: Any, edges: list[int]) -> Iterator[tuple | None]:
+        """Return the ids of tuples of which some are untracked, or have several roots."""
+        for root, edge in zip(anchors.tolist() if isinstance(anchors, np.ndarray) else anchors, edges):
+            if not root:
+                yield None
+            elif type(root) is int:
+                yield (root, edge)
+            else:
+                yield tuple(root)
+
     def _run_rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
         rows = self._rows(meta, first_seq, segment)
         while True:

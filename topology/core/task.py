@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from dskype.topology.components import Spout
 from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.context import TopologyContext
-from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.frames import WAKE, Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
 from dskype.topology.core.receiver import Receiver
@@ -245,23 +244,6 @@ class Task:
                         f"expected {meta.fields.size()} columns; given: {len(segment.columns)}"
                     )
                     raise FrameError(msg)
-
-    def _message_ids(self, source: int, first_seq: int, n: int, anchors: Any) -> Iterator[tuple | None]:
-        edges = stream_ids(edge_key(source, self.id), first_seq, n).tolist()
-        if isinstance(anchors, np.ndarray) and anchors.all():
-            return zip(anchors.tolist(), edges)
-        return self._mixed_ids(anchors, edges)
-
-    @staticmethod
-    def _mixed_ids(anchors: Any, edges: list[int]) -> Iterator[tuple | None]:
-        """Return the ids of tuples of which some are untracked, or have several roots."""
-        for root, edge in zip(anchors.tolist() if isinstance(anchors, np.ndarray) else anchors, edges):
-            if not root:
-                yield None
-            elif type(root) is int:
-                yield (root, edge)
-            else:
-                yield tuple(root)
 
     # -- watermarks -------------------------------------------------------------------------------
 
