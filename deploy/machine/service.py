@@ -146,6 +146,8 @@ def run(
     :raises FolderInUseError: a service runs there.
     :raises TopologyError: the topology is refused, or has failed. It can be resumed.
     """
+    from dskype.topology.runtime.session import end_jvm  # PySpark takes a second to import; 'status' and 'down' do without
+
     OwnedFolder.take(folder).release()  # before anything is written there: it may have a process
     service = read(folder) or Service()
     terminated = end_on_sigterm()
@@ -156,6 +158,7 @@ def run(
         killed = False
         _write(folder, service)
         parts.callback(lambda: _write(folder, replace(service, state="stopped")))
+        parts.callback(end_jvm)
         with hold_interrupts(progress):  # the start of Spark, interrupted, would leave its JVM behind
             cluster = LocalCluster(bootstrap_servers="embedded", folder=folder, resume=not fresh, port=service.port, conf=target.conf, progress=progress)
             parts.callback(lambda: cluster.shutdown(remove=killed))

@@ -15,6 +15,7 @@ from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, route
 from dskype.topology.core.frames import OutRecord, OutRecords
 from dskype.topology.core.waiting import SpoutWait
+from dskype.topology.runtime.inputs import consumer_group
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.record_reader import READER_OPTIONS, RecordReader
 from dskype.topology.runtime.record_writer import RecordWriter
@@ -90,7 +91,7 @@ class InboxLoop:
         options = {} if self._spout is None else {key: value for key, value in spout.kafka_options.items() if key in READER_OPTIONS}
         positions = {(task.inbox, task.index): task.version for task in executor.tasks}
         self._known = set(external)
-        self._reader = RecordReader(kafka, positions | self._own(external), options)
+        self._reader = RecordReader(kafka, consumer_group(executor.plan.name, self._spout), positions | self._own(external), options)
         self._look_at = time.monotonic() + _NEW_PARTITIONS_S
         self._number = 0  # of the last batch
         self._next_s = 0.0  # when the next batch may begin

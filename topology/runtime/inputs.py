@@ -17,7 +17,7 @@ from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.runtime.control_files import FIRST_OFFSETS, read_json, write_json
 from dskype.topology.runtime.kafka import KafkaSettings
 
-__all__ = ["ExternalInputs"]
+__all__ = ["ExternalInputs", "consumer_group"]
 
 Partition = tuple[str, int]
 
@@ -48,7 +48,7 @@ class ExternalInputs:
         :raises FatalError: the topic is not the one that was read before.
         :raises TopologyError: there is no such topic.
         """
-        with self._lock, closing(self._kafka.consumer(group_id=self._group(spout))) as consumer:  # the queries of several spouts start at once
+        with self._lock, closing(self._kafka.consumer(group_id=consumer_group(self._name, spout))) as consumer:  # the queries of several spouts start at once
             first_starts = self._first_starts()
             before = dict(first_starts)
             found: dict[Partition, int] = {}
@@ -102,8 +102,11 @@ class ExternalInputs:
 
         return read_json(self._file, "rows [topic, partition, first offset]", parse) or {}
 
-    def _group(self, spout: KafkaSpout) -> str:
-        return str(spout.kafka_options.get("group.id", f"dskype-{self._name}"))
+
+def consumer_group(topology: str, spout: KafkaSpout | None) -> str:
+    """Return the consumer group in whose name a component reads."""
+    named = None if spout is None else spout.kafka_options.get("group.id")
+    return f"dskype-{topology}" if named is None else str(named)
 
 
 def _check_offset(offset: int, begin: int, end: int, where: Partition, component: str, *, skip_lost: bool) -> int:

@@ -23,8 +23,6 @@ READER_OPTIONS = frozenset({"check.crcs", "isolation.level"})
 """Options of a Kafka spout that a reader can take over."""
 _LIST_S = 2.0
 _SETTINGS = {
-    # Partitions are assigned and positions are kept by the caller; librdkafka asks for the name of a group all the same.
-    "group.id": "dskype",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
@@ -52,13 +50,15 @@ class RecordReader:
     Not for use by more than one thread, nor in a fork of the process that made it.
 
     :param kafka: the brokers.
+    :param group: a consumer group that this account may read. It is not joined, because partitions are assigned and positions are kept by the
+        caller, but librdkafka looks for its coordinator.
     :param positions: (topic, partition) -> first offset.
     :param options: further settings of librdkafka.
     """
 
-    def __init__(self, kafka: KafkaSettings, positions: Mapping[tuple[str, int], int], options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, kafka: KafkaSettings, group: str, positions: Mapping[tuple[str, int], int], options: Mapping[str, Any] | None = None) -> None:
         with connection_settings(kafka) as settings:
-            self._consumer = Consumer({**_SETTINGS, **settings, **(options or {})})
+            self._consumer = Consumer({**_SETTINGS, "group.id": group, **settings, **(options or {})})
         self._consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
 
     def read(self, wait_s: float, most: int) -> list[InRecord]:

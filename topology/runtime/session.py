@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.tuning import exclude_rules
 from dskype.topology.runtime.wire import KERNELS_VARIABLE
 
-__all__ = ["SessionError", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
+__all__ = ["SessionError", "end_jvm", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
 
 
 class SessionError(TopologyError):
@@ -178,6 +179,16 @@ def stop_session(session: Any) -> None:
         return
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
+
+
+def end_jvm(timeout_s: float = 10) -> None:
+    """End Spark's JVM after the last session, and wait for it; without this it ends some time after this process."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    if process is not None:
+        process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout_s)
 
 
 def _launch(settings: Mapping[str, str], folder: Path) -> None:

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         "metrics": found.metrics_url,
         "topologies": _topologies(found.bootstrap_servers, args.window) if state == "running" else [],
     }
-    status["ok"] = state == "running" and all(t["health"]["state"] == "running" for t in status["topologies"])
+    status["ok"] = state == "running" and all(t["health"]["state"] in ("starting", "running") for t in status["topologies"])
     put(json.dumps(status, indent=2) if args.output == "json" else as_text(status))
     return 0 if status["ok"] else 1
 

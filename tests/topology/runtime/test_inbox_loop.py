@@ -37,7 +37,7 @@ class Sum(BasicBolt):
 class Reader:
     """Reads the log as :class:`RecordReader` reads Kafka, but waits for nothing."""
 
-    def __init__(self, kafka, positions, options=None):
+    def __init__(self, kafka, group, positions, options=None):
         self.log, self.positions = kafka, dict(positions)
 
     def read(self, wait_s, most):

@@ -137,8 +137,8 @@ def test_connection_settings_reach_the_writer_of_frames():
 def test_transactions_count_as_in_micro_batches_unless_the_spout_says_otherwise(monkeypatch, options, level):
     made = []
     monkeypatch.setattr(record_reader, "Consumer", lambda settings: made.append(settings) or SimpleNamespace(assign=lambda partitions: None))
-    record_reader.RecordReader(KAFKA, {("in", 0): 0}, options)
-    assert made[0]["isolation.level"] == level
+    record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0}, options)
+    assert made[0]["group.id"] == "dskype-t" and made[0]["isolation.level"] == level
 
 
 def test_kerberos_is_refused():
