@@ -24,6 +24,7 @@ __all__ = [
     "ACKER_RESET_TIMEOUT_STREAM_ID",
     "ACKER_STREAMS",
     "Acker",
+    "warm_up",
 ]
 
 ACKER_COMPONENT_ID = "__acker"
