@@ -1,4 +1,4 @@
-"""Small cases of all kernels of indexes, buffers, windows, distribution and texts; ``test_without_jit.py`` runs them in a process of their own.
+"""Small cases of all kernels of indexes, buffers, windows, distribution, texts and the acker; ``test_without_jit.py`` runs them in a process of their own.
 
 Without compilation an index out of bounds is an error, and arithmetic is Python's.
 """
@@ -23,6 +23,7 @@ from tests.bolts.boolean import oracle
 from tests.bolts.topk.test_engine import run
 from tests.bolts.window import scenes
 from tests.distribution import test_aggregates, test_agrid, test_interest, worlds
+from tests.topology.planning import test_acker
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
@@ -128,6 +129,7 @@ def main() -> None:
     test_interest.play(65, 4)
     test_aggregates.test_strips_and_cuts_are_those_of_plain_sums(3)
     play_vocabulary()
+    test_acker.play(0, 120, 5, 6)
 
 
 if __name__ == "__main__":

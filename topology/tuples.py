@@ -46,11 +46,13 @@ class StreamMeta:
     :param task: task id of the emitter; -1 for system tuples.
     :param stream: stream id.
     :param fields: the stream's field names.
+    :ivar counter: ``component/stream``, the key of the statistics of such tuples.
     """
 
-    __slots__ = ("component", "fields", "stream", "task")
+    __slots__ = ("component", "counter", "fields", "stream", "task")
 
     def __init__(self, component: str, task: int, stream: str, fields: Fields) -> None:
+        self.counter = f"{component}/{stream}"
         self.component = component
         self.task = task
         self.stream = stream

@@ -78,7 +78,10 @@ def _compile_all() -> None:
 
 @_seldom_collected()
 def _compile_part() -> None:
-    """Compile the kernels of boolean subscriptions, and those of distributors with partitions or interest."""
+    """Compile the kernels of the acker, of boolean subscriptions, and of distributors with partitions or interest."""
+    from dskype.topology.planning import acker
+
+    acker.warm_up()
     _match_expressions()
     _distribute()
 

@@ -73,6 +73,7 @@ def test_imports_inside_functions_have_a_measured_reason():
     assert inside == {
         ("builder", "cloudpickle"),
         ("routing.java_hash", "_kernels"),
+        ("planning.acker", "acker_kernels"),
         ("core.chunking", "find_borders"),
         ("runtime.object_store", "S3FileSystem"),
     }

@@ -145,7 +145,7 @@ class BoltTask(Task):
         else:
             self._run_rows(meta, first_seq, segment)
         spent = perf_counter_ns() - started
-        self.stats.executed[f"{meta.component}/{segment.stream}"] += segment.n
+        self.stats.executed[meta.counter] += segment.n
         self.stats.execute.record(spent, segment.n)
         self.stats.busy_ns += spent
 
@@ -167,6 +167,23 @@ class BoltTask(Task):
         if segment.anchors is None or not self.tracking:
             return map(Tuple, rows, repeat(meta))
         return map(Tuple, rows, repeat(meta), self._message_ids(meta.task, first_seq, segment.n, segment.anchors))
+
+    def _message_ids(self, source: int, first_seq: int, n: int, anchors: Any) -> Iterator[tuple | None]:
+        edges = stream_ids(edge_key(source, self.id), first_seq, n).tolist()
+        if isinstance(anchors, np.ndarray) and anchors.all():
+            return zip(anchors.tolist(), edges)
+        return self._mixed_ids(anchors, edges)
+
+    @staticmethod
+    def _mixed_ids(anchors: Any, edges: list[int]) -> Iterator[tuple | None]:
+        """Return the ids of tuples of which some are untracked, or have several roots."""
+        for root, edge in zip(anchors.tolist() if isinstance(anchors, np.ndarray) else anchors, edges):
+            if not root:
+                yield None
+            elif type(root) is int:
+                yield (root, edge)
+            else:
+                yield tuple(root)
 
     def _run_rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
         rows = self._rows(meta, first_seq, segment)
@@ -351,9 +368,8 @@ class BoltTask(Task):
         return anchors_of
 
     def _settle_batch(self, batch: TupleBatch, meta: StreamMeta, *, failed: bool) -> None:
-        key = f"{meta.component}/{meta.stream}"
         counter = self.stats.failed if failed else self.stats.acked
-        counter[key] += batch.n
+        counter[meta.counter] += batch.n
         if isinstance(batch.roots, np.ndarray):
             rows = np.flatnonzero(batch.roots)
             roots, values = batch.roots[rows], (batch.ids ^ self._batch_ack)[rows]
@@ -411,8 +427,7 @@ class BoltTask(Task):
     # -- acking -----------------------------------------------------------------------------------
 
     def _count_settled(self, counter: dict[str, int], tup: Tuple) -> None:
-        meta = tup.meta
-        counter[f"{meta.component}/{meta.stream}"] += 1
+        counter[tup.meta.counter] += 1
         if self._sampled and (started := self._sampled.pop(id(tup), None)) is not None:
             self.stats.process.record(perf_counter_ns() - started)
 
@@ -421,8 +436,12 @@ class BoltTask(Task):
         ids = tup.message_id
         if ids:
             value = tup.ack_val
-            for root, edge in zip(ids[::2], ids[1::2]):
+            if len(ids) == 2:
+                root, edge = ids
                 self._send_to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
+            else:
+                for root, edge in zip(ids[::2], ids[1::2]):
+                    self._send_to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
         if self.tracking:
             self._count_settled(self.stats.acked, tup)
         if self._hooks is not None:

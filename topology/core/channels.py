@@ -13,11 +13,14 @@ from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.core.values import slice_column
 from dskype.topology.errors import DeadLetter
+from dskype.topology.planning.acker import ACKER_STREAMS
 from dskype.topology.tuples import column_to_list
 
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
 
 _EDGE_BLOCK = 1024
+_ARRAY_FROM = 32
+"""Rows from which on columns of integers are faster as arrays."""
 
 
 class OutStream:
@@ -27,15 +30,17 @@ class OutStream:
         change it.
     :ivar direct_tasks: tasks of components that subscribed with direct grouping.
     :ivar regular_tasks: tasks of components that subscribed with any other grouping.
+    :ivar integers: whether all values are 64-bit integers, as those of acks are; rows then become arrays.
     """
 
-    __slots__ = ("arity", "choose", "direct_tasks", "emitted", "fields", "groupers", "name", "regular_tasks", "transferred")
+    __slots__ = ("arity", "choose", "direct_tasks", "emitted", "fields", "groupers", "integers", "name", "regular_tasks", "transferred")
 
     def __init__(self, name: str, fields, groupers: Sequence[Any], regular_tasks: frozenset[int], direct_tasks: frozenset[int]) -> None:
         self.name, self.fields, self.arity = name, fields, fields.size()
         self.groupers = list(groupers)
         self.regular_tasks, self.direct_tasks = regular_tasks, direct_tasks
         self.emitted = self.transferred = 0
+        self.integers = name in ACKER_STREAMS
         self.choose: Callable[[Sequence[Any]], list[int]] = self._chooser()
 
     def _chooser(self) -> Callable[[Sequence[Any]], list[int]]:
@@ -51,33 +56,18 @@ class OutStream:
 class Channel:
     """The tuples that one source task has emitted to one target task in the present batch.
 
-    ``seq`` is the number of the first row of the open segment. Rows are kept as they were emitted; :meth:`drain`
+    ``seq`` is the number of the first row of the open segment; only :meth:`renumber` sets it. Rows are kept as they were emitted; :meth:`drain`
     serializes them at the end of a batch.
     """
 
-    __slots__ = (
-        "_edge_base",
-        "_edge_ids",
-        "anchors",
-        "edge_key",
-        "first_seq",
-        "out",
-        "outbox",
-        "partition",
-        "parts",
-        "rows",
-        "seq",
-        "source",
-        "target",
-        "topic",
-    )
+    __slots__ = ("anchors", "edge_key", "edges", "first_seq", "out", "outbox", "partition", "parts", "rows", "seq", "source", "target", "topic")
 
     def __init__(self, outbox: Outbox, source: int, target: int, topic: str, partition: int) -> None:
         self.outbox, self.source, self.target = outbox, source, target
         self.topic, self.partition = topic, partition
         self.seq = 0
         self.edge_key = edge_key(source, target)
-        self._edge_base, self._edge_ids = 0, list[int]()
+        self.edges: list[int] = []  # edge ids of the open segment's rows, known in advance
         self.out: OutStream | None = None
         self.rows: list[tuple] = []
         self.anchors: list[Any] | None = None
@@ -96,7 +86,7 @@ class Channel:
     def close_rows(self) -> None:
         """Close the open segment; the next row begins another."""
         if self.rows:
-            self.seq += len(self.rows)
+            self._advance(len(self.rows))
             self.parts.append((self.out, len(self.rows), self.rows, self.anchors, True))
             self.rows, self.anchors = [], None
         self.out = None
@@ -106,7 +96,7 @@ class Channel:
         self._register()
         self.close_rows()
         self.parts.append((out, n, columns, anchors, False))
-        self.seq += n
+        self._advance(n)
 
     def add_watermark(self, watermark: int) -> None:
         """Append a watermark."""
@@ -116,18 +106,25 @@ class Channel:
 
     def edge_id(self) -> int:
         """Return the edge id of the channel's next tuple."""
-        number = self.seq + len(self.rows)
-        index = number - self._edge_base
-        if not 0 <= index < len(self._edge_ids):
-            self._edge_base, index = number, 0
-            self._edge_ids = stream_ids(self.edge_key, number, _EDGE_BLOCK).tolist()
-        return self._edge_ids[index]
+        row, known = len(self.rows), len(self.edges)
+        if row >= known:
+            self.edges += stream_ids(self.edge_key, self.seq + known, row - known + _EDGE_BLOCK).tolist()
+        return self.edges[row]
+
+    def _advance(self, n: int) -> None:
+        self.seq += n
+        del self.edges[:n]
+
+    def renumber(self, seq: int) -> None:
+        """Give the next tuple this number; nothing is buffered."""
+        self.seq = seq
+        self.edges.clear()
 
     def roll_back(self, seq: int, n_parts: int) -> None:
         """Return to the time when the channel had numbered ``seq`` tuples and had ``n_parts`` closed segments."""
         self.rows, self.anchors, self.out = [], None, None
         del self.parts[n_parts:]
-        self.seq = seq
+        self.renumber(seq)
 
     def discard(self) -> None:
         """Drop what is buffered, but keep the numbering advanced."""
@@ -191,6 +188,8 @@ class FrameLimits:
 
     def _fit(self, out: OutStream, n: int, body: Any, anchors: Any, is_rows: bool):
         columns = list(zip(*body)) if is_rows else body
+        if is_rows and out.integers and n >= _ARRAY_FROM:
+            columns = [np.array(column, np.int64) for column in columns]
         try:
             data: Any = frames.encode_segment(out.name, n, columns, _anchor_column(anchors))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -244,7 +243,7 @@ class _Encoded:
 def _anchor_column(anchors: Any) -> Any:
     if anchors is None or isinstance(anchors, np.ndarray):
         return anchors
-    if all(type(a) is int for a in anchors):
+    if set(map(type, anchors)) <= {int}:
         return np.array(anchors, dtype=np.int64)
     return anchors
 
@@ -307,7 +306,8 @@ class Outbox:
             channel.discard()
         self.dirty.clear()
         for target, channel in self.channels.items():
-            channel.seq = self._first[target] = 0
+            channel.renumber(0)
+            self._first[target] = 0
         for target, seq in state.items():
-            self.channel(target).seq = seq
+            self.channel(target).renumber(seq)
             self._first[target] = seq

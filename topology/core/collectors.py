@@ -126,8 +126,25 @@ class _Collector:
                 channel.anchors.append(_NO_ANCHOR)
         out.transferred += len(targets)
 
-    def _put_tracked(self, out: OutStream, task: int, row: tuple, anchor: Any) -> None:
-        """Put a row with its anchor on a channel: a root (the edge id follows from the tuple's number), or [root, edge id, ...]."""
+    def _put_tree(self, out: OutStream, targets: Sequence[int], row: tuple, root: int) -> int:
+        """Put a row of one tree on the channels to some tasks; return the XOR of the edge ids, which follow from the tuples' numbers."""
+        channels, total = self._channels, 0
+        for task in targets:
+            channel = channels.get(task) or self._outbox.channel(task)
+            if channel.out is not out:
+                channel.open(out)
+            rows, edges = channel.rows, channel.edges
+            number = len(rows)
+            total ^= edges[number] if number < len(edges) else channel.edge_id()
+            if channel.anchors is None:
+                channel.anchors = [_NO_ANCHOR] * number
+            rows.append(row)
+            channel.anchors.append(root)
+        out.transferred += len(targets)
+        return total
+
+    def _put_tracked(self, out: OutStream, task: int, row: tuple, anchor: list[int]) -> None:
+        """Put a row of several trees on a channel, with its anchor ``[root, edge id, ...]``."""
         channel = self._channels.get(task) or self._outbox.channel(task)
         if channel.out is not out:
             channel.open(out)
@@ -205,6 +222,11 @@ class OutputCollector(_Collector):
     In a topology without ackers (``topology.acker.executors: 0``), ``ack`` and ``fail`` do nothing, as in Storm.
     """
 
+    def __init__(self, task) -> None:
+        super().__init__(task)
+        if self._tracking:
+            self.ack = task.ack  # type: ignore[method-assign]  # save a call per tuple
+
     def emit(self, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
         """Emit a tuple.
 
@@ -221,7 +243,10 @@ class OutputCollector(_Collector):
         targets = self._targets(out, row) if len(row) != out.arity or out.direct_tasks else out.choose(row)
         out.emitted += 1
         if anchors is not None and self._tracking:
-            self._anchored(out, targets, row, anchors)
+            if type(anchors) is Tuple and (ids := anchors.message_id) and len(ids) == 2:
+                anchors.ack_val ^= self._put_tree(out, targets, row, ids[0])
+            else:
+                self._anchored(out, targets, row, anchors)
             return targets
         for task in targets:
             channel = self._channels.get(task) or self._outbox.channel(task)
@@ -257,10 +282,7 @@ class OutputCollector(_Collector):
             return
         if len(tracked) == 1 and len(tracked[0].message_id) == 2:
             anchor = tracked[0]
-            root = anchor.message_id[0]
-            for task in targets:
-                anchor.ack_val ^= self._next_edge(task, out)
-                self._put_tracked(out, task, row, root)
+            anchor.ack_val ^= self._put_tree(out, targets, row, anchor.message_id[0])
             return
         for task in targets:
             # As in Storm's collector, one edge id per anchor: a tuple may be anchored to several trees, or twice to one.
@@ -357,9 +379,9 @@ class SpoutOutputCollector(_Collector):
             tuple, ...).
         :returns: the task ids it was sent to (shared list, do not change it).
         """
-        out = self._out(stream)
-        row = self._row(out, values)
-        targets = self._targets(out, row)
+        out = self._outs.get(stream) or self._out(stream)
+        row = values if type(values) is tuple else self._row(out, values)
+        targets = self._targets(out, row) if len(row) != out.arity or out.direct_tasks else out.choose(row)
         self._emit(out, targets, row, message_id)
         return targets
 
@@ -390,11 +412,7 @@ class SpoutOutputCollector(_Collector):
                 self._task.ack_at_once(message_id, out.name)
             return
         root = self._task.new_root()
-        total = 0
-        for task in targets:
-            total ^= self._next_edge(task, out)
-            self._put_tracked(out, task, row, root)
-        self._task.track(root, total, message_id, out.name)
+        self._task.track(root, self._put_tree(out, targets, row, root), message_id, out.name)
 
     def emit_batch(self, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default", message_ids: Sequence[Any] | None = None) -> int:
         """Emit many tuples as columns; see :meth:`OutputCollector.emit_batch`.

@@ -222,7 +222,7 @@ class Executor:
             # As in Storm, the limit of an executor is the value times its tasks.
             for spout in (spouts := self.tasks):
                 spout.limited = True
-                spout.pending_limit = lambda: sum(s.pending for s in spouts) >= limit * len(spouts)
+                spout.pending_room = lambda: limit * len(spouts) - sum(s.pending for s in spouts)
 
     @property
     def tasks(self) -> list[Task]:

@@ -46,7 +46,9 @@ __all__ = [
     "taken",
 ]
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)
+"""Format 1 had a row for each pending tree of a spout, and of an acker."""
 _HEADER = struct.Struct("<4sHIQ")
 _MAGIC = b"DSNP"
 
@@ -105,7 +107,7 @@ def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
     if magic != _MAGIC:
         msg = f"{name} is not a snapshot; expected it to begin with {_MAGIC!r}; given: {magic!r}"
         raise SnapshotError(msg)
-    if version != FORMAT:
+    if version not in _READABLE:
         msg = f"{name} has another format; expected {FORMAT}; given: {version}; hint: start over or use the version that wrote it"
         raise SnapshotError(msg)
     if len(body) != length:

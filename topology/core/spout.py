@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -25,8 +26,9 @@ from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import WAKE, Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.observed import ObservedSpoutOutputCollector
+from dskype.topology.core.pending_trees import PendingTrees, Tree
 from dskype.topology.core.task import Task
-from dskype.topology.core.values import FrameError, pack_state
+from dskype.topology.core.values import FrameError
 from dskype.topology.errors import DeadLetter, TopologyError, text_of
 from dskype.topology.hooks import SpoutAckInfo, SpoutFailInfo
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
@@ -58,12 +60,11 @@ class SpoutTask(Task):
         self.pulse = 0
         self._roots_made = 0
         self._root_block: list[int] = []
-        # root -> (message id, stream, emitted at), in two generations. They rotate once per message timeout; a tree in the older one
-        # at that time has timed out.
-        self._pending: list[dict[int, tuple[Any, str, int]]] = [{}, {}]
+        self._trees = PendingTrees(self._report_unpackable)
         self._settle: deque[tuple[bool, Any]] = deque()
         self.limited = False
-        self.pending_limit: Callable[[], bool] = lambda: False
+        self.pending_room: Callable[[], float] = lambda: inf
+        """How many tracked tuples ``topology.max.spout.pending`` lets the spouts of this executor emit now."""
         self._max_secs = self.conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS] / 1000
         self.unpackable_ids = False
 
@@ -82,7 +83,11 @@ class SpoutTask(Task):
     @property
     def pending(self) -> int:
         """Tracked tuples whose trees are neither complete nor failed."""
-        return len(self._pending[0]) + len(self._pending[1])
+        return len(self._trees)
+
+    def pending_limit(self) -> bool:
+        """Tell whether ``topology.max.spout.pending`` lets no tuple be emitted now."""
+        return self.pending_room() <= 0
 
     # -- pulses and control -----------------------------------------------------------------------
 
@@ -152,7 +157,8 @@ class SpoutTask(Task):
         first = collector.emits
         deadline = perf_counter() + self._max_secs
         self.idle = self.unfinished = False
-        while not self.pending_limit():
+        full = self._roots_made + self.pending_room()  # nothing but emitting changes the number of pending trees here
+        while self._roots_made < full:
             before = collector.emits
             self.component.next_tuple()
             if collector.emits == before:  # nothing to emit
@@ -175,7 +181,9 @@ class SpoutTask(Task):
 
     def track(self, root: int, edges: int, message_id: Any, stream: str) -> None:
         """Remember a tracked tuple and notify its acker."""
-        self._pending[0][root] = (message_id, stream, self._wall_ms())
+        trees = self._trees
+        trees.newer[root] = tree = (root, message_id, stream, self._wall_ms())
+        trees.added.append(tree)
         self._send_to_acker(ACKER_INIT_STREAM_ID, root, (root, edges, self.id))
 
     def ack_at_once(self, message_id: Any, stream: str) -> None:
@@ -198,22 +206,20 @@ class SpoutTask(Task):
         except Exception as error:  # the user's code
             self._restart(error)
 
-    def _finish(self, root: int, completed: bool) -> None:
-        entry = self._pending[0].pop(root, None) or self._pending[1].pop(root, None)
-        if entry is None:  # it has timed out, or a crash has lost its message id
-            return
-        self._end_tree(entry, completed)
-
-    def _end_tree(self, entry: tuple[Any, str, int], completed: bool) -> None:
-        """Count a tree that is complete, has failed or has timed out, and tell the component."""
-        message_id, stream, emitted_ms = entry
-        latency_ms = max(0, self._wall_ms() - emitted_ms)
-        if completed:
-            self.stats.acked[stream] += 1
-            self.stats.complete.record(latency_ms * 1_000_000)
-        else:
-            self.stats.failed[stream] += 1
-        self._guard(self._settled, completed, message_id, latency_ms)
+    def _end_trees(self, trees: Iterable[Tree], completed: bool) -> None:
+        """Count trees that are complete, have failed or have timed out, and tell the component."""
+        stats, wall_ms, settled = self.stats, self._wall_ms, self._settled
+        counter, latency = stats.acked if completed else stats.failed, stats.complete
+        for _, message_id, stream, emitted_ms in trees:
+            latency_ms = max(0, wall_ms() - emitted_ms)
+            counter[stream] += 1
+            if completed:
+                latency.count += 1
+                latency.total_ns += latency_ms * 1_000_000
+            try:
+                settled(completed, message_id, latency_ms)
+            except Exception as error:  # the component could not be restarted
+                self._restart(error)
 
     def _check(self, frame: DataFrame) -> None:
         super()._check(frame)
@@ -226,52 +232,45 @@ class SpoutTask(Task):
                 raise FrameError(msg)
 
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
-        roots = column_to_list(segment.columns[0]) if segment.columns else ()
+        roots = column_to_list(segment.columns[0]) if segment.columns else []
         if segment.stream == ACKER_RESET_TIMEOUT_STREAM_ID:
-            for root in roots:
-                entry = self._pending[1].pop(root, None)
-                if entry is not None:
-                    self._pending[0][root] = entry
-            return
-        for root in roots:
-            self._finish(root, segment.stream == ACKER_ACK_STREAM_ID)
+            self._trees.renew(roots)
+        else:
+            self._end_trees(self._trees.take(roots), segment.stream == ACKER_ACK_STREAM_ID)
 
     def _run_tick(self, tick: Tick) -> None:
         """Rotate the generations: trees in the older one have waited for one to two timeouts, and fail."""
-        if tick.rate_secs != 0 or not self.conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
-            return
-        expired = self._pending[1]
-        self._pending = [{}, self._pending[0]]
-        for entry in expired.values():
-            self._end_tree(entry, False)
+        if tick.rate_secs == 0 and self.conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
+            self._end_trees(self._trees.rotate(), False)
 
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        state = super().snapshot()
-        generations = []
-        for generation in self._pending:
-            rows = [[root, *entry] for root, entry in generation.items()]
-            try:
-                pack_state(rows)
-            except (TypeError, ValueError, OverflowError):
-                rows = [row for row in rows if _packable(row[1])]
-                if not self.unpackable_ids:
-                    self.unpackable_ids = True
-                    self.report_error(
-                        "message ids that are not plain values (str, int, bytes, tuple, ...) do not survive a "
-                        "crash of the spout: their trees are neither acked nor failed then"
-                    )
-            generations.append(rows)
-        state |= {"pulse": self.pulse, "active": self.active, "credit": self.credit, "roots_made": self._roots_made, "pending": generations}
-        return state
+        return super().snapshot() | {
+            "pulse": self.pulse,
+            "active": self.active,
+            "credit": self.credit,
+            "roots_made": self._roots_made,
+            "trees": self._trees.snapshot(),
+        }
+
+    def _report_unpackable(self) -> None:
+        if not self.unpackable_ids:
+            self.unpackable_ids = True
+            self.report_error(
+                "message ids that are not plain values (str, int, bytes, tuple, ...) do not survive a "
+                "crash of the spout: their trees are neither acked nor failed then"
+            )
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._root_block.clear()
         self._settle.clear()
         self.credit, self.pulse, self._roots_made = state["credit"], state["pulse"], state["roots_made"]
-        self._pending = [{root: (message_id, stream, at) for root, message_id, stream, at in rows} for rows in state["pending"]]
+        if "trees" in state:
+            self._trees.restore(state["trees"])
+        else:  # a journal of an earlier version
+            self._trees.restore_rows(*state["pending"])
         if state["active"] and not self.active:
             self.active = True
             self._guard(self.component.activate)
@@ -285,14 +284,6 @@ class SpoutTask(Task):
 
     def process_external(self, records: Iterable[InRecord]) -> None:
         """Process records of external topics; only a Kafka spout gets any."""
-
-
-def _packable(value: Any) -> bool:
-    try:
-        pack_state(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
 
 
 class _UnreadableError(TopologyError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from dskype.topology.components import Spout
 from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.context import TopologyContext
-from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.frames import WAKE, Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
 from dskype.topology.core.receiver import Receiver
@@ -246,16 +245,6 @@ class Task:
                     )
                     raise FrameError(msg)
 
-    def _message_ids(self, source: int, first_seq: int, n: int, anchors: Any) -> Iterator[tuple | None]:
-        edges = stream_ids(edge_key(source, self.id), first_seq, n).tolist()
-        for root, edge in zip(anchors.tolist() if isinstance(anchors, np.ndarray) else anchors, edges):
-            if not root:
-                yield None
-            elif type(root) is int:
-                yield (root, edge)
-            else:
-                yield tuple(root)
-
     # -- watermarks -------------------------------------------------------------------------------
 
     def _source_watermark(self, source: int, watermark: int) -> None:
@@ -284,8 +273,9 @@ class Task:
 
     def _send_to_acker(self, stream: str, root: int, row: tuple) -> None:
         """Send a row to the acker task of a root."""
-        out = self.outs[stream]
-        channel = self.outbox.channel(self._ackers[root % len(self._ackers)])
+        out, ackers = self.outs[stream], self._ackers
+        task = ackers[root % len(ackers)] if len(ackers) > 1 else ackers[0]
+        channel = self.outbox.channels.get(task) or self.outbox.channel(task)
         if channel.out is not out:
             channel.open(out)
         channel.rows.append(row)

@@ -35,6 +35,7 @@ from dskype.topology.routing import java_hash
 
 __all__ = ["Grouper", "build_grouper", "grouping_seed"]
 
+_INT64 = 1 << 63
 _CACHE_LIMIT = 1 << 16
 _CACHEABLE = (str, int, bytes)  # not float: 0.0 == -0.0; not bool: cheap; no containers: (1,) == (True,)
 
@@ -217,6 +218,9 @@ class _FieldGrouper(_FieldsGrouper):
 
     def choose(self, values: Sequence[Any]) -> Sequence[int]:
         value = values[self._position]
+        if value.__class__ is int and -_INT64 <= value < _INT64:  # computed faster than looked up; most numbers come once
+            h = (31 + (value ^ (value >> 32))) & 0xFFFFFFFF  # java_hash.deep_hash((value,))
+            return self._lists[(h - 0x100000000 if h & 0x80000000 else h) % len(self._lists)]
         cache = self._caches.get(value.__class__)
         if cache is None:
             return self._lists[java_hash.deep_hash((value,)) % len(self._lists)]

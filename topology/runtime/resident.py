@@ -37,6 +37,7 @@ from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.errors import FatalError, mark_of
+from dskype.topology.planning import acker
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
@@ -103,6 +104,7 @@ def warm_up() -> None:
     """Import and compile in the zygote what every executor needs."""
     for column in (np.arange(4), np.arange(4.0), np.array([True, False]), pa.array(["a", "é"]), pa.array([b"a"])):
         java_hash.hash_column(column)
+    acker.warm_up()
     encode_batches(out_batches([]))
     gc.collect()
     gc.freeze()

@@ -437,5 +437,5 @@ def test_a_snapshot_keeps_typed_arrays():
 def test_another_format_says_what_to_do():
     data = bytearray(encode_snapshot(1))
     data[4] = 99
-    with pytest.raises(SnapshotError, match="expected 1; given: 99; hint"):
+    with pytest.raises(SnapshotError, match="expected 2; given: 99; hint"):
         decode_snapshot(bytes(data))

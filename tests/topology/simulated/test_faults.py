@@ -49,7 +49,7 @@ def result(name, sim):
     state = {}
     for component in sim.plan.topology.components:
         if component == "__acker":
-            state[component] = [sum(map(len, c._pending)) for c in sim.components(component)]
+            state[component] = [c.pending for c in sim.components(component)]
             continue
         for index, instance in enumerate(sim.components(component)):
             if component in ("numbers", "split", "join"):
