@@ -43,7 +43,7 @@ def conf_of(*, batch: bool, tracked: bool, rate: float) -> dict:
     return conf
 
 
-def run(cluster, rate: float, *, batch: bool, tracked: bool, warm_up: float, seconds: float, transport: str = "micro-batch") -> dict:
+def run(cluster, rate: float, *, batch: bool, tracked: bool, warm_up: float, seconds: float, transport: str) -> dict:
     """Run one chain and return its figures."""
     name = f"chain-{'batch' if batch else 'plain'}-{'acked' if tracked else 'unacked'}-{int(rate)}-{transport}-{time.time_ns() // 1_000_000}"
     submitted = time.monotonic()

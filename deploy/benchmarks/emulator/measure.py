@@ -42,8 +42,8 @@ def add_transports(options: argparse.ArgumentParser) -> None:
         "--transport",
         nargs="+",
         choices=TRANSPORTS,
-        default=["micro-batch"],
-        help="how components get records; several alternate in one run (default micro-batch)",
+        default=["continuous"],
+        help="how components get records; several alternate in one run (default continuous)",
     )
 
 
