@@ -138,6 +138,8 @@ def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_g
     before = count(setting)
     with driver(**setting) as second:
         second.expect("running")
+        wait_for(lambda: count(setting) > before, 60, "output")
+        print(f"the next record came {time.monotonic() - began:.1f} s after the death of the driver", flush=True)
         assert not socket_folders(tree, second.temp)
         wait_for_output(setting, before)
         tree = second.tree()
