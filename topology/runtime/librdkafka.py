@@ -51,6 +51,8 @@ def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
         "bootstrap.servers": kafka.bootstrap_servers,
         "socket.nagle.disable": True,
         "log.connection.close": False,
+        # As in Java's clients. By default, brokers that come back may be noticed after ten seconds.
+        "reconnect.backoff.max.ms": max(1000, kafka.client.get("reconnect_backoff_ms", 0)),
         "error_cb": _log_error,
         "logger": log,
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +24,9 @@ log = logging.getLogger(__name__)
 READER_OPTIONS = frozenset({"check.crcs", "isolation.level"})
 """Options of a Kafka spout that a reader can take over."""
 _LIST_S = 2.0
+_STALL_S, _LONGEST_STALL_S = 5.0, 300.0
+"""After this time without a record, the log is asked whether it has more. librdkafka sometimes stops reading when a broker has restarted. It is asked less often if
+reading afresh brings nothing: behind the last record of a transaction, the log has a mark that is no record."""
 _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -57,9 +62,18 @@ class RecordReader:
     """
 
     def __init__(self, kafka: KafkaSettings, group: str, positions: Mapping[tuple[str, int], int], options: Mapping[str, Any] | None = None) -> None:
-        with connection_settings(kafka) as settings:
-            self._consumer = Consumer({**_SETTINGS, "group.id": group, **settings, **(options or {})})
-        self._consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
+        self._kafka, self._settings = kafka, {**_SETTINGS, "group.id": group, **(options or {})}
+        self._first = dict(positions)  # where the client began
+        self._consumer = self._open(self._first)
+        self._looked_at: dict[tuple[str, int], int] = {}  # positions at the last look
+        self._patience_s = _STALL_S
+        self._look_s = time.monotonic() + self._patience_s
+
+    def _open(self, positions: Mapping[tuple[str, int], int]) -> Consumer:
+        with connection_settings(self._kafka) as settings:
+            consumer = Consumer({**settings, **self._settings})
+        consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
+        return consumer
 
     def read(self, wait_s: float, most: int) -> list[InRecord]:
         """Return the records that have arrived, those of a partition in order; wait for the first one at most this long.
@@ -70,13 +84,37 @@ class RecordReader:
         """
         first = self._consumer.poll(wait_s)
         if first is None:
+            if time.monotonic() >= self._look_s:
+                self._look_for_stalls()
             return []
+        self._patience_s = _STALL_S
         messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
         return [_in_record(message) for message in messages if message.error() is None or _checked(message)]
 
     def add(self, positions: Mapping[tuple[str, int], int]) -> None:
         """Read further partitions as well."""
+        self._first |= positions
         self._consumer.incremental_assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
+
+    def _look_for_stalls(self) -> None:
+        """Continue with a new client if a partition has stayed where it was at the last look although its log has more."""
+        partitions = [TopicPartition(topic, partition) for topic, partition in self._first]
+        try:
+            read = {(p.topic, p.partition): p.offset for p in self._consumer.position(partitions)}
+            positions = {where: max(first, read.get(where, first)) for where, first in self._first.items()}
+            still = [where for where, position in positions.items() if self._looked_at.get(where) == position]
+            ends = {where: self._consumer.get_watermark_offsets(TopicPartition(*where), timeout=_LIST_S)[1] for where in still}
+        except KafkaException as error:  # the brokers are away
+            log.info("it cannot be seen whether there are more records: %s", error)
+            positions, ends = {}, {}
+        self._looked_at = positions
+        if stalled := [f"{where[0]}/{where[1]} at {positions[where]} of {end}" for where, end in ends.items() if end > positions[where]]:
+            log.info("no record comes although there are more: %s; a new client continues", ", ".join(stalled))
+            threading.Thread(target=self._consumer.close, daemon=True, name="close a stalled reader").start()
+            self._first, self._looked_at = positions, {}
+            self._consumer = self._open(positions)
+            self._patience_s = min(2 * self._patience_s, _LONGEST_STALL_S)
+        self._look_s = time.monotonic() + self._patience_s
 
     def topics(self) -> dict[str, int]:
         """Return the topics that the brokers have, and how many partitions each has; {} if they do not answer soon."""

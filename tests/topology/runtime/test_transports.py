@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
+from confluent_kafka import KafkaException
 
 from dskype.deploy.machine.connection import client_arguments
 from dskype.topology import TopologyBuilder
@@ -139,6 +142,70 @@ def test_transactions_count_as_in_micro_batches_unless_the_spout_says_otherwise(
     monkeypatch.setattr(record_reader, "Consumer", lambda settings: made.append(settings) or SimpleNamespace(assign=lambda partitions: None))
     record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0}, options)
     assert made[0]["group.id"] == "dskype-t" and made[0]["isolation.level"] == level
+
+
+class StallingConsumer:
+    """Reads a log of ten records from one partition; the first client of all stops before record 3."""
+
+    made: ClassVar[list[StallingConsumer]] = []
+
+    def __init__(self, settings):
+        self.made.append(self)
+        self.last, self.closed = 3 if len(self.made) == 1 else 10, threading.Event()
+
+    def assign(self, partitions):
+        (self.at,) = (p.offset for p in partitions)
+        self.consumed = -1001
+
+    def poll(self, wait_s):
+        if self.at >= self.last:
+            return None
+        self.at += 1
+        self.consumed = self.at
+        got = {"error": None, "topic": "in", "partition": 0, "offset": self.at - 1, "timestamp": (0, 0), "key": None, "value": b"", "headers": None}
+        return SimpleNamespace(**{name: lambda value=value: value for name, value in got.items()})
+
+    def position(self, partitions):
+        return [SimpleNamespace(topic="in", partition=0, offset=self.consumed)]
+
+    def get_watermark_offsets(self, partition, timeout):
+        if self.made[0].away:
+            raise KafkaException("away")
+        return 0, 10
+
+    def close(self):
+        self.closed.set()
+
+
+def test_a_client_that_stops_reading_is_replaced_and_nothing_is_read_twice(monkeypatch):
+    monkeypatch.setattr(record_reader, "Consumer", StallingConsumer)
+    monkeypatch.setattr(record_reader, "_STALL_S", 0.0)
+    monkeypatch.setattr(StallingConsumer, "made", [])
+    reader = record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0})
+    (first,) = StallingConsumer.made
+    first.away = True
+    read = [r.offset for _ in range(10) for r in reader.read(0, 1)]
+    assert read == [0, 1, 2] and StallingConsumer.made == [first], "while the brokers are away, nobody knows whether there is more"
+    first.away = False
+    while len(StallingConsumer.made) < 2:  # a look tells where it is, the next one that it is still there
+        assert reader.read(0, 1) == []
+    assert first.closed.wait(10)
+    read += [r.offset for _ in range(20) for r in reader.read(0, 1)]
+    assert read == list(range(10)) and len(StallingConsumer.made) == 2
+
+
+def test_a_client_that_gives_nothing_again_begins_where_the_first_one_was(monkeypatch):
+    monkeypatch.setattr(record_reader, "Consumer", StallingConsumer)
+    monkeypatch.setattr(record_reader, "_STALL_S", 0.0)
+    monkeypatch.setattr(StallingConsumer, "made", [])
+    reader = record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0})
+    StallingConsumer.made[0].away = False
+    read = [r.offset for _ in range(3) for r in reader.read(0, 1)]
+    while len(StallingConsumer.made) < 3:
+        assert reader.read(0, 1) == []
+        StallingConsumer.made[-1].last = 3
+    StallingConsumer.made[-1].last = 10
+    assert read + [r.offset for _ in range(20) for r in reader.read(0, 1)] == list(range(10))
 
 
 def test_kerberos_is_refused():
