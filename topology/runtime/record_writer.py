@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, cast
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.frames import OutRecord, OutRecords
@@ -18,6 +19,8 @@ __all__ = ["DeliveryError", "RecordWriter"]
 
 _WAIT_S = 0.2
 """Signals are handled between two waits of this length."""
+_STALL_S, _ANSWER_S = 15.0, 2.0
+"""If no record has been taken for so long, brokers are asked whether they are there; they have so long to answer."""
 
 _SETTINGS = {
     # Frames of a channel stay in order when a request fails: a receiver drops a frame that comes before an earlier one.
@@ -36,7 +39,7 @@ _SETTINGS = {
 
 
 class DeliveryError(TopologyError):
-    """The brokers have refused a record."""
+    """The brokers have refused a record, or take none although they answer."""
 
 
 class RecordWriter:
@@ -95,9 +98,27 @@ class RecordWriter:
     def flush(self) -> None:
         """Wait until the brokers have every record.
 
-        :raises DeliveryError: they have refused one.
+        :raises DeliveryError: they have refused one, or take none although they answered twice, some time apart.
         """
-        while self._producer.flush(_WAIT_S):
-            pass
+        before, since, answered = -1, 0.0, False
+        while (left := self._producer.flush(_WAIT_S)) > 0:
+            now = time.monotonic()
+            if left != before:
+                before, since, answered = left, now, False
+            elif now - since >= _STALL_S:
+                if not self._brokers_answer():
+                    answered = False
+                elif answered:
+                    raise DeliveryError(explain("Kafka has not accepted records, although it answers.", given=f"{left} records for {now - since:.0f} s"))
+                else:
+                    answered = True
+                since = now
         if self._refused is not None:
             raise DeliveryError(explain("Kafka has not accepted a record.", given=self._refused.str()))
+
+    def _brokers_answer(self) -> bool:
+        try:
+            self._producer.list_topics(timeout=_ANSWER_S)
+        except KafkaException:
+            return False
+        return True

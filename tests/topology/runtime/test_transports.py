@@ -13,7 +13,7 @@ from dskype.deploy.machine.connection import client_arguments
 from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime import record_reader
+from dskype.topology.runtime import record_reader, record_writer
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
@@ -206,6 +206,35 @@ def test_a_client_that_gives_nothing_again_begins_where_the_first_one_was(monkey
         StallingConsumer.made[-1].last = 3
     StallingConsumer.made[-1].last = 10
     assert read + [r.offset for _ in range(20) for r in reader.read(0, 1)] == list(range(10))
+
+
+@pytest.mark.parametrize("answers", [[True, True], [True, False, True, False, True, True], [False, False]])
+def test_a_writer_whose_records_nobody_takes_gives_up_when_the_brokers_have_answered_twice(monkeypatch, answers):
+    told = []
+
+    class StallingProducer:
+        """Keeps its records; takes them at last when the answers are used up."""
+
+        def __init__(self, settings):
+            pass
+
+        def flush(self, seconds):
+            return 0 if len(told) == len(answers) and told[-2:] != [True, True] else 5
+
+        def list_topics(self, timeout):
+            told.append(answers[len(told)])
+            if not told[-1]:
+                raise KafkaException("away")
+
+    monkeypatch.setattr(record_writer, "Producer", StallingProducer)
+    monkeypatch.setattr(record_writer, "_STALL_S", 0.0)
+    writer = record_writer.RecordWriter(KAFKA)
+    if answers[-2:] == [True, True]:
+        with pytest.raises(record_writer.DeliveryError, match="although it answers"):
+            writer.flush()
+    else:
+        writer.flush()
+    assert told == answers
 
 
 def test_kerberos_is_refused():
