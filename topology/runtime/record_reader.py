@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 READER_OPTIONS = frozenset({"check.crcs", "isolation.level"})
 """Options of a Kafka spout that a reader can take over."""
 _LIST_S = 2.0
-_STALL_S, _LONGEST_STALL_S = 5.0, 300.0
-"""After this time without a record, the log is asked whether it has more. librdkafka sometimes stops reading when a broker has restarted. It is asked less often if
-reading afresh brings nothing: behind the last record of a transaction, the log has a mark that is no record."""
+_STALL_S, _LONGEST_STALL_S = 5.0, 60.0
+"""After this time without a record, the log is asked whether it has more. A client sometimes reaches nobody any more when a broker has restarted. It is asked less
+often if a new client brings nothing, either: brokers may be away, and behind the last record of a transaction the log has a mark that is no record."""
 _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -97,19 +97,20 @@ class RecordReader:
         self._consumer.incremental_assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
 
     def _look_for_stalls(self) -> None:
-        """Continue with a new client if a partition has stayed where it was at the last look although its log has more."""
-        partitions = [TopicPartition(topic, partition) for topic, partition in self._first]
+        """Continue with a new client if a partition has stayed where it was at the last look although its log has more, or if nobody answers."""
+        read = {(p.topic, p.partition): p.offset for p in self._consumer.position([TopicPartition(*where) for where in self._first])}
+        positions = {where: max(first, read.get(where, first)) for where, first in self._first.items()}
+        stalled = []
         try:
-            read = {(p.topic, p.partition): p.offset for p in self._consumer.position(partitions)}
-            positions = {where: max(first, read.get(where, first)) for where, first in self._first.items()}
-            still = [where for where, position in positions.items() if self._looked_at.get(where) == position]
-            ends = {where: self._consumer.get_watermark_offsets(TopicPartition(*where), timeout=_LIST_S)[1] for where in still}
-        except KafkaException as error:  # the brokers are away
-            log.info("it cannot be seen whether there are more records: %s", error)
-            positions, ends = {}, {}
+            for where in [where for where, position in positions.items() if self._looked_at.get(where) == position]:
+                _, end = self._consumer.get_watermark_offsets(TopicPartition(*where), timeout=_LIST_S)
+                if end > positions[where]:
+                    stalled.append(f"{where[0]}/{where[1]} has {end - positions[where]} more")
+        except KafkaException as error:
+            stalled.append(str(error))
         self._looked_at = positions
-        if stalled := [f"{where[0]}/{where[1]} at {positions[where]} of {end}" for where, end in ends.items() if end > positions[where]]:
-            log.info("no record comes although there are more: %s; a new client continues", ", ".join(stalled))
+        if stalled:
+            log.info("no record comes (%s); a new client continues", ", ".join(stalled))
             threading.Thread(target=self._consumer.close, daemon=True, name="close a stalled reader").start()
             self._first, self._looked_at = positions, {}
             self._consumer = self._open(positions)

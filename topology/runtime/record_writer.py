@@ -52,6 +52,7 @@ class RecordWriter:
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._refused: KafkaError | None = None
+        self._kafka = kafka
         with connection_settings(kafka) as settings:
             self._producer = Producer(_SETTINGS | settings | {"on_delivery": self._delivered})
 
@@ -117,8 +118,10 @@ class RecordWriter:
             raise DeliveryError(explain("Kafka has not accepted a record.", given=self._refused.str()))
 
     def _brokers_answer(self) -> bool:
+        """Ask the brokers with a client of its own, for the other one may reach nobody."""
         try:
-            self._producer.list_topics(timeout=_ANSWER_S)
+            with connection_settings(self._kafka) as settings:
+                Producer(settings).list_topics(timeout=_ANSWER_S)
         except KafkaException:
             return False
         return True
