@@ -189,6 +189,7 @@ def test_a_client_that_stops_reading_is_replaced_and_nothing_is_read_twice(monke
     while len(StallingConsumer.made) < 2:  # a look tells where it is, the next one that it is still there
         assert reader.read(0, 1) == []
     assert first.closed.wait(10)
+    first.away = False
     read += [r.offset for _ in range(20) for r in reader.read(0, 1)]
     assert read == list(range(10)) and len(StallingConsumer.made) == 2
 
