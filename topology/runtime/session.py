@@ -177,18 +177,23 @@ def stop_session(session: Any) -> None:
     if jvm_exit_code(session) is None:
         session.stop()
         return
-    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
+    _forget_jvm()
 
 
 def end_jvm(timeout_s: float = 10) -> None:
     """End Spark's JVM after the last session, and wait for it; without this it ends some time after this process."""
     process = getattr(SparkContext._gateway, "proc", None)
-    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    _forget_jvm()
     if process is not None:
         process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout_s)
+
+
+def _forget_jvm() -> None:
+    """Let another JVM be started."""
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
 
 
 def _launch(settings: Mapping[str, str], folder: Path) -> None:
