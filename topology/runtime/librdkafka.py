@@ -13,7 +13,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.tls import TlsSettings, text_as_file
 
-__all__ = ["UnsupportedOptionError", "connection_settings"]
+__all__ = ["UnsupportedOptionError", "connection_settings", "log_error"]
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
         "log.connection.close": False,
         # As in Java's clients. By default, brokers that come back may be noticed after ten seconds.
         "reconnect.backoff.max.ms": max(1000, kafka.client.get("reconnect_backoff_ms", 0)),
-        "error_cb": _log_error,
+        "error_cb": log_error,
         "logger": log,
     }
     if kafka.client.get("sasl_mechanism") == "GSSAPI":
@@ -89,5 +89,6 @@ def _tls_settings(tls: TlsSettings, files: contextlib.ExitStack) -> dict[str, An
     return settings
 
 
-def _log_error(error: KafkaError) -> None:
+def log_error(error: KafkaError) -> None:
+    """Write what librdkafka tells of brokers and connections to the log."""
     log.warning("Kafka: %s", error.str())

@@ -6,15 +6,16 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.librdkafka import connection_settings
+from dskype.topology.runtime.librdkafka import connection_settings, log_error
 from dskype.topology.tuples import InRecord
 
 __all__ = ["READER_OPTIONS", "ReadError", "RecordReader"]
@@ -25,8 +26,9 @@ READER_OPTIONS = frozenset({"check.crcs", "isolation.level"})
 """Options of a Kafka spout that a reader can take over."""
 _LIST_S = 2.0
 _STALL_S, _LONGEST_STALL_S = 5.0, 60.0
-"""After this time without a record, the log is asked whether it has more. A client sometimes reaches nobody any more when a broker has restarted. It is asked less
-often if a new client brings nothing, either: brokers may be away, and behind the last record of a transaction the log has a mark that is no record."""
+"""When brokers have been away, and no record has come for this time, another client is asked whether there are any; less often if there are none."""
+_ANSWER_S = 3.0
+"""Time for the answer, and for records that are on their way."""
 _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -64,16 +66,24 @@ class RecordReader:
     def __init__(self, kafka: KafkaSettings, group: str, positions: Mapping[tuple[str, int], int], options: Mapping[str, Any] | None = None) -> None:
         self._kafka, self._settings = kafka, {**_SETTINGS, "group.id": group, **(options or {})}
         self._first = dict(positions)  # where the client began
-        self._consumer = self._open(self._first)
-        self._looked_at: dict[tuple[str, int], int] = {}  # positions at the last look
+        self._look_s = inf  # when to look for a stall; never before brokers have been away
         self._patience_s = _STALL_S
-        self._look_s = time.monotonic() + self._patience_s
+        self._ends: dict[tuple[str, int], int] | None = None  # gets the ends of the logs; None: nobody has been asked
+        self._consumer = self._open(self._first)
 
     def _open(self, positions: Mapping[tuple[str, int], int]) -> Consumer:
         with connection_settings(self._kafka) as settings:
-            consumer = Consumer({**settings, **self._settings})
+            consumer = Consumer({**settings, **self._settings, "error_cb": self._note_trouble})
         consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
         return consumer
+
+    def _note_trouble(self, error: KafkaError) -> None:
+        log_error(error)
+        self._expect_records()
+
+    def _expect_records(self) -> None:
+        self._patience_s, self._ends = _STALL_S, None
+        self._look_s = time.monotonic() + self._patience_s
 
     def read(self, wait_s: float, most: int) -> list[InRecord]:
         """Return the records that have arrived, those of a partition in order; wait for the first one at most this long.
@@ -85,9 +95,10 @@ class RecordReader:
         first = self._consumer.poll(wait_s)
         if first is None:
             if time.monotonic() >= self._look_s:
-                self._look_for_stalls()
+                self._look_for_stall()
             return []
-        self._patience_s = _STALL_S
+        if self._look_s < inf:
+            self._expect_records()
         messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
         return [_in_record(message) for message in messages if message.error() is None or _checked(message)]
 
@@ -96,26 +107,37 @@ class RecordReader:
         self._first |= positions
         self._consumer.incremental_assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
 
-    def _look_for_stalls(self) -> None:
-        """Continue with a new client if a partition has stayed where it was at the last look although its log has more, or if nobody answers."""
+    def _look_for_stall(self) -> None:
+        """Ask another client where the logs end, or look at its answer: if there is more and none has come meanwhile, continue with a new client.
+
+        After restarts of a broker, librdkafka sometimes stops reading.
+        """
         read = {(p.topic, p.partition): p.offset for p in self._consumer.position([TopicPartition(*where) for where in self._first])}
         positions = {where: max(first, read.get(where, first)) for where, first in self._first.items()}
-        stalled = []
-        try:
-            for where in [where for where, position in positions.items() if self._looked_at.get(where) == position]:
-                _, end = self._consumer.get_watermark_offsets(TopicPartition(*where), timeout=_LIST_S)
-                if end > positions[where]:
-                    stalled.append(f"{where[0]}/{where[1]} has {end - positions[where]} more")
-        except KafkaException as error:
-            stalled.append(str(error))
-        self._looked_at = positions
-        if stalled:
-            log.info("no record comes (%s); a new client continues", ", ".join(stalled))
+        if self._ends is None:
+            self._ends = {}
+            threading.Thread(target=self._ask_for_ends, args=(self._ends, list(positions)), daemon=True, name="ends of logs").start()
+            self._look_s = time.monotonic() + _ANSWER_S
+            return
+        more = [f"{topic}/{partition}" for (topic, partition), end in self._ends.items() if end > positions[topic, partition]]
+        self._ends = None
+        if more:
+            log.warning("Kafka has records of %s but gives none; a new client continues", ", ".join(more))
             threading.Thread(target=self._consumer.close, daemon=True, name="close a stalled reader").start()
-            self._first, self._looked_at = positions, {}
-            self._consumer = self._open(positions)
-            self._patience_s = min(2 * self._patience_s, _LONGEST_STALL_S)
+            self._first, self._consumer = positions, self._open(positions)
+        self._patience_s = min(2 * self._patience_s, _LONGEST_STALL_S)
         self._look_s = time.monotonic() + self._patience_s
+
+    def _ask_for_ends(self, ends: dict[tuple[str, int], int], partitions: list[tuple[str, int]]) -> None:
+        """Put the ends of logs into ``ends``; nothing if the brokers do not answer."""
+        try:
+            with connection_settings(self._kafka) as settings:
+                client = Consumer({**settings, **self._settings})
+            found = client.offsets_for_times([TopicPartition(topic, partition, OFFSET_END) for topic, partition in partitions], timeout=_LIST_S)
+            ends |= {(p.topic, p.partition): p.offset for p in found if p.error is None}
+            client.close()
+        except KafkaException as error:
+            log.info("the ends of the logs are not known: %s", error)
 
     def topics(self) -> dict[str, int]:
         """Return the topics that the brokers have, and how many partitions each has; {} if they do not answer soon."""

@@ -1,16 +1,17 @@
-"""The clients of Kafka in executors of continuous queries: what they are set to, and what happens when one stops. Without Kafka."""
+"""The clients of Kafka in executors of continuous queries: what they are set to, and what happens when one stops."""
 
 from __future__ import annotations
 
-import threading
+import time
 from types import SimpleNamespace
-from typing import ClassVar
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dskype.topology.runtime import record_reader, record_writer
 from dskype.topology.runtime.kafka import KafkaSettings
+
+from .helpers import make_topic
 
 KAFKA = KafkaSettings("127.0.0.1:1")
 
@@ -23,68 +24,67 @@ def test_transactions_count_as_in_micro_batches_unless_the_spout_says_otherwise(
     assert made[0]["group.id"] == "dskype-t" and made[0]["isolation.level"] == level
 
 
-class StallingConsumer:
-    """Reads a log of ten records from one partition; the first client of all stops before record 3."""
-
-    made: ClassVar[list[StallingConsumer]] = []
-
-    def __init__(self, settings):
-        self.made.append(self)
-        self.last, self.closed = 3 if len(self.made) == 1 else 10, threading.Event()
-
-    def assign(self, partitions):
-        (self.at,) = (p.offset for p in partitions)
-        self.consumed = -1001
-
-    def poll(self, wait_s):
-        if self.at >= self.last:
-            return None
-        self.at += 1
-        self.consumed = self.at
-        got = {"error": None, "topic": "in", "partition": 0, "offset": self.at - 1, "timestamp": (0, 0), "key": None, "value": b"", "headers": None}
-        return SimpleNamespace(**{name: lambda value=value: value for name, value in got.items()})
-
-    def position(self, partitions):
-        return [SimpleNamespace(topic="in", partition=0, offset=self.consumed)]
-
-    def get_watermark_offsets(self, partition, timeout):
-        if self.made[0].away:
-            raise KafkaException("away")
-        return 0, 10
-
-    def close(self):
-        self.closed.set()
+def until_replaced(reader, stalled, secs=60):
+    """Read until the reader has another client; return the offsets that came."""
+    read, deadline = [], time.monotonic() + secs
+    while reader._consumer is stalled:
+        assert time.monotonic() < deadline
+        read += [r.offset for r in reader.read(0.01, 1)]
+    return read
 
 
-@pytest.mark.parametrize("away", [False, True])  # whether the brokers answer this client
-def test_a_client_that_stops_reading_is_replaced_and_nothing_is_read_twice(monkeypatch, away):
-    monkeypatch.setattr(record_reader, "Consumer", StallingConsumer)
-    monkeypatch.setattr(record_reader, "_STALL_S", 0.0)
-    monkeypatch.setattr(StallingConsumer, "made", [])
-    reader = record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0})
-    (first,) = StallingConsumer.made
-    first.away = away
-    read = [r.offset for _ in range(3) for r in reader.read(0, 1)]
-    while len(StallingConsumer.made) < 2:  # a look tells where it is, the next one that it is still there
-        assert reader.read(0, 1) == []
-    assert first.closed.wait(10)
-    first.away = False
-    read += [r.offset for _ in range(20) for r in reader.read(0, 1)]
-    assert read == list(range(10)) and len(StallingConsumer.made) == 2
+def until_read(reader, n, secs=60):
+    read, deadline = [], time.monotonic() + secs
+    while len(read) < n:
+        assert time.monotonic() < deadline, read
+        read += [r.offset for r in reader.read(0.1, 2)]
+    return read
 
 
-def test_a_client_that_gives_nothing_again_begins_where_the_first_one_was(monkeypatch):
-    monkeypatch.setattr(record_reader, "Consumer", StallingConsumer)
-    monkeypatch.setattr(record_reader, "_STALL_S", 0.0)
-    monkeypatch.setattr(StallingConsumer, "made", [])
-    reader = record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0})
-    StallingConsumer.made[0].away = False
-    read = [r.offset for _ in range(3) for r in reader.read(0, 1)]
-    while len(StallingConsumer.made) < 3:
-        assert reader.read(0, 1) == []
-        StallingConsumer.made[-1].last = 3
-    StallingConsumer.made[-1].last = 10
-    assert read + [r.offset for _ in range(20) for r in reader.read(0, 1)] == list(range(10))
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(record_reader, "_STALL_S", 0.1)
+    monkeypatch.setattr(record_reader, "_ANSWER_S", 2.0)
+
+
+def test_a_client_that_stops_reading_is_replaced_and_nothing_is_read_twice(bootstrap_servers, name, impatient):
+    kafka = KafkaSettings(bootstrap_servers)
+    topic = make_topic(kafka, name, partitions=2)
+
+    def produce(first):
+        with kafka.producer() as producer:
+            for i in range(first, first + 5):
+                producer.send(topic, str(i).encode(), partition=0)
+
+    produce(0)
+    reader = record_reader.RecordReader(kafka, f"dskype-{name}", {(topic, 0): 2, (topic, 1): 0})
+    assert until_read(reader, 3) == [2, 3, 4]
+    produce(5)
+    for _ in range(2):  # the second client gives nothing, either
+        stalled = reader._consumer
+        stalled.pause([TopicPartition(topic, 0)])
+        reader._note_trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert until_replaced(reader, stalled) == []
+    assert until_read(reader, 5) == [5, 6, 7, 8, 9]
+    produce(10)
+    assert until_read(reader, 5) == [10, 11, 12, 13, 14]
+
+
+def test_a_client_that_has_read_everything_stays(bootstrap_servers, name, impatient):
+    kafka = KafkaSettings(bootstrap_servers)
+    topic = make_topic(kafka, name)
+    with kafka.producer() as producer:
+        producer.send(topic, b"0", partition=0)
+    reader = record_reader.RecordReader(kafka, f"dskype-{name}", {(topic, 0): 0})
+    client = reader._consumer
+    assert until_read(reader, 1) == [0]
+    reader._note_trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    for _ in range(2):
+        while not reader._ends:  # until the other client has said where the log ends
+            assert reader.read(0.01, 1) == []
+        while reader._ends is not None:
+            assert reader.read(0.01, 1) == []
+        assert reader._consumer is client
 
 
 @pytest.mark.parametrize("answers", [[True, True], [True, False, True, False, True, True], [False, False]])
