@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dskype.deploy.chaos.report import markdown_table
 from dskype.deploy.cli.arguments import positive, positive_seconds
@@ -21,11 +21,16 @@ from dskype.deploy.demo.feeder import Plan
 from dskype.deploy.demo.running import Feeding
 from dskype.deploy.machine.errors import DeployError
 from dskype.topology.errors import DskypeError
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.planning.plan import inbox_topic
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 
-__all__ = ["FAULTS", "ContainerError", "Containers", "HostFault", "Recovery", "main"]
+__all__ = ["FAULTS", "ContainerError", "Containers", "HostFault", "Recovery", "busiest_leader", "main"]
+
+_TOPOLOGY = "dskype"
 
 _KILL_ALL = "kill -9 -1"
+_LEADER = "kafka, the leader of the busiest inbox"
+"""Stands for the service of a fault until the fault happens."""
 _BEHIND_S = 2.0
 """A topology that is behind by less has caught up: what tasks report is about a second old."""
 
@@ -131,6 +136,7 @@ FAULTS = {
         HostFault("crash-master", "all processes of Spark's master die, Docker starts it again", "spark-master", Containers.crash),
         HostFault("kill-broker", "one broker of three is lost, and back after {hold} s", "kafka-3", Containers.kill, Containers.start),
         HostFault("kill-controller", "the first broker of three is lost, and back after {hold} s", "kafka-1", Containers.kill, Containers.start),
+        HostFault("kill-leader", "the broker that leads the busiest inbox is lost, and back after {hold} s", _LEADER, Containers.kill, Containers.start),
         HostFault("kill-prometheus", "Prometheus is lost, and back after {hold} s", "prometheus", Containers.kill, Containers.start),
     )
 }
@@ -282,6 +288,17 @@ def _possible(containers: Containers) -> list[str]:
     return [name for name, fault in FAULTS.items() if (three if fault.service.startswith("kafka") else containers.has(fault.service))]
 
 
+def busiest_leader(kafka: KafkaSettings, topology: str) -> str:
+    """Return the service of the broker that leads the partition with the most records of the subscription bolt's inbox.
+
+    The compose file calls the broker with the id 2 ``kafka-2``.
+    """
+    inbox = inbox_topic(topology, "subscription-bolt")
+    with TopicAdmin(kafka) as admin:
+        ends = {partition: end for partition, (_, end) in admin.begin_and_end(inbox).items()}
+        return f"kafka-{admin.leader(inbox, max(ends, key=lambda partition: ends[partition]))}"
+
+
 def _run(args: argparse.Namespace, containers: Containers, chosen: Sequence[HostFault]) -> int:
     """Let the faults happen one after the other, and print how the topology recovers; return the exit code."""
     began = time.monotonic()
@@ -293,12 +310,15 @@ def _run(args: argparse.Namespace, containers: Containers, chosen: Sequence[Host
 
     recoveries: list[Recovery] = []
     plan = Plan(messages=int(args.rate * (60 + len(chosen) * (args.hold + args.patience + 20))), subscriptions=args.subscriptions, rate=args.rate)
-    with Feeding(KafkaSettings(args.bootstrap_servers), "dskype", plan) as feeding:
+    kafka = KafkaSettings(args.bootstrap_servers)
+    with Feeding(kafka, _TOPOLOGY, plan) as feeding:
         watch = _Watch(feeding)
         say(f"{args.rate:g} messages per second; waiting until the topology is up to date")
         right = watch.rest(5, 2 * args.patience)
         for fault in chosen:
-            say(fault.text.format(hold=f"{args.hold:g}"))
+            if fault.service == _LEADER:
+                fault = replace(fault, service=busiest_leader(kafka, _TOPOLOGY))
+            say(f"{fault.text.format(hold=f'{args.hold:g}')} ({fault.service})")
             recoveries.append(watch.strike(fault, containers, args.hold, args.patience))
             say(as_table(recoveries[-1:], args.hold).splitlines()[-1])
             right = recoveries[-1].caught_up_s is not None and watch.rest(5, args.patience) and right

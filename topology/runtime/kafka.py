@@ -244,6 +244,11 @@ class TopicAdmin:
         if before:
             self._admin.delete_records({TopicPartition(t, p): offset for (t, p), offset in before.items()})
 
+    def leader(self, topic: str, partition: int) -> int:
+        """Return the id of the broker that leads a partition."""
+        (described,) = self._admin.describe_topics([topic])
+        return next(p["leader_id"] for p in described["partitions"] if p["partition_index"] == partition)
+
     def begin_and_end(self, topic: str) -> dict[int, tuple[int, int]]:
         """Return partition -> (first offset, next offset) of a topic."""
         with closing(self._settings.consumer()) as consumer:

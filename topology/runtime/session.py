@@ -88,7 +88,7 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     settings = dict(_MICRO_BATCH)
     conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
-    logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Ddskype.spark.log={log_file}"
+    logging = f'-Dlog4j2.configurationFile={_LOG4J.as_uri()} "-Ddskype.spark.log={log_file}"'  # a folder may have a space in its name
     # An archive that does not fit (other jars, another Java) is not used; nobody has to read that on a screen.
     archive = ["-Xshare:auto"] if class_archive is None else ["-Xshare:auto", f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error"]
     settings["spark.driver.extraJavaOptions"] = " ".join([*archive, logging])

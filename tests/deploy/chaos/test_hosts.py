@@ -1,4 +1,4 @@
-"""Faults of containers, without containers: what is asked of docker, and how a recovery is measured."""
+"""Faults of containers, without containers and with a broker: what is asked of docker, and how a recovery is measured."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 
 from dskype.deploy.chaos import hosts
 from dskype.deploy.chaos.hosts import FAULTS, ContainerError, Containers, HostFault, Recovery, as_table, main
+from dskype.topology.planning.plan import inbox_topic
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from tests.topology.runtime.helpers import make_topic
 
 
 @pytest.fixture
@@ -121,3 +124,13 @@ def test_unknown_faults_are_refused(capsys):
     with pytest.raises(SystemExit) as refused:
         main(["--faults", "flood"])
     assert refused.value.code == 2 and "given: flood; legal: kill-worker" in capsys.readouterr().err
+
+
+def test_the_leader_of_the_busiest_inbox_is_a_service(bootstrap_servers, name):
+    kafka = KafkaSettings(bootstrap_servers)
+    inbox = make_topic(kafka, inbox_topic(name, "subscription-bolt"), partitions=3)
+    with kafka.producer() as producer:
+        producer.send(inbox, b"a record", partition=1)
+    with TopicAdmin(kafka) as admin:
+        assert hosts.busiest_leader(kafka, name) == f"kafka-{admin.leader(inbox, 1)}"
+        assert all(admin.leader(inbox, partition) >= 0 for partition in range(3))

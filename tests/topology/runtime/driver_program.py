@@ -1,6 +1,6 @@
 """A driver in a process of its own, which tests kill: ``python -m tests.topology.runtime.driver_program '<json>'``.
 
-Says ``running`` when the topology is submitted and ``done`` when the sink has had every tuple.
+Says ``running`` when the topology is submitted and ``done`` when the sink has had every tuple. ``conf`` is configuration of the topology.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main(arguments: dict) -> None:
     """Run the chain of running sums, resumed if there is something to resume."""
     topology, conf = sum_chain(arguments["out"], arguments["total"], arguments["rate"])
     try:
-        run(arguments, topology, conf)
+        run(arguments, topology, {**conf, **arguments.get("conf", {})})
     except TopologyError as error:
         print(f"failed: {error}", flush=True)
         sys.exit(3)

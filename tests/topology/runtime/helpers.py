@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,10 +68,10 @@ def output(kafka: KafkaSettings, topic: str) -> dict[str, InRecord]:
     return found
 
 
-def longest_gap_s(records: dict[str, InRecord], since_ms: int) -> float:
-    """Return the longest time without an output record that ends after ``since_ms``, in seconds."""
+def longest_gap_s(records: dict[str, InRecord], since_ms: float, until_ms: float = inf) -> float:
+    """Return the longest time without an output record that ends after ``since_ms`` and begins before ``until_ms``, in seconds."""
     times = sorted(r.timestamp_ms for r in records.values())
-    return max((b - a for a, b in itertools.pairwise(times) if b > since_ms), default=0) / 1000
+    return max((b - a for a, b in itertools.pairwise(times) if b > since_ms and a < until_ms), default=0) / 1000
 
 
 def count_records(kafka: KafkaSettings, topic: str) -> int:

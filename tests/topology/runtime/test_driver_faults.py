@@ -18,11 +18,14 @@ from pathlib import Path
 import pytest
 
 from dskype.deploy.machine.folders import FolderInUseError
+from dskype.topology.config import Config
 from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.object_store import ObjectSnapshotStore
 from dskype.topology.runtime.session import scratch_of
 
 from .components import sums_expected
-from .helpers import alive, count_records, descendants, executors, existing_topics, longest_gap_s, make_topic, output, supervisors, wait_for
+from .helpers import alive, count_records, descendants, executors, existing_topics, kill, longest_gap_s, make_topic, output, supervisors, wait_for
+from .object_server import object_server
 
 TOTAL, RATE = 24_000, 2_500
 REPOSITORY = Path(__file__).parents[3]
@@ -171,6 +174,28 @@ def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_g
         last.end()
     kafka = KafkaSettings(setting["servers"])
     assert existing_topics(kafka, setting["name"]) == {setting["out"], f"{setting['name']}.dead-letters"}
+
+
+def test_state_in_an_object_store_is_enough_to_go_on_elsewhere(setting, tmp_path, monkeypatch):
+    with object_server(tmp_path / "objects") as environment:
+        for variable, value in environment.items():
+            monkeypatch.setenv(variable, value)  # for drivers, and all executors below them
+        url = f"s3://states/{setting['name']}"
+        setting["conf"] = {Config.TOPOLOGY_EMULATOR_STATE_URL: url, Config.TOPOLOGY_EMULATOR_TRANSPORT: "micro-batch"}  # as on a cluster
+        with driver(**setting) as first:
+            first.expect("running")
+            wait_for_output(setting, 0)
+            kill(lambda: executors("first", first.process.pid)[:1])
+            before = count(setting)
+            wait_for_output(setting, before)
+            first.kill()
+            assert is_unfinished(setting), "it was killed too late to tell anything"
+        with driver(**setting | {"folder": str(tmp_path / "another host")}) as second:
+            second.expect("running")
+            second.expect("done")
+            check(setting)
+            second.end()
+        assert not ObjectSnapshotStore(url).holds_state(), "a topology that was killed leaves nothing"
 
 
 def test_a_folder_has_one_driver(cluster, bootstrap_servers):

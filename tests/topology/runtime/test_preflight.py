@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .standalone import standalone
+from .standalone import hiding, standalone
 
 
 def test_missing_workers_and_a_folder_that_is_not_shared_are_found_before_a_topology_starts(bootstrap_servers, tmp_path, name):
@@ -31,7 +31,7 @@ def test_missing_workers_and_a_folder_that_is_not_shared_are_found_before_a_topo
         assert program.stdout.readline().strip() == "ready"
         answer = ask(3)
         assert "no task slot within 3 s" in answer and "given: '0 executors at spark://" in answer and "whether workers are registered" in answer, answer
-        without = cluster.add_worker(hidden=folder)  # a host on which there is an empty folder of that name
+        without = cluster.add_worker(hiding(folder))  # a host on which there is an empty folder of that name
         answer = ask(90)
         assert "not one and the same folder on all hosts" in answer and "No such file" in answer and "topology.emulator.state.url" in answer, answer
         answer = ask(90, "kafka")

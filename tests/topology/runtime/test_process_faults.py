@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -58,8 +59,8 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
         records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 60, "the last record")
         time.sleep(0.5)  # superfluous records would arrive now
         records = output(kafka, out)
-        for fault, at in zip(faults, times):
-            print(f"{fault.__name__}: longest gap {longest_gap_s(records, at):.1f} s", flush=True)
+        for fault, at, next_at in zip(faults, times, [*times[1:], inf]):
+            print(f"{transport}, {fault.__name__}: longest gap {longest_gap_s(records, at, next_at):.1f} s", flush=True)
         print(f"query restarts: {[(r['component'], r['error'][:100]) for r in driver.restarts]}", flush=True)
         assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
         assert handle.stats.total("second", "executed") == TOTAL

@@ -19,7 +19,8 @@ def test_paths_of_the_user_are_seen_from_the_users_folder(tmp_path, monkeypatch)
     )
     assert settings["spark.jars"] == f"{tmp_path}/mine.jar,hdfs://x/y.jar,/ours.jar"
     assert (settings["spark.files"], settings["spark.x"]) == (f"{tmp_path}/a.txt", "a.txt")
-    assert f'"-Djava.io.tmpdir={tmp_path}/a b/jvm"' in settings["spark.driver.extraJavaOptions"]
+    for option in (f"-Djava.io.tmpdir={tmp_path}/a b/jvm", f"-Ddskype.spark.log={tmp_path}/a b/spark.log"):
+        assert f'"{option}"' in settings["spark.driver.extraJavaOptions"]
 
 
 def test_components_with_similar_names_have_checkpoints_of_their_own(tmp_path):
