@@ -71,7 +71,7 @@ class Stores(NamedTuple):
     :ivar groups: int64[groups, 24], up to 16 blocks each.
     :ivar nodes: float32[nodes, 96], the trees of groups.
     :ivar programs: int64[units], of subscriptions that are more than a few keywords in one rectangle.
-    :ivar codes: int64[codes, 2]: the term of each code, and how many postings and programs use it.
+    :ivar codes: int32[codes, 3]: the term of each code, its low half first, and how many postings and programs use it.
     :ivar state: int64[STATE_SIZE].
     """
 
@@ -123,7 +123,7 @@ _FIELDS = {
     "places": Field(1, types.int32, flat=True),
     "terms": None,
     "table": Field(2, types.int64, 2),
-    "codes": Field(8, types.int64, 2),
+    "codes": Field(8, types.int32, 3),
     "record": Field(3, types.float32, 8),
     "record_u2": Field(3, types.uint16, 16),
     "record_i4": Field(3, types.int32, 8),
@@ -301,12 +301,9 @@ def new_records(index, n):
 
 @njit(cache=True)
 def extend_records(index, first, n):
-    """Let a run of ``n`` records have one more right behind; return whether there was one."""
+    """Let a run of ``n`` records have the one right behind, too, if it is free; return whether it was."""
     end = first + n
-    if end == index.state[RECORDS_END]:
-        index.state[RECORDS_END] = end + 1
-        return True
-    if index.record_i4[end, RECORD_SLOT] != DEAD_SLOT:
+    if end == index.state[RECORDS_END] or index.record_i4[end, RECORD_SLOT] != DEAD_SLOT:
         return False
     _take_records(index, end, np.int64(1))
     return True

@@ -60,7 +60,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     settle,
 )
 from dskype.bolts.boolean.lanes.group_kernels import bury_lane, fit_frame, gather, lay, opened_work, read_boxes
-from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code
+from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code, term_of_code
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
 from dskype.bolts.boolean.lanes.vector_kernels import fetch, lent
 from dskype.bolts.boolean.program_kernels import Batch
@@ -451,11 +451,11 @@ def describe(handle, slots, offsets, kinds, programs):
             for e in range(4):
                 if codes[e]:
                     if write:
-                        programs[n] = index.terms.codes[codes[e], 0]
+                        programs[n] = term_of_code(index.terms, codes[e])
                     n += 1
             for k in range(length):
                 if write:
-                    programs[n] = index.terms.codes[index.program_u2[body + k], 0]
+                    programs[n] = term_of_code(index.terms, index.program_u2[body + k])
                 n += 1
         else:
             if write:

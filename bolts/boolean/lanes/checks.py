@@ -169,11 +169,11 @@ class _Check:
         free, code = [], int(index.state[k.FREE_CODE])
         while code:
             free.append(code)
-            code = int(index.terms.codes[code, 0])
+            code = int(table.term_of_code(index.terms, code))
         assert len(free) == index.state[k.FREE_CODES] and not set(free) & self.codes.keys()
         assert set(free) | self.codes.keys() == set(range(1, int(index.state[k.CODES_END])))
-        assert self.with_code == {code: int(index.terms.codes[code, 0]) for code in self.codes}
-        assert all(index.terms.codes[code, 1] == n for code, n in self.codes.items())
+        assert self.with_code == {code: int(table.term_of_code(index.terms, code)) for code in self.codes}
+        assert all(index.terms.codes[code, 2] == n for code, n in self.codes.items())
 
     def pools(self) -> None:
         """Check that what is in use and what is free cover each pool, without overlap."""

@@ -21,7 +21,7 @@ from dskype.spouts.batch import MessageBatch
 __all__ = ["LanesIndex"]
 
 _KEPT = 1 << 15  # matches from which on a result is handed over instead of copied
-_MARGIN = {"blocks": 128, "groups": 16, "nodes": 64, "records": 128}
+_MARGIN = {"blocks": 96, "groups": 16, "nodes": 32, "records": 128}
 
 
 class LanesIndex(CompiledIndex):
@@ -49,7 +49,7 @@ class LanesIndex(CompiledIndex):
             "groups": Rows(np.int64, 24),
             "nodes": Rows(np.float32, 96),
             "programs": Rows(np.int64, 0),
-            "codes": Rows(np.int64, 2),
+            "codes": Rows(np.int32, 3),
         }
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._state[kernels.CODES_END] = 1
@@ -83,7 +83,7 @@ class LanesIndex(CompiledIndex):
             self._rows[name].reserve(n)
         self._stores = kernels.Stores(*(rows.array for rows in self._rows.values()), self._state)
         self._addresses = addresses(self._stores)
-        self._handle = handle_of(self._addresses, kernels.views(self._stores))
+        self._handle = handle_of(self._addresses, self._stores, kernels.views)
 
     def _grow(self, need: int) -> None:
         """Make the room that a kernel lacks."""
@@ -170,7 +170,7 @@ class LanesIndex(CompiledIndex):
     def _more_messages(self, n: int, terms: int) -> matching.Found:
         """Make room for ``n`` messages with ``terms`` terms together; what was there is lost."""
         old = self._found
-        self._hold(matching.new_found(old.items.shape[1], len(old.slots), max(len(old.row), 2 * n), max(len(old.terms), 2 * terms)))
+        self._hold(matching.new_found(old.items.shape[1], len(old.slots), max(len(old.row), n + n // 8), max(len(old.terms), terms + terms // 8)))
         return self._found
 
     def _more_scratch(self, need: int, n: int) -> matching.Found:
@@ -183,7 +183,7 @@ class LanesIndex(CompiledIndex):
         if need == -1:
             items = max(2 * items, 2 * int((old.spans[:n, 1] - old.spans[:n, 0]).max()) + 1024)
         else:
-            slots *= 2
+            slots += slots // 2
         new = matching.new_found(items, slots, len(old.row), len(old.terms))
         for name in ("box", "spans", "row", "terms", "progress"):
             getattr(new, name)[:] = getattr(old, name)

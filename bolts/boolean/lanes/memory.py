@@ -10,8 +10,8 @@ import numpy as np
 
 __all__ = ["Rows"]
 
-_STEP_BYTES = 1 << 13
-_PART = 256
+_STEP_BYTES = 1 << 12
+_PART = 384
 _RESERVED_BYTES = 1 << 30
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Linux; addresses that are not in use count for nothing
 

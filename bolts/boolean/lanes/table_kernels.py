@@ -223,6 +223,17 @@ def _move_partition(terms, at):
 
 
 @njit(cache=True)
+def term_of_code(terms, code):
+    """Return the term of a code; of a free one the next that is free."""
+    return (np.int64(terms.codes[code, 0]) & 0xFFFFFFFF) | (np.int64(terms.codes[code, 1]) << 32)
+
+
+@njit(cache=True)
+def _set_term(terms, code, term):
+    terms.codes[code, 0], terms.codes[code, 1] = np.int32(np.uint32(term & 0xFFFFFFFF)), term >> 32
+
+
+@njit(cache=True)
 def take_code(terms, row):
     """Return the code of a row's term, once more in use; 0: there are no more codes."""
     word = terms.table[row, 1]
@@ -231,7 +242,7 @@ def take_code(terms, row):
         state = terms.state
         code = state[FREE_CODE]
         if code:
-            state[FREE_CODE] = terms.codes[code, 0]
+            state[FREE_CODE] = term_of_code(terms, code)
             state[FREE_CODES] -= 1
         elif state[CODES_END] < CODES_MOST:
             code = state[CODES_END]
@@ -239,8 +250,9 @@ def take_code(terms, row):
         else:
             return np.int64(0)
         terms.table[row, 1] = word | code
-        terms.codes[code, 0], terms.codes[code, 1] = terms.table[row, 0], 0
-    terms.codes[code, 1] += 1
+        _set_term(terms, code, terms.table[row, 0])
+        terms.codes[code, 2] = 0
+    terms.codes[code, 2] += 1
     return code
 
 
@@ -249,11 +261,11 @@ def drop_code(terms, code):
     """Let a code be in use once less; 0 is none."""
     if code == 0:
         return
-    terms.codes[code, 1] -= 1
-    if terms.codes[code, 1] == 0:
-        row = find(terms, terms.codes[code, 0])
+    terms.codes[code, 2] -= 1
+    if terms.codes[code, 2] == 0:
+        row = find(terms, term_of_code(terms, code))
         terms.table[row, 1] &= ~np.int64(0xFFFF)
-        terms.codes[code, 0] = terms.state[FREE_CODE]
+        _set_term(terms, code, terms.state[FREE_CODE])
         terms.state[FREE_CODE] = code
         terms.state[FREE_CODES] += 1
 

@@ -103,6 +103,28 @@ def test_subscriptions_that_move_through_many_groups_keep_their_halves_and_trigg
         assert pairs(index.match(messages_of(rows))) == expected(live, rows)
 
 
+def test_short_lists_and_the_term_table_waste_little():
+    rng = np.random.default_rng(17)
+    n, words = 30_000, 6000
+    terms = np.where(rng.random(n) < 0.5, rng.integers(0, words, n), rng.integers(0, words // 8, n))
+    boxes = np.tile(np.array(WORLD), (n, 1))
+    index = make_index("lanes")
+    for first in range(0, n, 250):
+        index.insert_conjunctions(np.arange(first, first + 250), boxes[:250], np.arange(251), terms[first : first + 250])
+        if first % 5000 == 0:
+            index._check()
+    state = index._state
+    lengths = np.bincount(terms)
+    assert state[kernels.RECORDS_END] < 1.15 * lengths[lengths <= kernels.SHORT].sum()
+    assert state[kernels.TABLE_END] < 1.35 * (1 << (state[kernels.PARTITION + 1 :: 2][: kernels.PARTITIONS] >> 32)).sum()
+    order = rng.permutation(n)
+    for first in range(0, n, 250):
+        index.remove_many(order[first : first + 250])
+        if first % 5000 == 0:
+            index._check()
+    assert len(index) == state[kernels.RECORDS_END] == 0
+
+
 def test_more_keywords_than_there_are_codes():
     rng = np.random.default_rng(8)
     n = 70_000
