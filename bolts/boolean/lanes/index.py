@@ -55,6 +55,7 @@ class LanesIndex(CompiledIndex):
         self._state[kernels.CODES_END] = 1
         self._stores: kernels.Stores | None = None
         self._handle: Any = None
+        self._addresses: np.ndarray | None = None
         for name, rows in _MARGIN.items():
             self._rows[name].reserve(rows)
         self._reserve(boxes=1, places=1, programs=1, codes=1, table=8 * kernels.PARTITIONS)
@@ -79,10 +80,12 @@ class LanesIndex(CompiledIndex):
     def _reserve(self, **rows: int) -> None:
         """Give pools room for at least this many rows, by name."""
         self._stores = self._handle = None  # without compilation the handle holds them, too, and an array grows only if nothing else refers to it
-        for name, n in rows.items():
-            self._rows[name].reserve(n)
+        grown = [name for name, n in rows.items() if self._rows[name].reserve(n)]
         self._stores = kernels.Stores(*(rows.array for rows in self._rows.values()), self._state)
-        self._addresses = addresses(self._stores)
+        if self._addresses is None:
+            self._addresses = addresses(self._stores)
+        for name in grown:
+            self._addresses[kernels.Stores._fields.index(name)] = addresses((getattr(self._stores, name),))[0]
         self._handle = handle_of(self._addresses, self._stores, kernels.views)
 
     def _grow(self, need: int) -> None:
