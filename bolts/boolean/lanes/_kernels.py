@@ -25,9 +25,9 @@ CODES_MOST = 65535
 # partitions of the term table: two numbers each, where it starts, and (log2 of its rows) << 32 | rows in use.
 BLOCKS_END, GROUPS_END, NODES_END, RECORDS_END, PROGRAMS_END, TABLE_END, CODES_END = 0, 1, 2, 3, 4, 5, 6
 FREE_GROUP, FREE_NODE, FREE_CODE, FREE_CODES = 8, 9, 10, 11
-FREE_BLOCKS, FREE_RECORDS, FREE_TABLE, FREE_PROGRAMS = 16, 34, 42, 74
+FREE_BLOCKS, FREE_RECORDS, FREE_TABLE, FREE_PROGRAMS = 16, 34, 52, 84
 PARTITIONS = 256
-PARTITION = 216
+PARTITION = 226
 STATE_SIZE = PARTITION + 2 * PARTITIONS
 
 # Kinds of lists.
@@ -45,6 +45,10 @@ CODE, SLOT = 64, 64
 CHILD, COUNT, UPPER = 64, 80, 81
 # A record: float32[8]: west, south, east, north, 4 codes as uint16, slot and hash of the term as int32.
 RECORD_CODE, RECORD_SLOT, RECORD_HASH = 8, 6, 7
+# Of a run of free records the first and the last have DEAD_SLOT as their slot and, as int32, RUN; the first has NEXT and BEFORE, too.
+NEXT, BEFORE, RUN = 0, 1, 2
+LONG_RUN = 17
+"""Length of the longest free runs that are told apart; one list has all that are as long or longer."""
 
 # What ``places`` says of a slot: 0 it is free, above 0 where its posting is, below 0 ~program - ... see program_of.
 RECORD_PLACE = 1 << 30
@@ -67,7 +71,7 @@ class Stores(NamedTuple):
     :ivar groups: int64[groups, 24], up to 16 blocks each.
     :ivar nodes: float32[nodes, 96], the trees of groups.
     :ivar programs: int64[units], of subscriptions that are more than a few keywords in one rectangle.
-    :ivar codes: int64[codes, 2]: the term of each code, and how many postings and programs use it.
+    :ivar codes: int32[codes, 3]: the term of each code, its low half first, and how many postings and programs use it.
     :ivar state: int64[STATE_SIZE].
     """
 
@@ -119,7 +123,7 @@ _FIELDS = {
     "places": Field(1, types.int32, flat=True),
     "terms": None,
     "table": Field(2, types.int64, 2),
-    "codes": Field(8, types.int64, 2),
+    "codes": Field(8, types.int32, 3),
     "record": Field(3, types.float32, 8),
     "record_u2": Field(3, types.uint16, 16),
     "record_i4": Field(3, types.int32, 8),
@@ -243,30 +247,81 @@ def free_node(index, node):
     index.state[FREE_NODE] = node + 1
 
 
-@njit(cache=True, inline="always")
-def records_of(size_class):
-    """Return how many records a run of a class has: 1, 2, 3, 4, 6, 8, 12 or 16."""
-    return 1 if size_class == 0 else (2 + ((size_class - 1) & 1)) << ((size_class - 1) >> 1)
+@njit(cache=True)
+def _link_records(index, first, n):
+    """Let ``n`` records in a row be free."""
+    state, record = index.state, index.record_i4
+    kept = FREE_RECORDS + min(n, LONG_RUN)
+    head = state[kept]
+    record[first, NEXT], record[first, BEFORE], state[kept] = head, 0, first + 1
+    if head:
+        record[head - 1, BEFORE] = first + 1
+    for end in (first, first + n - 1):
+        record[end, RUN], record[end, RECORD_SLOT] = n, DEAD_SLOT
 
 
 @njit(cache=True)
-def new_records(index, size_class):
-    """Return the first record of a run of a class."""
+def _unlink_records(index, first):
+    """Take a run of records out of the free ones; return its length."""
+    record = index.record_i4
+    n, after, before = np.int64(record[first, RUN]), np.int64(record[first, NEXT]), np.int64(record[first, BEFORE])
+    if before:
+        record[before - 1, NEXT] = after
+    else:
+        index.state[FREE_RECORDS + min(n, LONG_RUN)] = after
+    if after:
+        record[after - 1, BEFORE] = before
+    return n
+
+
+@njit(cache=True)
+def _take_records(index, first, n):
+    """Take the first ``n`` records of a free run."""
+    free = _unlink_records(index, first)
+    if free > n:
+        _link_records(index, first + n, free - n)
+
+
+@njit(cache=True)
+def new_records(index, n):
+    """Return the first of ``n`` records in a row, 1 to 16: of a free run that is just as long or longer, or new ones.
+
+    The caller writes to all of them before it gives any others back: what is free is known by what is written there.
+    """
     state = index.state
-    head = state[FREE_RECORDS + size_class]
-    if head:
-        state[FREE_RECORDS + size_class] = index.record_i4[head - 1, 0]
-        return head - 1
+    for size in range(n, LONG_RUN + 1):
+        first = state[FREE_RECORDS + size] - 1
+        if first >= 0:
+            _take_records(index, first, n)
+            return first
     first = state[RECORDS_END]
-    state[RECORDS_END] = first + records_of(size_class)
+    state[RECORDS_END] = first + n
     return first
 
 
 @njit(cache=True)
-def free_records(index, first, size_class):
-    """Give a run of records back."""
-    index.record_i4[first, 0] = index.state[FREE_RECORDS + size_class]
-    index.state[FREE_RECORDS + size_class] = first + 1
+def extend_records(index, first, n):
+    """Let a run of ``n`` records have the one right behind, too, if it is free; return whether it was."""
+    end = first + n
+    if end == index.state[RECORDS_END] or index.record_i4[end, RECORD_SLOT] != DEAD_SLOT:
+        return False
+    _take_records(index, end, np.int64(1))
+    return True
+
+
+@njit(cache=True)
+def free_records(index, first, n):
+    """Give ``n`` records in a row back; they are joined with what is free on either side."""
+    state, record = index.state, index.record_i4
+    if first > 0 and record[first - 1, RECORD_SLOT] == DEAD_SLOT:
+        first -= np.int64(record[first - 1, RUN])
+        n += _unlink_records(index, first)
+    if first + n < state[RECORDS_END] and record[first + n, RECORD_SLOT] == DEAD_SLOT:
+        n += _unlink_records(index, first + n)
+    if first + n == state[RECORDS_END]:
+        state[RECORDS_END] = first
+    else:
+        _link_records(index, first, n)
 
 
 @njit(cache=True)

@@ -111,13 +111,16 @@ def addresses(arrays):
     return np.array([(array.ctypes.data, len(array), array.shape[1] if array.ndim == 2 else 1) for array in arrays], np.int64)
 
 
-def handle_of(table, arrays):
+def handle_of(table, arrays, views=None):
     """Return what kernels are given.
 
     :param table: what :func:`addresses` returned; the caller keeps it.
     :param arrays: a tuple with the fields, for runs without compilation.
+    :param views: what makes that tuple of ``arrays``, if they are not it.
     """
-    return arrays if config.DISABLE_JIT else table.ctypes.data
+    if config.DISABLE_JIT:
+        return arrays if views is None else views(arrays)
+    return table.ctypes.data
 
 
 def opener(name, fields):

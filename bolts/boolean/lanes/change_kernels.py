@@ -43,6 +43,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     TREE,
     USED,
     begin_program,
+    extend_records,
     free_group,
     free_program,
     free_records,
@@ -56,11 +57,10 @@ from dskype.bolts.boolean.lanes._kernels import (
     program_of,
     program_size,
     program_units,
-    records_of,
     settle,
 )
 from dskype.bolts.boolean.lanes.group_kernels import bury_lane, fit_frame, gather, lay, opened_work, read_boxes
-from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code
+from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code, term_of_code
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
 from dskype.bolts.boolean.lanes.vector_kernels import fetch, lent
 from dskype.bolts.boolean.program_kernels import Batch
@@ -69,7 +69,7 @@ NEED_TABLE, NEED_CODES, NEED_PROGRAMS, NEED_POOLS = 1, 2, 3, 4
 """What is lacking for the next step."""
 _AND, _OR = 1, 2  # kinds of dskype.bolts.boolean.programs; the third is any expression
 _CODED = 5  # keywords that a posting knows
-_FEW, _FEW_CLASS = SHORT // 2, 5  # postings with which a list becomes a run of records again, and the class of that
+_FEW = SHORT // 2  # postings with which a list becomes a run of records again
 
 
 @njit(cache=True)
@@ -118,7 +118,7 @@ def _promote(index, work, row, first, n):
     read_boxes(index, work, 0, n)
     fit_frame(index, work, g, 0, n, 0.25)
     lay(index, work, g, 0, n, True)
-    set_list(index.terms, row, GROUP, 0, 0, g)
+    set_list(index.terms, row, GROUP, 0, g)
     return g
 
 
@@ -127,35 +127,34 @@ def _demote(index, work, row, g):
     """Make a run of records of a group with few postings."""
     n = gather(index, work, g, 0)
     read_boxes(index, work, 0, n)
-    first, code = new_records(index, _FEW_CLASS), hashed(index.terms.table[row, 0])
+    first, code = new_records(index, n), hashed(index.terms.table[row, 0])
     for i in range(n):
         _write_record(index, first + i, work.boxes[i], work.codes[i], work.marks[i], code)
         move(index, work.marks[i], work.places[i], RECORD_PLACE + first + i)
     for i in range(n):
         settle(index, work.marks[i])
     free_group(index, g)
-    set_list(index.terms, row, RECORDS, n, _FEW_CLASS, first)
+    set_list(index.terms, row, RECORDS, n, first)
 
 
 @njit(cache=True)
 def _enter(index, work, row, posting, codes, mark):
     """Put a posting into the list of a row; return its place."""
-    kind, n, size_class, where = list_is(index.terms, row)
-    if kind == NONE:
-        kind, n, size_class, where = np.int64(RECORDS), np.int64(0), np.int64(0), new_records(index, 0)
-    if kind == RECORDS:
-        if n == SHORT:
-            g = _promote(index, work, row, where, n)
-            free_records(index, where, size_class)
-            return put(index, work, row, np.int64(GROUP), g, posting, codes, mark)
-        if n == records_of(size_class):
-            larger = new_records(index, size_class + 1)
+    kind, n, where = list_is(index.terms, row)
+    if kind == RECORDS and n == SHORT:
+        g = _promote(index, work, row, where, n)
+        free_records(index, where, n)
+        return put(index, work, row, np.int64(GROUP), g, posting, codes, mark)
+    if kind == RECORDS or kind == NONE:
+        old, moves = where, kind == NONE or not extend_records(index, where, n)
+        if moves:
+            where = new_records(index, n + 1)
             for i in range(n):
-                _copy_record(index, where + i, larger + i)
-            free_records(index, where, size_class)
-            where, size_class = larger, size_class + 1
+                _copy_record(index, old + i, where + i)
         _write_record(index, where + n, posting, codes, mark, hashed(index.terms.table[row, 0]))
-        set_list(index.terms, row, RECORDS, n + 1, size_class, where)
+        set_list(index.terms, row, RECORDS, n + 1, where)
+        if moves and n:
+            free_records(index, old, n)
         return RECORD_PLACE + where + n
     return put(index, work, row, kind, where, posting, codes, mark)
 
@@ -168,14 +167,14 @@ def _leave(index, work, place):
         for e in range(4):
             drop_code(index.terms, np.int64(index.record_u2[r, RECORD_CODE + e]))
         row = find_records(index.terms, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r)
-        _, n, size_class, where = list_is(index.terms, row)
+        _, n, where = list_is(index.terms, row)
         if r != where + n - 1:
             _copy_record(index, where + n - 1, r)
+        free_records(index, where + n - 1, np.int64(1))
         if n > 1:
-            set_list(index.terms, row, RECORDS, n - 1, size_class, where)
+            set_list(index.terms, row, RECORDS, n - 1, where)
         else:
-            free_records(index, where, size_class)
-            set_list(index.terms, row, NONE, 0, 0, 0)
+            set_list(index.terms, row, NONE, 0, 0)
         return
     g, lane = (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES
     b, j = np.int64(index.group_i4[g, BLOCK]) + lane // LANES, lane % LANES
@@ -188,7 +187,7 @@ def _leave(index, work, place):
         shrink(index, work, find(index.terms, index.group[g, TERM]), g)
     if index.group_i4[g, USED] >= 0 and index.group_i4[g, PARENT] < 0 and index.group_i4[g, USED] - index.group_i4[g, DEAD] <= _FEW:
         row = find(index.terms, index.group[g, TERM])
-        kind, _, _, where = list_is(index.terms, row)
+        kind, _, where = list_is(index.terms, row)
         if kind == GROUP and where == g:
             _demote(index, work, row, g)
 
@@ -271,7 +270,7 @@ def _fetch_terms(index, batch, i):
 def _fetch_list(index, batch, i):
     row = find(index.terms, batch.programs[_triggers(batch, i)[0]])
     if row >= 0:
-        kind, _, _, where = list_is(index.terms, row)
+        kind, _, where = list_is(index.terms, row)
         if kind == GROUP:
             for line in range(3):
                 fetch(index.group, 24 * where + 8 * line)
@@ -286,7 +285,7 @@ def _fetch_list(index, batch, i):
 def _fetch_tail(index, batch, i):
     row = find(index.terms, batch.programs[_triggers(batch, i)[0]])
     if row >= 0:
-        kind, _, _, where = list_is(index.terms, row)
+        kind, _, where = list_is(index.terms, row)
         if kind == GROUP:
             _fetch_block(index, where, np.int64(index.group_i4[where, USED]), 0)
 
@@ -452,11 +451,11 @@ def describe(handle, slots, offsets, kinds, programs):
             for e in range(4):
                 if codes[e]:
                     if write:
-                        programs[n] = index.terms.codes[codes[e], 0]
+                        programs[n] = term_of_code(index.terms, codes[e])
                     n += 1
             for k in range(length):
                 if write:
-                    programs[n] = index.terms.codes[index.program_u2[body + k], 0]
+                    programs[n] = term_of_code(index.terms, index.program_u2[body + k])
                 n += 1
         else:
             if write:

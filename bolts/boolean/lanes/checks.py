@@ -69,9 +69,9 @@ class _Check:
                 assert table.find(index.terms, index.terms.table[row, 0]) == row and table.hashed(term) & 255 == p
                 if word & 0xFFFF:
                     with_code[word & 0xFFFF] = term
-                kind, n, size_class, where = (int(x) for x in table.list_is(index.terms, row))
+                kind, n, where = (int(x) for x in table.list_is(index.terms, row))
                 if kind == k.RECORDS:
-                    self.records(term, n, size_class, where)
+                    self.records(term, n, where)
                 elif kind == k.GROUP:
                     self.group(term, where, -1)
                 elif kind == k.TREE:
@@ -81,11 +81,11 @@ class _Check:
                     assert kind == k.NONE
         self.with_code = with_code
 
-    def records(self, term: int, n: int, size_class: int, where: int) -> None:
+    def records(self, term: int, n: int, where: int) -> None:
         """Check a run of records."""
         index = self.index
-        assert 0 < n <= k.records_of(size_class) <= k.SHORT
-        self.runs["records"].append((where, k.records_of(size_class)))
+        assert 0 < n <= k.SHORT
+        self.runs["records"].append((where, n))
         for r in range(where, where + n):
             mark, place = int(index.record_i4[r, k.RECORD_SLOT]), k.RECORD_PLACE + r
             self.posting(term, mark, place, index.record_u2[r, k.RECORD_CODE : k.RECORD_CODE + 4].tolist())
@@ -169,11 +169,11 @@ class _Check:
         free, code = [], int(index.state[k.FREE_CODE])
         while code:
             free.append(code)
-            code = int(index.terms.codes[code, 0])
+            code = int(table.term_of_code(index.terms, code))
         assert len(free) == index.state[k.FREE_CODES] and not set(free) & self.codes.keys()
         assert set(free) | self.codes.keys() == set(range(1, int(index.state[k.CODES_END])))
-        assert self.with_code == {code: int(index.terms.codes[code, 0]) for code in self.codes}
-        assert all(index.terms.codes[code, 1] == n for code, n in self.codes.items())
+        assert self.with_code == {code: int(table.term_of_code(index.terms, code)) for code in self.codes}
+        assert all(index.terms.codes[code, 2] == n for code, n in self.codes.items())
 
     def pools(self) -> None:
         """Check that what is in use and what is free cover each pool, without overlap."""
@@ -182,8 +182,7 @@ class _Check:
             self._free("blocks", state[k.FREE_BLOCKS + n], index.block_i4[:, 0], n)
         self._free("groups", state[k.FREE_GROUP], index.group[:, k.TERM], 1)
         self._free("nodes", state[k.FREE_NODE], index.node_i4[:, k.CHILD], 1)
-        for n in range(8):
-            self._free("records", state[k.FREE_RECORDS + n], index.record_i4[:, 0], k.records_of(n))
+        self._free_records()
         for n in range(32):
             self._free("table", state[k.FREE_TABLE + n], index.terms.table[:, 1], 1 << n)
         for units in [*range(1, 33), *(quarters << octave for octave in range(3, 28) for quarters in range(5, 9))]:
@@ -197,6 +196,22 @@ class _Check:
                 assert start == at, (name, start, at)
                 at += size
             assert at == state[ends[name]], (name, at)
+
+    def _free_records(self) -> None:
+        record = self.index.record_i4
+        ends = set()
+        for least in range(1, k.LONG_RUN + 1):
+            before, head = 0, int(self.index.state[k.FREE_RECORDS + least])
+            while head:
+                first, n = head - 1, int(record[head - 1, k.RUN])
+                assert n == least or n > least == k.LONG_RUN
+                assert record[first, k.BEFORE] == before and record[first + n - 1, k.RUN] == n
+                assert record[first, k.RECORD_SLOT] == record[first + n - 1, k.RECORD_SLOT] == k.DEAD_SLOT
+                self.runs["records"].append((first, n))
+                ends.add((first, first + n))
+                before, head = head, int(record[first, k.NEXT])
+        assert not {first for first, _ in ends} & {end for _, end in ends}, "free runs side by side"
+        assert int(self.index.state[k.RECORDS_END]) not in {end for _, end in ends}
 
     def _free(self, name: str, head: int, links: np.ndarray, size: int) -> None:
         head = int(head)

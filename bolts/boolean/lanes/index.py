@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from dskype.spouts.batch import MessageBatch
 
 __all__ = ["LanesIndex"]
 
-_KEPT = 1 << 18  # matches from which on a result is handed over instead of copied
-_MARGIN = {"blocks": 128, "groups": 16, "nodes": 64, "records": 128}
+_KEPT = 1 << 15  # matches from which on a result is handed over instead of copied
+_MARGIN = {"blocks": 96, "groups": 16, "nodes": 32, "records": 128}
 
 
 class LanesIndex(CompiledIndex):
@@ -48,17 +49,20 @@ class LanesIndex(CompiledIndex):
             "groups": Rows(np.int64, 24),
             "nodes": Rows(np.float32, 96),
             "programs": Rows(np.int64, 0),
-            "codes": Rows(np.int64, 2),
+            "codes": Rows(np.int32, 3),
         }
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._state[kernels.CODES_END] = 1
         self._stores: kernels.Stores | None = None
         self._handle: Any = None
+        self._addresses: np.ndarray | None = None
         for name, rows in _MARGIN.items():
             self._rows[name].reserve(rows)
         self._reserve(boxes=1, places=1, programs=1, codes=1, table=8 * kernels.PARTITIONS)
         changes.clear(self._handle)
         self._hold(matching.new_found(1 << 12, 1 << 12, 64, 1 << 10))
+        self._handed_over = False  # the arrays of ``_found`` have been given to the caller
+        self._spare: tuple[np.ndarray, np.ndarray] | None = None  # others, which it had been given before
         self._work = groups.new_work()
         self._work_addresses = addresses(self._work)
         self._work_handle = handle_of(self._work_addresses, self._work)
@@ -69,18 +73,20 @@ class LanesIndex(CompiledIndex):
     @property
     def memory_bytes(self) -> int:
         """What the arrays take, room to grow and scratch included."""
-        return sum(rows.nbytes for rows in self._rows.values()) + self._state.nbytes + sum(array.nbytes for array in self._found)
+        return sum(rows.nbytes for rows in self._rows.values()) + self._state.nbytes + sum(array.nbytes for array in (*self._found, *(self._spare or ())))
 
     # -- growing --------------------------------------------------------------------------------------------------------
 
     def _reserve(self, **rows: int) -> None:
         """Give pools room for at least this many rows, by name."""
         self._stores = self._handle = None  # without compilation the handle holds them, too, and an array grows only if nothing else refers to it
-        for name, n in rows.items():
-            self._rows[name].reserve(n)
+        grown = [name for name, n in rows.items() if self._rows[name].reserve(n)]
         self._stores = kernels.Stores(*(rows.array for rows in self._rows.values()), self._state)
-        self._addresses = addresses(self._stores)
-        self._handle = handle_of(self._addresses, kernels.views(self._stores))
+        if self._addresses is None:
+            self._addresses = addresses(self._stores)
+        for name in grown:
+            self._addresses[kernels.Stores._fields.index(name)] = addresses((getattr(self._stores, name),))[0]
+        self._handle = handle_of(self._addresses, self._stores, kernels.views)
 
     def _grow(self, need: int) -> None:
         """Make the room that a kernel lacks."""
@@ -89,7 +95,7 @@ class LanesIndex(CompiledIndex):
             sizes = state[kernels.PARTITION + 1 :: 2] >> 32
             self._reserve(table=int(state[kernels.TABLE_END]) + (4 << int(sizes.max())))
         elif need == changes.NEED_CODES:
-            self._reserve(codes=min(int(state[kernels.CODES_END]) + 4096 + self._largest_program, kernels.CODES_MOST + 1))
+            self._reserve(codes=min(int(state[kernels.CODES_END]) + 1024 + self._largest_program, kernels.CODES_MOST + 1))
         elif need == changes.NEED_PROGRAMS:
             self._reserve(programs=int(state[kernels.PROGRAMS_END]) + self._largest_program)
         else:
@@ -126,32 +132,48 @@ class LanesIndex(CompiledIndex):
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the matches; see :meth:`~dskype.bolts.boolean.base.BooleanIndex.match`."""
-        n, areas, found, offsets = messages.n, messages.areas, self._found, messages.offsets
-        first, last = offsets.item(0), offsets.item(-1)
-        terms = last - first
+        areas, offsets = messages.areas, messages.offsets
+        if self._handed_over:
+            self._leave_results()
+        found, n, first, last = self._found, len(offsets) - 1, offsets.item(0), offsets.item(-1)
+        terms, lon, lat = last - first, 0.0, 0.0
         if n > len(found.row) or terms > len(found.terms):
             found = self._more_messages(n, terms)
-        if areas is None:
-            found.lon[:n], found.lat[:n], found.offsets[: n + 1] = messages.lon, messages.lat, offsets
-        else:
+        if areas is not None:
             box, spans, row = _halves(messages, areas)
             n = len(row)
             if n > len(found.row):
                 found = self._more_messages(n, terms)
             found.box[:n], found.spans[:n], found.row[:n] = box, spans, row
-        found.terms[:terms] = messages.terms[first:last]
+        elif n == 1:
+            lon, lat = messages.lon.item(0), messages.lat.item(0)
+        else:
+            found.lon[:n], found.lat[:n], found.offsets[: n + 1] = messages.lon, messages.lat, offsets
+        found.terms[:terms] = messages.terms if terms == len(messages.terms) else messages.terms[first:last]
         begins = True
-        while (end := matching.match(self._handle, self._found_handle, n, areas is None, begins)) < 0:
+        while (end := matching.match(self._handle, self._found_handle, n, areas is None, begins, lon, lat, terms)) < 0:
             found, begins = self._more_scratch(end, n), False
-        if end < _KEPT:
-            return found.rows[:end].copy(), found.slots[:end].copy()
-        self._hold(found._replace(slots=np.empty_like(found.slots), rows=np.empty_like(found.rows)))
+        if end < _KEPT or 8 * end < len(found.slots):
+            return (np.zeros(end, np.int32) if len(offsets) == 2 else found.rows[:end].copy()), found.slots[:end].copy()
+        self._handed_over = True
         return found.rows[:end], found.slots[:end]
+
+    def _leave_results(self) -> None:
+        """Write further results to other arrays if the caller still holds the last ones, which it was given without a copy."""
+        self._handed_over = False
+        last = self._found.rows, self._found.slots
+        if _references(last) == _ALONE + 1:  # that of ``_found``
+            return
+        spare = self._spare
+        if spare is None or len(spare[0]) != len(last[0]) or _references(spare) > _ALONE:
+            spare = np.empty_like(last[0]), np.empty_like(last[1])
+        self._spare = last
+        self._hold(self._found._replace(rows=spare[0], slots=spare[1]))
 
     def _more_messages(self, n: int, terms: int) -> matching.Found:
         """Make room for ``n`` messages with ``terms`` terms together; what was there is lost."""
         old = self._found
-        self._hold(matching.new_found(old.items.shape[1], len(old.slots), max(len(old.row), 2 * n), max(len(old.terms), 2 * terms)))
+        self._hold(matching.new_found(old.items.shape[1], len(old.slots), max(len(old.row), n + n // 8), max(len(old.terms), terms + terms // 8)))
         return self._found
 
     def _more_scratch(self, need: int, n: int) -> matching.Found:
@@ -164,7 +186,7 @@ class LanesIndex(CompiledIndex):
         if need == -1:
             items = max(2 * items, 2 * int((old.spans[:n, 1] - old.spans[:n, 0]).max()) + 1024)
         else:
-            slots *= 2
+            slots += slots // 2
         new = matching.new_found(items, slots, len(old.row), len(old.terms))
         for name in ("box", "spans", "row", "terms", "progress"):
             getattr(new, name)[:] = getattr(old, name)
@@ -187,6 +209,15 @@ class LanesIndex(CompiledIndex):
         """Verify all invariants; see :func:`~dskype.bolts.boolean.lanes.checks.check`."""
         assert self._stores is not None and not self._found.bitmap.any()
         check(self._stores, self._size)
+
+
+def _references(arrays: tuple[np.ndarray, np.ndarray]) -> int:
+    """Return how often the array that is referred to most is; a view of it counts, and what refers to it for this call."""
+    return max(sys.getrefcount(array) for array in arrays)
+
+
+_ALONE = _references((np.zeros(1), np.zeros(1)))
+"""Of arrays that nothing but one tuple holds."""
 
 
 def _halves(messages: MessageBatch, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

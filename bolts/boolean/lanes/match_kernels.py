@@ -41,11 +41,13 @@ from dskype.bolts.boolean.lanes.address_kernels import Field, opener
 from dskype.bolts.boolean.lanes.group_kernels import step_of
 from dskype.bolts.boolean.lanes.sort_kernels import sort_slots
 from dskype.bolts.boolean.lanes.table_kernels import EMPTY, hashed, home
-from dskype.bolts.boolean.lanes.vector_kernels import bits, covered, covered_floats, equal, fetch, fill, flagged, lowest, pack, pack_places, wanted_bits
+from dskype.bolts.boolean.lanes.vector_kernels import among, bits, covered, covered_floats, fetch, fill, flagged, lowest, pack, pack_places, wanted_bits
 from dskype.bolts.boolean.program_kernels import contains, follow_jumps, overlaps
 
 MESSAGES = 64
 """Most messages of a chunk."""
+AHEAD = 16
+"""How many groups or blocks the memory is asked for before they are looked at."""
 COMPARED = 24
 """Codes of a message up to which a block is compared with each; more are looked up in a bitmap."""
 
@@ -135,7 +137,7 @@ def _look_up(index, terms, low, high, found, ends):
 
     Writes runs of records to items 0 and 1 (first, number), and groups and ~nodes to items 2, their message to 3.
 
-    :returns: (number of runs, of groups and nodes, of records); -1 for the first if there is too little room.
+    :returns: (number of runs, of groups and nodes, of records, most records of a message); -1 for the first if there is too little room.
     """
     state, table, rows, codes, spans = index.state, index.terms.table, found.wide[0], found.wide[1], found.spans
     room = found.items.shape[1] - LANES
@@ -144,14 +146,15 @@ def _look_up(index, terms, low, high, found, ends):
     for m in range(low, high):
         first, last = spans[m, 0], spans[m, 1]
         if n + last - first + 8 * MESSAGES > room:
-            return np.int64(-1), np.int64(0), np.int64(0)
+            return np.int64(-1), np.int64(0), np.int64(0), np.int64(0)
         for t in range(first, last):
             start, mask, at = home(state, hashed(terms[t]))
             fetch(table, 2 * (start + at))
             rows[n] = start + at
             n += 1
-    n, n_runs, n_lists, n_records, n_codes = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    n, n_runs, n_lists, n_records, n_codes, most = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for m in range(low, high):
+        before = n_records
         codes[n_codes] = 0
         n_codes += 1
         for t in range(spans[m, 0], spans[m, 1]):
@@ -180,7 +183,6 @@ def _look_up(index, terms, low, high, found, ends):
             elif kind == GROUP:
                 lists[n_lists], list_message[n_lists] = where, m
                 n_lists += 1
-                _fetch_group(index, where)
             elif kind == TREE:
                 lists[n_lists], list_message[n_lists] = ~where, m
                 n_lists += 1
@@ -188,8 +190,9 @@ def _look_up(index, terms, low, high, found, ends):
         while n_codes & 3:
             codes[n_codes] = 0
             n_codes += 1
+        most = max(most, n_records - before)
         ends.codes[m - low + 1], ends.records[m - low + 1] = n_codes, n_runs
-    return n_runs, n_lists, n_records
+    return n_runs, n_lists, n_records, most
 
 
 @njit(cache=True, inline="always")
@@ -197,6 +200,12 @@ def _fetch_group(index, g):
     fetch(index.group, 24 * g)
     fetch(index.group, 24 * g + 8)
     fetch(index.group, 24 * g + 16)
+
+
+@njit(cache=True, inline="always")
+def _fetch_block(block, b):
+    for line in range(5):
+        fetch(block, 160 * b + 32 * line)
 
 
 @njit(cache=True, inline="always")
@@ -234,9 +243,7 @@ def _open_nodes(index, n, found):
             end = out + bits(mask)
             for k in range(out, end):
                 child = np.int64(more[k])
-                if child >= 0:
-                    _fetch_group(index, child)
-                else:
+                if child < 0:
                     _fetch_node(index, ~child)
                     nodes += 1
             out = end
@@ -257,26 +264,29 @@ def _open_groups(index, n, groups, found, ends, low):
     box, edges, room = found.box, found.wide[0], found.items.shape[1] - 2 * LANES
     some, some_message, blocks, block_group = found.items[groups], found.items[groups + 1], found.items[6], found.items[7]
     out, done = np.int64(0), np.int64(0)
+    for i in range(min(n, AHEAD)):
+        _fetch_group(index, np.int64(some[i]))
     for i in range(n):
+        if i + AHEAD < n:
+            _fetch_group(index, np.int64(some[i + AHEAD]))
         g, m = np.int64(some[i]), np.int64(some_message[i])
         while done < m - low:
             done += 1
             ends.blocks[done] = out
         x0, y0, scale_x, scale_y = index.group_f8[g, X0], index.group_f8[g, Y0], index.group_f8[g, SCALE_X], index.group_f8[g, SCALE_Y]
         x_low, y_low = step_of(box[m, 0], x0, scale_x), step_of(box[m, 1], y0, scale_y)
-        x_high, y_high = step_of(box[m, 2], x0, scale_x), step_of(box[m, 3], y0, scale_y)
-        mask = covered(index.group_u2, 96 * g + BOUNDS, x_low, y_low, x_high, y_high) & ((1 << np.int64(index.group_i4[g, BLOCKS])) - 1)
+        x_high, y_high = x_low, y_low
+        if box[m, 0] != box[m, 2] or box[m, 1] != box[m, 3]:
+            x_high, y_high = step_of(box[m, 2], x0, scale_x), step_of(box[m, 3], y0, scale_y)
+        mask = covered(index.group_u2, 96 * g + BOUNDS, x_low, y_low, x_high, y_high) & 0xFFFF & ((1 << np.int64(index.group_i4[g, BLOCKS])) - 1)
         edges[i] = x_low | y_low << 16 | x_high << 32 | y_high << 48
         if out > room:
             return np.int64(-1)
         pack_places(np.int64(index.group_i4[g, BLOCK]), mask, blocks, out)
         fill(block_group, out, i)
-        end = out + bits(mask)
-        for k in range(out, end):
-            at = 160 * np.int64(blocks[k])
-            for line in range(5):
-                fetch(index.block, at + 32 * line)
-        out = end
+        out += bits(mask)
+    for k in range(AHEAD):  # what is asked for behind the last
+        blocks[out + k] = 0
     while done < ends.blocks.shape[0] - 1:
         done += 1
         ends.blocks[done] = out
@@ -306,18 +316,6 @@ def _satisfied(index, slot, terms, first, last, bitmap):
     return follow_jumps(index.program, body + 1 + index.program[body], body + length, terms, first, last)
 
 
-@njit(cache=True, inline="always")
-def _among(block, b, codes, first, last):
-    """Return for which lanes of a block all four codes are among ``codes[first:last]``, a multiple of four."""
-    at, some, more = 160 * b + CODE, np.int64(0), np.int64(0)
-    for c in range(first, last, 4):
-        some |= equal(block, at, codes[c]) | equal(block, at, codes[c + 1])
-        more |= equal(block, at, codes[c + 2]) | equal(block, at, codes[c + 3])
-    some |= more
-    some &= some >> 32
-    return some & (some >> 16) & 0xFFFF
-
-
 @njit(cache=True)
 def _scan_blocks(block, block_i4, found, low, high, first_code, last_code, n):
     """Append the slots of the blocks ``low..high - 1`` of one message that match for sure; return (where they end, how many are doubtful).
@@ -328,12 +326,13 @@ def _scan_blocks(block, block_i4, found, low, high, first_code, last_code, n):
     doubt, touch, blocks, block_group = found.items[4], found.items[5], found.items[6], found.items[7]
     many, doubtful = last_code - first_code > COMPARED, np.int64(0)
     for i in range(low, high):
+        _fetch_block(block, np.int64(blocks[i + AHEAD]))
         b, edge = np.int64(blocks[i]), edges[block_group[i]]
         hits = covered(block, 160 * b, edge & 0xFFFF, (edge >> 16) & 0xFFFF, (edge >> 32) & 0xFFFF, (edge >> 48) & 0xFFFF)
         mask = hits & 0xFFFF
         if mask == 0:
             continue
-        mask &= wanted_bits(block, 160 * b + CODE, bitmap) if many else _among(block, b, codes, first_code, last_code)
+        mask &= wanted_bits(block, 160 * b + CODE, bitmap) if many else among(block, 160 * b + CODE, codes, first_code, last_code)
         marked = flagged(block_i4, 80 * b + SLOT)
         unsure = mask & (marked | ~(hits >> 16))
         sure = mask ^ unsure
@@ -421,7 +420,7 @@ def _match_chunk(index, terms, low, high, found, ends, begin):
 
     :param begin: int64[1], where the slots of the message before begin, as it may be the other half of the same area.
     """
-    n_runs, n_lists, n_records = _look_up(index, terms, low, high, found, ends)
+    n_runs, n_lists, n_records, most_records = _look_up(index, terms, low, high, found, ends)
     if n_runs < 0:
         return np.int64(-1)
     n_groups, groups = _open_nodes(index, n_lists, found)
@@ -434,11 +433,14 @@ def _match_chunk(index, terms, low, high, found, ends, begin):
     most = np.int64(0)
     for k in range(high - low):
         most = max(most, ends.blocks[k + 1] - ends.blocks[k])
-    if 2 * (LANES * most + n_records + LANES) > found.items.shape[1]:  # two halves of an area are sorted together
+    if 2 * (LANES * most + most_records + LANES) > found.items.shape[1]:  # two halves of an area are sorted together
         return np.int64(-1)
     if n + LANES * (n_blocks + 1) + n_records > found.slots.shape[0]:
         return np.int64(-2)
-    codes, spare, stack, slots, rows = found.wide[1], found.items[4], found.stack, found.slots, found.rows
+    codes, stack, slots, rows, room = found.wide[1], found.stack, found.slots, found.rows, found.items.shape[1]
+    spare = found.items.reshape(-1)[2 * room : 6 * room]  # what was groups, nodes and doubts
+    for k in range(min(n_blocks, AHEAD)):
+        _fetch_block(index.block, np.int64(found.items[6, k]))
     for k in range(high - low):
         m = low + k
         row = found.row[m]
@@ -474,7 +476,7 @@ def _take_points(found, n):
 
 
 @njit(cache=True)
-def match(handle, scratch, n, points, begins):
+def match(handle, scratch, n, points, begins, lon, lat, n_terms):
     """Match messages; return how many matches there are, or what is lacking: -1 room for the steps, -2 for slots.
 
     :param handle: of the index.
@@ -482,12 +484,17 @@ def match(handle, scratch, n, points, begins):
     :param n: how many messages there are.
     :param points: whether they are points.
     :param begins: False: there was too little room; go on.
+    :param lon: of a single point; of several, it is in ``Found``. Likewise ``lat`` and ``n_terms``, how many terms it has.
     """
     index, found = opened(handle), opened_found(scratch)
     terms, progress = found.terms, found.progress
     if begins:
         progress[0] = progress[1] = progress[2] = 0
-        if points:
+        if points and n == 1:
+            found.box[0, 0] = found.box[0, 2] = lon
+            found.box[0, 1] = found.box[0, 3] = lat
+            found.spans[0, 0], found.spans[0, 1], found.row[0] = 0, n_terms, 0
+        elif points:
             _take_points(found, n)
     ends = Ends(found.ends[0], found.ends[1], found.ends[2])
     ends.codes[0] = ends.records[0] = ends.blocks[0] = 0

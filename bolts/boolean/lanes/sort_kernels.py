@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
-from dskype.bolts.boolean.lanes.vector_kernels import below, bits, order, order_many, pack, pack_only
+from dskype.bolts.boolean.lanes.vector_kernels import below, bits, order, order_into, order_many, pack, pack_only
 
 _LANES = 16
 _NETWORK = 64  # values that are sorted at once
+_BUCKETED = 256  # values from which on buckets are tried
+_FILL, _FULL = 10, 32  # values of a bucket on average, and at most
 
 
 @njit(cache=True, inline="always")
@@ -39,16 +42,57 @@ def _divide(values, low, high, limit, spare):
 
 
 @njit(cache=True)
+def _sort_by_buckets(values, low, high, largest, spare):
+    """Sort ``values[low:high]`` by equal parts of the range of values; return False, and change nothing, if many are in the same part.
+
+    One pass takes each value to its bucket, and one network sorts a bucket. Slots have nothing to do with places, so those of a message are
+    mostly all over the range.
+    """
+    buckets = (high - low) // _FILL + 1
+    counts = _FULL * buckets
+    factor = (buckets << 32) // (largest + 1)
+    for b in range(counts, counts + buckets):
+        spare[b] = 0
+    for i in range(low, high):
+        b = (np.int64(values[i]) * factor) >> 32
+        n = np.int64(spare[counts + b])
+        if n == _FULL:
+            return False
+        spare[_FULL * b + n] = values[i]
+        spare[counts + b] = n + 1
+    b = np.int64(0)
+    while low + _FULL <= high:
+        n = np.int64(spare[counts + b])
+        order_into(spare, _FULL * b, n, values, low)
+        low += n
+        b += 1
+    last, rest = low, _FULL * b
+    while b < buckets:
+        for i in range(_FULL * b, _FULL * b + spare[counts + b]):
+            values[last] = spare[i]
+            last += 1
+        b += 1
+    if high > low:
+        order_into(values, low, high - low, spare, rest)
+        for i in range(high - low):
+            values[low + i] = spare[rest + i]
+    return True
+
+
+@njit(cache=True)
 def sort_slots(values, low, high, largest, spare, stack):
     """Sort ``values[low:high]``, which are 0 to ``largest``, in place.
 
-    Divides the range of values, not their number: each halving is a pass of a few instructions for 16 values, and at most 31 are needed
-    whatever the values are.
+    Many values go to buckets first. Otherwise, or if these do not suit, divides the range of values, not their number: each halving is a
+    pass of a few instructions for 16 values, and at most 31 are needed whatever the values are.
 
     :param values: int32[], 16 places longer than ``high``.
-    :param spare: int32[high - low + 16], scratch.
+    :param spare: int32[], scratch, 16 places longer than ``high - low``; buckets need ``3.3 * (high - low) + 33``.
     :param stack: int64[40, 4], scratch.
     """
+    n = high - low
+    if n >= _BUCKETED and (_FULL + 1) * (n // _FILL + 1) <= spare.shape[0] and _sort_by_buckets(values, low, high, largest, spare):
+        return
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = low, high, 0, largest
     depth = 1
     while depth:

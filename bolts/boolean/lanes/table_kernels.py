@@ -1,7 +1,7 @@
 """Kernels of the term table, and of the codes of terms. Imports numpy and numba only.
 
 The table has 256 partitions, each a run of rows with open addressing; one that is full moves to a longer run by itself, so that
-no call ever moves all terms. A row is int64[2]: the term, and ``code | kind << 16 | wanted << 19 | records << 20 | class << 28 | where << 32``.
+no call ever moves all terms. A row is int64[2]: the term, and ``code | kind << 16 | wanted << 19 | records << 20 | where << 32``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ EMPTY = np.int64(-(2**63))
 _LEAST = 3  # log2 of the rows of an empty partition
 _WANTED = np.int64(1 << 19)  # set while a partition moves: the row stays, though it has neither a code nor a list yet
 _IN_USE = np.int64(0xFFFFF)  # code, kind, wanted
+RUNS = 32
+"""Lengths of runs of rows: powers of two below ``2**RUNS``."""
 
 
 @njit(cache=True, inline="always")
@@ -66,9 +68,9 @@ def find_records(terms, code, record):
 
 
 @njit(cache=True)
-def packed(code, kind, records, size_class, where):
+def packed(code, kind, records, where):
     """Return the second number of a row."""
-    return code | (kind << 16) | (records << 20) | (size_class << 28) | (where << 32)
+    return code | (kind << 16) | (records << 20) | (where << 32)
 
 
 @njit(cache=True)
@@ -78,9 +80,9 @@ def kind_of(word):
 
 
 @njit(cache=True)
-def set_list(terms, row, kind, records, size_class, where):
+def set_list(terms, row, kind, records, where):
     """Let a row have another list."""
-    terms.table[row, 1] = packed(terms.table[row, 1] & 0xFFFF, np.int64(kind), np.int64(records), np.int64(size_class), np.int64(where))
+    terms.table[row, 1] = packed(terms.table[row, 1] & 0xFFFF, np.int64(kind), np.int64(records), np.int64(where))
 
 
 @njit(cache=True)
@@ -132,6 +134,64 @@ def _want(terms, wanted, first, last, on):
             terms.table[row, 1] = word | _WANTED if on else word & ~_WANTED
 
 
+# Runs of rows are as long as powers of two and begin at multiples of their length. The other half of twice a run is its buddy; if both are free,
+# they become one. All partitions grow at about the same time, so most of them find room where two others were.
+
+
+@njit(cache=True)
+def _new_run(terms, log):
+    """Return the first row of a free run of ``2**log`` rows, or -1 if there is no room."""
+    state = terms.state
+    for larger in range(log, RUNS):
+        head = state[FREE_TABLE + larger]
+        if head:
+            first = head - 1
+            state[FREE_TABLE + larger] = terms.table[first, 1]
+            for half in range(larger - 1, log - 1, -1):
+                _free_run(terms, first + (np.int64(1) << half), np.int64(half))
+            return first
+    size, end = np.int64(1) << log, state[TABLE_END]
+    first = (end + size - 1) & ~(size - 1)
+    if first + size > terms.table.shape[0]:
+        return np.int64(-1)
+    state[TABLE_END] = first + size
+    while end < first:  # what lies between
+        half = np.int64(_LEAST)
+        while not end >> half & 1:
+            half += 1
+        _free_run(terms, end, half)
+        end += np.int64(1) << half
+    return first
+
+
+@njit(cache=True)
+def _free_run(terms, first, log):
+    """Give a run back, joined with its buddy if that is free, too."""
+    state, table = terms.state, terms.table
+    while _take_buddy(terms, first ^ (np.int64(1) << log), log):
+        first &= ~(np.int64(1) << log)
+        log += 1
+    table[first, 0], table[first, 1] = EMPTY, state[FREE_TABLE + log]
+    state[FREE_TABLE + log] = first + 1
+
+
+@njit(cache=True)
+def _take_buddy(terms, first, log):
+    """Take a run out of the list of free ones; return whether it was there."""
+    state, table = terms.state, terms.table
+    before, head = np.int64(-1), state[FREE_TABLE + log]
+    while head:
+        row = head - 1
+        if row == first:
+            if before < 0:
+                state[FREE_TABLE + log] = table[row, 1]
+            else:
+                table[before, 1] = table[row, 1]
+            return True
+        before, head = row, table[row, 1]
+    return False
+
+
 @njit(cache=True)
 def _move_partition(terms, at):
     """Move a partition to a run in which half of the rows at most are in use, without terms that nobody needs."""
@@ -143,15 +203,8 @@ def _move_partition(terms, at):
     larger = np.int64(_LEAST)
     while (np.int64(1) << larger) < 2 * (live + 1):
         larger += 1
-    size = np.int64(1) << larger
-    head = state[FREE_TABLE + larger]
-    if head:
-        new = head - 1
-        state[FREE_TABLE + larger] = table[new, 1]
-    elif state[TABLE_END] + size <= table.shape[0]:
-        new = state[TABLE_END]
-        state[TABLE_END] = new + size
-    else:
+    size, new = np.int64(1) << larger, _new_run(terms, larger)
+    if new < 0:
         return False
     for row in range(new, new + size):
         table[row, 0] = EMPTY
@@ -162,12 +215,22 @@ def _move_partition(terms, at):
                 place = (place + 1) & (size - 1)
             table[new + place, 0], table[new + place, 1] = table[row, 0], table[row, 1]
     state[at], state[at + 1] = new, (larger << 32) | live
-    table[old, 0], table[old, 1] = EMPTY, state[FREE_TABLE + log]
-    state[FREE_TABLE + log] = old + 1
+    _free_run(terms, old, log)
     return True
 
 
 # -- codes ------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def term_of_code(terms, code):
+    """Return the term of a code; of a free one the next that is free."""
+    return (np.int64(terms.codes[code, 0]) & 0xFFFFFFFF) | (np.int64(terms.codes[code, 1]) << 32)
+
+
+@njit(cache=True)
+def _set_term(terms, code, term):
+    terms.codes[code, 0], terms.codes[code, 1] = np.int32(np.uint32(term & 0xFFFFFFFF)), term >> 32
 
 
 @njit(cache=True)
@@ -179,7 +242,7 @@ def take_code(terms, row):
         state = terms.state
         code = state[FREE_CODE]
         if code:
-            state[FREE_CODE] = terms.codes[code, 0]
+            state[FREE_CODE] = term_of_code(terms, code)
             state[FREE_CODES] -= 1
         elif state[CODES_END] < CODES_MOST:
             code = state[CODES_END]
@@ -187,8 +250,9 @@ def take_code(terms, row):
         else:
             return np.int64(0)
         terms.table[row, 1] = word | code
-        terms.codes[code, 0], terms.codes[code, 1] = terms.table[row, 0], 0
-    terms.codes[code, 1] += 1
+        _set_term(terms, code, terms.table[row, 0])
+        terms.codes[code, 2] = 0
+    terms.codes[code, 2] += 1
     return code
 
 
@@ -197,20 +261,20 @@ def drop_code(terms, code):
     """Let a code be in use once less; 0 is none."""
     if code == 0:
         return
-    terms.codes[code, 1] -= 1
-    if terms.codes[code, 1] == 0:
-        row = find(terms, terms.codes[code, 0])
+    terms.codes[code, 2] -= 1
+    if terms.codes[code, 2] == 0:
+        row = find(terms, term_of_code(terms, code))
         terms.table[row, 1] &= ~np.int64(0xFFFF)
-        terms.codes[code, 0] = terms.state[FREE_CODE]
+        _set_term(terms, code, terms.state[FREE_CODE])
         terms.state[FREE_CODE] = code
         terms.state[FREE_CODES] += 1
 
 
 @njit(cache=True)
 def list_is(terms, row):
-    """Return (kind, records, size class, where) of a row's list."""
+    """Return (kind, records, where) of a row's list."""
     word = terms.table[row, 1]
     kind = (word >> 16) & 7
     if kind == NONE:
-        return kind, np.int64(0), np.int64(0), np.int64(0)
-    return kind, (word >> 20) & 31, (word >> 28) & 15, word >> 32
+        return kind, np.int64(0), np.int64(0)
+    return kind, (word >> 20) & 31, word >> 32

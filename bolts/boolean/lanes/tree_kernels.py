@@ -183,7 +183,7 @@ def add_child(index, row, node, child):
             set_child(index, upper, 0, ~node, node_bounds(index, node))
             set_parent(index, ~node, upper)
             index.node_i4[upper, COUNT] = 1
-            set_list(index.terms, row, TREE, 0, 0, upper)
+            set_list(index.terms, row, TREE, 0, upper)
         else:
             tighten(index, ~node)
         node, child = upper, ~other
@@ -204,7 +204,7 @@ def put(index, work, row, kind, where, posting, codes, mark):
         other = make_room(index, work, g)
         if other >= 0 and kind == GROUP:
             root = new_node(index, np.int64(-1))
-            set_list(index.terms, row, TREE, 0, 0, root)
+            set_list(index.terms, row, TREE, 0, root)
             add_child(index, row, root, g)
             add_child(index, row, root, other)
             g = descend(index, root, posting, work.costs)
@@ -256,7 +256,7 @@ def remove_child(index, row, node, child):
             break
         free_node(index, node)
         if upper < 0:
-            set_list(index.terms, row, NONE, 0, 0, 0)
+            set_list(index.terms, row, NONE, 0, 0)
             return
         node, child = upper, ~node
     if upper >= 0:
@@ -267,10 +267,10 @@ def remove_child(index, row, node, child):
         free_node(index, node)
         set_parent(index, child, -1)
         if child >= 0:
-            set_list(index.terms, row, GROUP, 0, 0, child)
+            set_list(index.terms, row, GROUP, 0, child)
             return
         node = ~child
-        set_list(index.terms, row, TREE, 0, 0, node)
+        set_list(index.terms, row, TREE, 0, node)
 
 
 @njit(cache=True)
@@ -300,7 +300,7 @@ def shrink(index, work, row, g):
     parent = parent_of(index, g)
     if live == 0:
         if parent < 0:
-            set_list(index.terms, row, NONE, 0, 0, 0)
+            set_list(index.terms, row, NONE, 0, 0)
         else:
             remove_child(index, row, parent, g)
         free_group(index, g)

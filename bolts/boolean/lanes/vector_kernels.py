@@ -13,23 +13,24 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import config
+from numba.core import cgutils, config
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 __all__ = [
     "WIDE",
+    "among",
     "below",
     "bits",
     "covered",
     "covered_floats",
-    "equal",
     "fetch",
     "fill",
     "flagged",
     "lent",
     "lowest",
     "order",
+    "order_into",
     "order_many",
     "pack",
     "pack_only",
@@ -102,8 +103,8 @@ def _compress(builder, values, mask):
     return _call(builder, "llvm.x86.avx512.mask.compress.v16i32", values.type, values, ir.Constant(values.type, [0] * 16), _flags(builder, mask))
 
 
-def _sort(builder, address, n, count):
-    """Sort the first ``n`` int32 at an address, of ``count`` vectors, by a bitonic network; nothing behind them is written to."""
+def _sorted(builder, address, n, count):
+    """Return ``count`` vectors with the first ``n`` int32 at an address, sorted by a bitonic network, and which of their places these take."""
     kind, places = ir.VectorType(_I32, 16), 16 * count
     limit, rows, inside = _splat(builder, builder.trunc(n, _I32)), [], []
     for v in range(count):
@@ -117,8 +118,14 @@ def _sort(builder, address, n, count):
             rows = [_exchanged(builder, rows, v, size, step) for v in range(count)]
             step //= 2
         size *= 2
+    return rows, inside
+
+
+def _sort(builder, address, n, count):
+    """Sort the first ``n`` int32 at an address, of ``count`` vectors; nothing behind them is written to."""
+    rows, inside = _sorted(builder, address, n, count)
     for v in range(count):
-        pointer = builder.inttoptr(builder.add(address, _I64(64 * v)), kind.as_pointer())
+        pointer = builder.inttoptr(builder.add(address, _I64(64 * v)), rows[v].type.as_pointer())
         _call(builder, "llvm.masked.store.v16i32.p0", ir.VoidType(), rows[v], pointer, _I32(4), inside[v])
 
 
@@ -196,16 +203,33 @@ if WIDE:
         return types.int64(edges, types.int64, *[types.float32] * 4), _emit
 
     @intrinsic
-    def equal(typingctx, codes, at, code):
-        """Return which of 64 uint16 are ``code``, as 64 bits of an int64."""
+    def among(typingctx, codes, at, wanted, first, last):
+        """Return for which of 16 lanes all four codes are among ``wanted[first:last]``.
+
+        :param codes: uint16[]: from ``at`` on 16 times the first code, then the second, ...
+        :param wanted: int64[]; ``last - first`` is a multiple of four.
+        """
 
         def _emit(context, builder, signature, args):
             address = _address(context, builder, signature.args[0], args[0], args[1])
-            value = _splat(builder, builder.trunc(args[2], _I16), 32)
-            low, high = (_mask(builder, builder.icmp_unsigned("==", _load(builder, address, _I16, 32, skip), value)) for skip in (0, 64))
-            return builder.or_(low, builder.shl(high, _I64(32)))
+            base = context.make_array(signature.args[2])(context, builder, args[2]).data
+            halves = [_load(builder, address, _I16, 32, skip) for skip in (0, 64)]
+            kind = halves[0].type
+            # The least of code ^ wanted is 0 where they are equal; comparing at once would take a mask register for each.
+            least = [cgutils.alloca_once_value(builder, ir.Constant(kind, [0xFFFF] * 32)) for _ in halves]
+            with cgutils.for_range_slice(builder, args[3], args[4], _I64(4), _I64, inc=True) as (place, _):
+                some = [builder.load(builder.gep(base, [builder.add(place, _I64(k))])) for k in range(4)]
+                values = [_splat(builder, builder.trunc(value, _I16), 32) for value in some]
+                for half, kept in zip(halves, least):
+                    found = builder.load(kept)
+                    for value in values:
+                        found = _call(builder, "llvm.umin.v32i16", kind, found, builder.xor(half, value))
+                    builder.store(found, kept)
+            low, high = (_mask(builder, builder.icmp_unsigned("==", builder.load(kept), ir.Constant(kind, [0] * 32))) for kept in least)
+            both = builder.and_(low, high)
+            return builder.and_(builder.and_(both, builder.lshr(both, _I64(16))), _I64(0xFFFF))
 
-        return types.int64(codes, types.int64, types.int64), _emit
+        return types.int64(codes, types.int64, wanted, types.int64, types.int64), _emit
 
     @intrinsic
     def wanted_bits(typingctx, codes, at, bitmap):
@@ -339,6 +363,23 @@ if WIDE:
         return types.void(values, types.int64, types.int64), _emit
 
     @intrinsic
+    def order_into(typingctx, values, at, n, out, m):
+        """Write up to 32 int32 in rising order to ``out``, from ``m`` on."""
+
+        def _emit(context, builder, signature, args):
+            source = _address(context, builder, signature.args[0], args[0], args[1])
+            target = _address(context, builder, signature.args[3], args[3], args[4])
+            few = builder.icmp_signed("<=", args[2], _I64(16))
+            with builder.if_else(few) as (small, large):
+                for branch, count in ((small, 1), (large, 2)):
+                    with branch:
+                        for v, row in enumerate(_sorted(builder, source, args[2], count)[0]):
+                            _store(builder, builder.add(target, _I64(64 * v)), row)
+            return context.get_dummy_value()
+
+        return types.void(values, types.int64, types.int64, out, types.int64), _emit
+
+    @intrinsic
     def order_many(typingctx, values, at, n):
         """Sort up to 64 int32 in place."""
 
@@ -371,12 +412,19 @@ else:
         return found
 
     @njit(cache=True)
-    def equal(codes, at, code):
-        """Return which of 64 uint16 are ``code``, as 64 bits of an int64."""
-        flat, found = codes.reshape(-1), np.uint64(0)
-        for j in range(64):
-            found |= np.uint64(np.int64(flat[at + j]) == code) << np.uint64(j)
-        return np.int64(found)
+    def among(codes, at, wanted, first, last):
+        """Return for which of 16 lanes all four codes are among ``wanted[first:last]``."""
+        flat, found = codes.reshape(-1), np.int64(0)
+        for j in range(16):
+            have = 0
+            for i in range(4):
+                code = np.int64(flat[at + 16 * i + j])
+                for c in range(first, last):
+                    if wanted[c] == code:
+                        have += 1
+                        break
+            found |= np.int64(have == 4) << j
+        return found
 
     @njit(cache=True)
     def wanted_bits(codes, at, bitmap):
@@ -473,3 +521,10 @@ else:
     def order_many(values, at, n):
         """Sort up to 64 int32 in place."""
         order(values, at, n)
+
+    @njit(cache=True)
+    def order_into(values, at, n, out, m):
+        """Write up to 32 int32 in rising order to ``out``, from ``m`` on."""
+        for i in range(n):
+            out[m + i] = values[at + i]
+        order(out, m, n)

@@ -103,6 +103,28 @@ def test_subscriptions_that_move_through_many_groups_keep_their_halves_and_trigg
         assert pairs(index.match(messages_of(rows))) == expected(live, rows)
 
 
+def test_short_lists_and_the_term_table_waste_little():
+    rng = np.random.default_rng(17)
+    n, words = 30_000, 6000
+    terms = np.where(rng.random(n) < 0.5, rng.integers(0, words, n), rng.integers(0, words // 8, n))
+    boxes = np.tile(np.array(WORLD), (n, 1))
+    index = make_index("lanes")
+    for first in range(0, n, 250):
+        index.insert_conjunctions(np.arange(first, first + 250), boxes[:250], np.arange(251), terms[first : first + 250])
+        if first % 5000 == 0:
+            index._check()
+    state = index._state
+    lengths = np.bincount(terms)
+    assert state[kernels.RECORDS_END] < 1.15 * lengths[lengths <= kernels.SHORT].sum()
+    assert state[kernels.TABLE_END] < 1.35 * (1 << (state[kernels.PARTITION + 1 :: 2][: kernels.PARTITIONS] >> 32)).sum()
+    order = rng.permutation(n)
+    for first in range(0, n, 250):
+        index.remove_many(order[first : first + 250])
+        if first % 5000 == 0:
+            index._check()
+    assert len(index) == state[kernels.RECORDS_END] == 0
+
+
 def test_more_keywords_than_there_are_codes():
     rng = np.random.default_rng(8)
     n = 70_000
@@ -122,13 +144,23 @@ def test_more_keywords_than_there_are_codes():
 
 def test_many_slots_of_one_message_are_sorted():
     rng = np.random.default_rng(5)
-    for n, most in [(1, 1), (17, 5), (100, 10**9), (5000, 10**6), (5000, 3), (999, 2**31 - 2)]:
+    for n, most, spare in [
+        (1, 1, 1),
+        (17, 5, 1),
+        (100, 10**9, 4),
+        (300, 2, 4),
+        (5000, 10**6, 1),
+        (5000, 10**6, 4),
+        (5000, 3, 4),
+        (999, 2**31 - 2, 4),
+        (9999, 2**31 - 2, 4),
+    ]:
         values = rng.integers(0, most + 1, n + 40).astype(np.int32)
         if n == 999:
             values[5:500] = 77
         wanted = values.copy()
         wanted[3 : n + 3] = np.sort(values[3 : n + 3])
-        sort_slots(values, 3, n + 3, most, np.zeros(n + 16, np.int32), np.zeros((40, 4), np.int64))
+        sort_slots(values, 3, n + 3, most, np.zeros(spare * (n + 16), np.int32), np.zeros((40, 4), np.int64))
         assert (values == wanted).all()
 
 
@@ -169,8 +201,31 @@ def test_a_large_result_is_the_callers():
     assert (message == np.repeat(np.arange(300), 1000)).all() and (slot == np.tile(np.arange(1000), 300)).all()
 
 
-def test_rows_keep_what_they_hold_when_they_grow():
-    rows = Rows(np.int32, 3)
+def test_a_part_of_a_large_result_is_the_callers_as_long_as_it_is_held():
+    rng = np.random.default_rng(21)
+    index = make_index("lanes")
+    index.insert_conjunctions(np.arange(1000), np.tile(np.array(WORLD), (1000, 1)), np.arange(1001), np.ones(1000, np.int64))
+    batch, held, addresses = messages_of([(1.0, 2.0, [1])] * 200), [], set()
+    for turn in range(60):
+        n = 1000 - 10 * turn
+        message, slot = index.match(batch)
+        if turn < 12:  # nothing is held from turn to turn
+            addresses.add(slot.__array_interface__["data"][0])
+        first = int(rng.integers(0, 100_000))
+        part = slice(first, first + int(rng.integers(1, 90_000)))
+        held.append((message[part] if turn % 2 else message, slot[part].view(np.uint32), part if turn % 2 else slice(None), part, n))
+        del message, slot
+        while len(held) > turn // 12:
+            message, slot, rows, part, n = held.pop(int(rng.integers(0, len(held))))
+            assert (message == np.repeat(np.arange(200), n)[rows]).all() and (slot == np.tile(np.arange(1000 - n, 1000), 200)[part]).all()
+            del message, slot
+        index.remove_many(np.arange(10 * turn, 10 * turn + 10))
+    assert len(addresses) == 1, "arrays that nobody holds are used again"
+
+
+@pytest.mark.parametrize("reserved_bytes", [1, 2_000_000, 1 << 30, 1 << 62])  # the last is more than there is
+def test_rows_keep_what_they_hold_when_they_grow(reserved_bytes):
+    rows = Rows(np.int32, 3, reserved_bytes)
     rows.reserve(10)
     rows.array[:10] = 7
     for n in (100_000, 300_000, 2_000_000):
