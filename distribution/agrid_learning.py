@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import heapq
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from dskype.distribution import agrid_kernels as kernels
-from dskype.distribution.agrid import AGrid, CellBox
+from dskype.distribution.agrid import WORLD, AGrid, CellBox
 from dskype.distribution.base import Sample
 
-__all__ = ["CellCosts", "Cut", "best_cut", "cell_costs", "equal_partitions", "initial_partitions", "message_costs"]
+__all__ = ["CellCosts", "Cut", "best_cut", "box_of_messages", "cell_costs", "equal_partitions", "halved_partitions", "initial_partitions", "message_costs"]
+
+_OUTSIDE = 0.001
+"""Share of the messages that may lie outside of a box on each side, so that a single wrong place does not stretch the grid over the world."""
+
+_STEPS = 16
+"""A box has at least this many steps along a side; its borders lie on whole steps, so that samples of one stream lead to one grid."""
+
+_LEAST_DEG = 1 / 64
+"""The least extent that is divided into steps."""
 
 
 class Cut(NamedTuple):
@@ -77,6 +87,25 @@ class CellCosts(NamedTuple):
         found = best_cut(np.bincount(self.x - x0, self.cost, x1 - x0), np.bincount(self.y - y0, self.cost, y1 - y0))
         return found if found is not None and found.greatest < self.total else None
 
+    def share(self, n: int) -> tuple[Cut, int]:
+        """Return the line, and how many of ``n`` partitions lie before it, for which the greater cost of a partition is least if each side divides its cost evenly.
+
+        :param n: from 2 to the number of cells. Each side gets at most as many partitions as it has cells.
+        """
+        x0, y0, x1, y1 = self.box
+        found, total = [], self.total or 1.0
+        for axis, at, length, across in (("lon", self.x - x0, x1 - x0, y1 - y0), ("lat", self.y - y0, y1 - y0, x1 - x0)):
+            if length > 1:
+                below = np.cumsum(np.bincount(at, self.cost, length))[:-1]
+                room = across * np.arange(1, length)
+                parts = np.clip(np.rint(n * below / total), np.maximum(1, n - (self.box.cells - room)), np.minimum(n - 1, room)).astype(np.int64)
+                greatest = np.maximum(below / parts, (self.total - below) / (n - parts))
+                best = np.flatnonzero(greatest == greatest.min())
+                line = int(best[len(best) // 2])
+                found.append((float(greatest[line]), -length, axis, line + 1, int(parts[line])))
+        greatest_cost, _, axis, line, before = min(found)
+        return Cut(axis, line, greatest_cost), before
+
     def middle(self) -> Cut:
         """Return the line through the middle of the longer side, which has more than one cell."""
         width, height = self.box.x1 - self.box.x0, self.box.y1 - self.box.y0
@@ -95,12 +124,22 @@ class CellCosts(NamedTuple):
 
 
 def initial_partitions(costs: CellCosts, n: int) -> list[CellCosts]:
-    """Cut a rectangle into ``n`` partitions: the costliest one is cut where the costlier side costs least, until there are enough. O(n * (cells with cost + columns + rows)).
+    """Cut a rectangle into ``n`` partitions; the better of two ways, by the cost of the costliest partition. O(n * (cells with cost + columns + rows)).
+
+    The paper's way halves the costliest partition until there are enough. If ``n`` is no power of two, or lines are coarse, some halves stay twice as large as others. The other way
+    divides the number of partitions along with the cost, so that a third of the cost gets a third of them; where few cells have most of the cost it leaves more partitions empty.
+
+    :param n: at most as many as there are cells.
+    """
+    ways = halved_partitions(costs, n), sorted(_divided(costs, n), key=lambda part: part.box)
+    return min(ways, key=lambda parts: max(part.total for part in parts))
+
+
+def halved_partitions(costs: CellCosts, n: int) -> list[CellCosts]:
+    """Cut a rectangle into ``n`` partitions as the paper does: the costliest one is cut where the costlier side costs least, until there are enough.
 
     A partition that no line relieves, because its cost is that of a single cell, is only cut, in the middle, when all are like that. (The paper ends at a single
     cell; the empty partitions on the way there would leave tasks without work.)
-
-    :param n: at most as many as there are cells.
     """
     queue, stuck, made = [(-costs.total, 0, costs)], list[tuple[int, int, CellCosts]](), 1
     while len(queue) + len(stuck) < n:
@@ -118,6 +157,15 @@ def initial_partitions(costs: CellCosts, n: int) -> list[CellCosts]:
             heapq.heappush(queue, (-side.total, made, side))
             made += 1
     return sorted((part for _, _, part in (*queue, *stuck)), key=lambda part: part.box)
+
+
+def _divided(costs: CellCosts, n: int) -> list[CellCosts]:
+    """Cut a rectangle in two, with a number of partitions for each side, where the greater cost per partition is least; and so on with both sides."""
+    if n == 1:
+        return [costs]
+    cut, before = costs.share(n)
+    one, other = costs.parted(cut)
+    return _divided(one, before) + _divided(other, n - before)
 
 
 def equal_partitions(box: CellBox, n: int) -> list[CellBox]:
@@ -157,6 +205,25 @@ def message_costs(sample: Sample) -> np.ndarray:
     entry = np.where((entry < len(terms)) & (np.append(terms, 0)[entry] == messages.terms), entry, -1)
     posted = kernels.Posted(anywhere, start, owners[order], boxes)
     return kernels.match_costs(messages.offsets, entry, messages.lat, messages.lon, posted)
+
+
+def box_of_messages(lat: np.ndarray, lon: np.ndarray) -> list[float]:
+    """Return [west, south, east, north] in degrees: a box around nearly all messages, for a grid whose cells lie where messages are. O(n log n).
+
+    Up to a thousandth of the messages may lie outside on each side. Borders lie on multiples of a power of two, at most a sixteenth of the extent, outside of the others.
+
+    :param lat: float64[n], degrees, n > 0; ``lon``: float64[n].
+    """
+    west, east = _steps_around(lon, *WORLD[::2])
+    south, north = _steps_around(lat, *WORLD[1::2])
+    return [west, south, east, north]
+
+
+def _steps_around(places: np.ndarray, least: float, most: float) -> tuple[float, float]:
+    """Return the borders of a box along one axis, both between ``least`` and ``most``."""
+    low, high = np.quantile(places, (_OUTSIDE, 1 - _OUTSIDE)).tolist()
+    step = 2.0 ** math.floor(math.log2(max(high - low, _LEAST_DEG) / _STEPS))
+    return max(least, min(math.floor(low / step) * step, most - step)), min(most, (math.floor(high / step) + 1) * step)
 
 
 def cell_costs(grid: AGrid, sample: Sample, costs: np.ndarray | None = None) -> CellCosts:

@@ -17,7 +17,8 @@ A partition is merged with all neighbours along one of its sides, if that side i
 across the whole partition. In the paper there is one such neighbour. But two of little load seldom share a whole side, while after splits alone
 every partition has a closed side. One of these neighbours may be the evaluator that is split; with few evaluators there often is no other way.
 
-An operation is worth while if its cost reduction C_r is above its transfer overhead C_t = beta * subscriptions to send. The paper carries out
+An operation is worth while if its cost reduction C_r is above its transfer overhead C_t = beta * subscriptions to send. Costs cover the recent past,
+but the reduction lasts as long as the load stays where it is: so beta is the cost of sending a subscription by :data:`REDUCTION_LASTS`. The paper carries out
 the operation with the greatest C_r. Here one decision may have several operations of different evaluators, chosen in that order, for the most
 loaded evaluators first: one at a time cannot follow a hotspot with a hundred evaluators.
 """
@@ -35,6 +36,7 @@ from dskype.distribution.agrid import CellBox
 __all__ = [
     "BOX_BYTES",
     "OPERATION_BYTES",
+    "REDUCTION_LASTS",
     "Balance",
     "CornerOffer",
     "Merger",
@@ -53,6 +55,9 @@ __all__ = [
     "sized",
     "summarize",
 ]
+
+REDUCTION_LASTS = 4.0
+"""How many times as long as the time that costs cover a cost reduction is taken to last."""
 
 _HEAD, _OFFER, _ORDER = struct.Struct("<HfIB"), struct.Struct("<BHHfI"), struct.Struct("<BHHHBHf")
 """Evaluator, cost, subscriptions, number of offers; side, size, neighbour, cost, subscriptions; an operation."""
@@ -191,12 +196,12 @@ BOX_BYTES = struct.calcsize("<HHHHH")
 class Balance:
     """Settings of load balancing.
 
-    :ivar beta: the cost of sending one subscription, in units of costs.
+    :ivar beta: the cost of sending one subscription, in units of costs, by :data:`REDUCTION_LASTS`.
     :ivar tolerance: evaluators with at most ``1 + tolerance`` times the mean cost give nothing away.
     :ivar operations: the most operations of one decision; 1: as in the paper.
     """
 
-    beta: float = 0.2
+    beta: float = 0.2 / REDUCTION_LASTS
     tolerance: float = 0.1
     operations: int = 64
 

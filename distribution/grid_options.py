@@ -10,8 +10,8 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["GRID_OPTIONS", "check_grid"]
 
-GRID_OPTIONS: dict[str, Any] = {"granularity": 1000, "box": list(WORLD)}
-"""The options, with their defaults."""
+GRID_OPTIONS: dict[str, Any] = {"granularity": 4096, "box": list(WORLD)}
+"""The options, with their defaults. A cell of 10 km may hold a city, and more work than a task can have; more cells cost a router no time and little memory."""
 
 
 def check_grid(name: str, tasks: int, options: Mapping[str, Any]) -> None:
@@ -20,10 +20,10 @@ def check_grid(name: str, tasks: int, options: Mapping[str, Any]) -> None:
     :raises IllegalArgumentException: one is not usable.
     """
     cells, box = options["granularity"], options["box"]
-    if type(cells) is not int or not 1 <= cells <= 4096 or cells * cells < tasks:
+    if type(cells) is not int or not 1 <= cells <= 8192 or cells * cells < tasks:
         raise IllegalArgumentException(
             explain(
-                f"The option granularity of the {name} distributor is not usable.", given=cells, legal=f"1 to 4096 columns and rows, at least {tasks} cells"
+                f"The option granularity of the {name} distributor is not usable.", given=cells, legal=f"1 to 8192 columns and rows, at least {tasks} cells"
             )
         )
     if not isinstance(box, (list, tuple)) or len(box) != 4 or not all(type(x) in (int, float) for x in box) or not (box[0] < box[2] and box[1] < box[3]):

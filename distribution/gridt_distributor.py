@@ -27,9 +27,6 @@ from dskype.topology.groupings import RowTasks
 
 __all__ = ["GridtDistributor", "sample_loads"]
 
-_GRANULARITY = 4096
-"""Columns and rows by default: a cell of 10 km may hold a city, and more work than a task can have. More cells cost no time and little memory."""
-
 
 class GridtDistributor(HasPartitions):
     """Divides the world into zones; a task has a zone, or several tasks divide the terms in it.
@@ -69,12 +66,7 @@ class GridtDistributor(HasPartitions):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        found: dict[str, Any] = {
-            **GRID_OPTIONS,
-            "granularity": _GRANULARITY,
-            "summaries": cls.summaries,
-            **refuse_options(cls.name, options, cls.legal_options),
-        }
+        found: dict[str, Any] = {**GRID_OPTIONS, "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
         check_grid(cls.name, tasks, found)
         check_flag(cls.name, found, "summaries")
         return _check_costs(cls.name, found)

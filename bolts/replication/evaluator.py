@@ -20,7 +20,7 @@ from dskype.distribution import AGridDistributor
 from dskype.distribution.aggregates import Workload
 from dskype.distribution.agrid import CellBox
 from dskype.distribution.agrid_learning import CellCosts
-from dskype.distribution.balancing import Shift, sized, summarize
+from dskype.distribution.balancing import REDUCTION_LASTS, Shift, sized, summarize
 from dskype.spouts.settings import BalanceSettings
 
 __all__ = ["Evaluator"]
@@ -188,7 +188,7 @@ class Evaluator(WorkloadMeter):
         if self._workload is not None and message.source_cost > 0:
             scale = self._workload.cost / message.source_cost
             shift = Shift(self._index, message.target, message.side, None, message.cost * scale)
-            chosen = sized(shift, self._workload, self._settings.beta * scale)
+            chosen = sized(shift, self._workload, self._settings.beta / REDUCTION_LASTS * scale)
         self._send(ShiftSized(message.decision, self._index, None if chosen is None else chosen.size))
 
     # -- state --------------------------------------------------------------------------------------------------------

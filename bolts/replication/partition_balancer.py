@@ -11,7 +11,7 @@ from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.distribution import AGridDistributor
 from dskype.distribution.aggregates import Strip
 from dskype.distribution.agrid import CellBox
-from dskype.distribution.balancing import Balance, Merger, Move, Operation, Part, Shift, SplitMerge, Summary, decide, moves_of
+from dskype.distribution.balancing import REDUCTION_LASTS, Balance, Merger, Move, Operation, Part, Shift, SplitMerge, Summary, decide, moves_of
 from dskype.spouts.settings import BalanceSettings
 
 __all__ = ["PartitionBalancer"]
@@ -69,7 +69,7 @@ class PartitionBalancer(Balancer):
         if not self._begin_round([summary.cost for summary in summaries]) or self._operations:
             return
         self._refused = {pair: until for pair, until in self._refused.items() if until > self._round}
-        settings = Balance(self._settings.beta, self._settings.tolerance, self._settings.operations)
+        settings = Balance(self._settings.beta / REDUCTION_LASTS, self._settings.tolerance, self._settings.operations)
         self._operations = decide(self._boxes, sorted(summaries), settings, refused=self._refused)
         if self._operations:
             self._decision += 1

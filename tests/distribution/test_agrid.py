@@ -5,7 +5,7 @@ import pytest
 
 from dskype.deploy.demo import places
 from dskype.distribution.agrid import WORLD, AGrid, CellBox
-from dskype.distribution.agrid_learning import CellCosts, best_cut, equal_partitions, initial_partitions, message_costs
+from dskype.distribution.agrid_learning import CellCosts, best_cut, equal_partitions, halved_partitions, initial_partitions, message_costs
 from dskype.distribution.baselines.routers import GridRouter, TreeRouter
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
@@ -89,7 +89,15 @@ def assert_finds(grid, rng, n=60):
     assert [grid.touching(area) for area in areas[:9]] == expected[:9]
 
 
-SIZES = [(1, 1, WORLD), (7, 5, WORLD), (100, 40, (-10.0, 35.0, 30.0, 60.0)), (300, 1000, WORLD), (1000, 1000, (5.0, 45.0, 15.5, 55.25)), (4000, 700, WORLD)]
+SIZES = [
+    (1, 1, WORLD),
+    (7, 5, WORLD),
+    (100, 40, (-10.0, 35.0, 30.0, 60.0)),
+    (300, 1000, WORLD),
+    (1000, 1000, (5.0, 45.0, 15.5, 55.25)),
+    (4000, 700, WORLD),
+    (8192, 300, (-10.0, 35.0, 30.0, 60.0)),
+]
 
 
 @pytest.mark.parametrize(("columns", "rows", "box"), SIZES, ids=[f"{c}x{r}" for c, r, _ in SIZES])
@@ -173,7 +181,7 @@ def test_what_is_no_division_into_rectangles_is_refused_and_changes_nothing():
         assert grid.partitions() == three().partitions()
     for columns, rows, box, partitions, text in (
         (0, 5, WORLD, None, "too many columns or rows"),
-        (5, 4097, WORLD, None, "too many columns or rows"),
+        (5, 8193, WORLD, None, "too many columns or rows"),
         (5, 5, (10, 0, 10, 5), None, "has no cells"),
         (5, 5, (10, 0, float("nan"), 5), None, "has no cells"),
         (5, 5, WORLD, {0: (0, 0, 5, 4)}, "leave cells out"),
@@ -220,6 +228,16 @@ def test_the_best_cut_is_the_best_of_all():
         found = best_cut(columns, rows)
         assert (found is None) == (not every)
         assert found is None or (found in every and found.greatest == min(greatest for *_, greatest in every))
+
+
+@pytest.mark.parametrize("n", [3, 5, 12, 20, 31, 48, 100])
+def test_partitions_are_level_whatever_their_number(n):
+    rng = np.random.default_rng(n)
+    costs = CellCosts(CellBox(0, 0, 400, 300), rng.integers(0, 400, 20_000), rng.integers(0, 300, 20_000), rng.random(20_000))
+    parts = initial_partitions(costs, n)
+    AGrid(400, 300, WORLD, dict(enumerate(part.box for part in parts)))._check()
+    assert max(part.total for part in parts) <= 1.1 * costs.total / n
+    assert n == 31 or max(part.total for part in halved_partitions(costs, n)) >= 1.2 * costs.total / n, "halves alone leave some twice as large as others"
 
 
 def test_the_costliest_partition_is_cut_first():

@@ -9,10 +9,12 @@ from dskype.deploy.client import plan_picture
 from dskype.deploy.client.plans import with_partitions
 from dskype.deploy.demo import places
 from dskype.distribution import distributor_class, make_distributor
+from dskype.distribution.agrid_learning import box_of_messages
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import make_sample
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.areas import centre_of
+from dskype.spouts.batch import MessageBatch
 from dskype.spouts.records import BooleanSubscription as BooleanRecord
 from dskype.spouts.records import Message
 from dskype.spouts.settings import Settings
@@ -79,6 +81,31 @@ def test_learned_partitions_are_balanced_and_messages_go_to_one_task(real, tasks
     )  # a third of the rectangles has sides of ten degrees
     assert found.balance <= 1.25 and measure(learned, other).balance <= 1.5  # 310 messages each vary
     assert measure(equal, sample).balance > 2 and np.allclose(measure(equal, sample).loads, equal.loads(), rtol=1e-4)
+
+
+def test_a_learned_grid_lies_around_the_messages_unless_a_box_is_given():
+    """Cells lie where messages are, a few wrong places do not stretch the grid, and another sample of the same stream leads to the same one."""
+    rng, kind, grids, n = np.random.default_rng(7), distributor_class("agrid"), [], 5_000
+    for _ in range(2):
+        lat, lon = np.append(rng.uniform(25, 49, n), [0.0, 89.0]), np.append(rng.uniform(-124, -67, n), [0.0, 170.0])
+        some = MessageBatch(*(np.arange(n + 2),) * 2, lat, lon, np.arange(n + 3), np.zeros(n + 2, np.int64), np.ones(n + 2))
+        sample = world(0)._replace(messages=some)
+        plan = kind.learn(4, sample)
+        west, south, east, north = plan["grid"]["box"]
+        assert -128 <= west <= -123.8 and -67.2 <= east <= -64 and 23 <= south <= 25.2 and 48.8 <= north <= 51
+        found = make_distributor("agrid", 4, plan=plan)
+        assert found.message_tasks(some).tasks.shape == (n + 2,), "what lies outside belongs to the border"
+        assert measure(found, sample).balance < 1.05
+        assert kind.learn(4, sample, {"box": [-180, -90, 180, 90]})["grid"]["box"] == [-180, -90, 180, 90]
+        grids.append(plan["grid"])
+    assert grids[0] == grids[1]
+
+
+@pytest.mark.parametrize("lat, lon", [(0.0, 0.0), (90.0, 180.0), (-90.0, -180.0), (0.25, -64.0)])
+def test_messages_at_one_place_have_a_small_box(lat, lon):
+    west, south, east, north = box_of_messages(np.full(3, lat), np.full(3, lon))
+    assert -180 <= west <= lon <= east <= 180 and -90 <= south <= lat <= north <= 90
+    assert 0 < east - west < 0.01 and 0 < north - south < 0.01
 
 
 def test_the_baseline_has_summaries_only_if_asked():
@@ -181,7 +208,7 @@ def test_partitions_are_drawn(real):
     [
         ({"granularity": 0}, "granularity.*given: 0"),
         ({"granularity": True}, "granularity.*given: True"),
-        ({"granularity": 5000}, "1 to 4096"),
+        ({"granularity": 9000}, "1 to 8192"),
         ({"granularity": 2}, "at least 6 cells"),
         ({"box": [1, 2, 1, 3]}, "west < east"),
         ({"box": "world"}, "box.*given: 'world'"),

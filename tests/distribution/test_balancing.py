@@ -9,7 +9,7 @@ import pytest
 
 from dskype.distribution.aggregates import Strip, Workload
 from dskype.distribution.agrid import AGrid, CellBox
-from dskype.distribution.agrid_learning import CellCosts, initial_partitions
+from dskype.distribution.agrid_learning import CellCosts, halved_partitions
 from dskype.distribution.balancing import (
     Balance,
     Shift,
@@ -33,7 +33,7 @@ class World:
     def __init__(self, seed: int, evaluators: int = 12) -> None:
         self.random = np.random.default_rng(seed)
         even = self.random.integers(SIDE, size=(400, 2))
-        parts = initial_partitions(CellCosts(CellBox(0, 0, SIDE, SIDE), *even.T, np.ones(400)), evaluators)
+        parts = halved_partitions(CellCosts(CellBox(0, 0, SIDE, SIDE), *even.T, np.ones(400)), evaluators)
         self.grid = AGrid(SIDE, SIDE, partitions={number: part.box for number, part in enumerate(parts)})
         self.messages = np.concatenate((even, self.random.integers(8, size=(800, 2))))
         corners = self.random.integers(SIDE - 4, size=(200, 2))

@@ -1,8 +1,8 @@
 """The balancing simulation: evaluators, routing and load balancing of Tornado without matching, for more evaluators than a machine carries.
 
 Time goes in seconds. In each one subscriptions come and go, messages go to the evaluators of their cells, and every evaluator sends a summary.
-The operations that the routing unit then decides take the next second: the source sends subscriptions, which costs ``beta`` each on both
-sides. After that the routes change. The load of an evaluator is the cost of its messages and of these transfers.
+The operations that the routing unit then decides take the next second: the source sends subscriptions, which costs
+:data:`TRANSFER_COST` each on both sides. After that the routes change. The load of an evaluator is the cost of its messages and of these transfers.
 
 *Throughput* is what the busiest evaluator leaves: messages per unit of its load. *Balance* is the greatest load by the mean, over
 :data:`WINDOW_S` seconds. What balancing sends is counted as bytes of the messages that :mod:`dskype.distribution.balancing` defines; centralized
@@ -24,10 +24,13 @@ from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, initial_partitions
 from dskype.distribution.balancing import BOX_BYTES, OPERATION_BYTES, Balance, Operation, Shift, boxes_after, decide, evaluators_of, moves_of, sized, summarize
 
-__all__ = ["WINDOW_S", "BalancingSetting", "Evaluators", "simulate"]
+__all__ = ["TRANSFER_COST", "WINDOW_S", "BalancingSetting", "Evaluators", "simulate"]
 
 WINDOW_S = 5
 """Seconds over which loads are added up for a balance."""
+
+TRANSFER_COST = 0.2
+"""What sending a subscription costs on both sides; a message costs 1."""
 
 _LEARNED_FROM_S = 3
 _CELL_BYTES = 12
@@ -139,7 +142,7 @@ class _Balancer:
         load, sent = np.zeros(len(self.evaluators.workloads)), 0
         for operation in self.under_way:
             for ends, queries in self.evaluators.sent(operation).items():
-                load[list(ends)] += self.setting.balance.beta * queries
+                load[list(ends)] += TRANSFER_COST * queries
                 sent += queries
         return load, sent
 
