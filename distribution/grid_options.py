@@ -14,16 +14,17 @@ GRID_OPTIONS: dict[str, Any] = {"granularity": 1000, "box": list(WORLD)}
 """The options, with their defaults."""
 
 
-def check_grid(name: str, tasks: int, options: Mapping[str, Any]) -> None:
+def check_grid(name: str, tasks: int, options: Mapping[str, Any], most: int = 4096) -> None:
     """Check the options ``granularity`` and ``box`` of a distributor.
 
+    :param most: the most columns and rows.
     :raises IllegalArgumentException: one is not usable.
     """
     cells, box = options["granularity"], options["box"]
-    if type(cells) is not int or not 1 <= cells <= 4096 or cells * cells < tasks:
+    if type(cells) is not int or not 1 <= cells <= most or cells * cells < tasks:
         raise IllegalArgumentException(
             explain(
-                f"The option granularity of the {name} distributor is not usable.", given=cells, legal=f"1 to 4096 columns and rows, at least {tasks} cells"
+                f"The option granularity of the {name} distributor is not usable.", given=cells, legal=f"1 to {most} columns and rows, at least {tasks} cells"
             )
         )
     if not isinstance(box, (list, tuple)) or len(box) != 4 or not all(type(x) in (int, float) for x in box) or not (box[0] < box[2] and box[1] < box[3]):

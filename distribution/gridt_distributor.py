@@ -27,8 +27,8 @@ from dskype.topology.groupings import RowTasks
 
 __all__ = ["GridtDistributor", "sample_loads"]
 
-_GRANULARITY = 4096
-"""Columns and rows by default: a cell of 10 km may hold a city, and more work than a task can have. More cells cost no time and little memory."""
+_GRANULARITY, _FINEST = 4096, 16_384
+"""Columns and rows by default, and the most: a cell of 10 km may hold a city, and more work than a task can have. More cells cost no time and little memory."""
 
 
 class GridtDistributor(HasPartitions):
@@ -43,7 +43,7 @@ class GridtDistributor(HasPartitions):
     A plan has ``grid``: ``{"columns", "rows", "box"}``, and ``zones``: a list of ``{"cells": [first column, first row, end of the columns, end of the rows], "task", "load"}``, or, if
     terms are divided, ``{"cells", "parts": [{"task", "load", "terms", "buckets"}, ...]}``. A task with a whole zone, or a part of one, is a partition; they are numbered in this order.
 
-    Subclasses learn plans. The options here are ``granularity``: columns and rows of the grid (default 4096), and ``box``: its [west, south, east, north] in degrees
+    Subclasses learn plans. The options here are ``granularity``: columns and rows of the grid (default 4096, at most 16384), and ``box``: its [west, south, east, north] in degrees
     (default: the world), for plans without a grid. ``summaries`` (default true): a task gets a message only because of a term that its subscriptions need. For learning, ``costs``: constants of the
     load model, from ``dskype partition calibrate``; ``matching``: ``checked`` (default) or ``product``, see :class:`~dskype.distribution.leaf_loads.SampleLoads`; ``subscriptions``: how many there will be
     (default: those of the sample).
@@ -75,7 +75,7 @@ class GridtDistributor(HasPartitions):
             "summaries": cls.summaries,
             **refuse_options(cls.name, options, cls.legal_options),
         }
-        check_grid(cls.name, tasks, found)
+        check_grid(cls.name, tasks, found, _FINEST)
         check_flag(cls.name, found, "summaries")
         return _check_costs(cls.name, found)
 

@@ -1,0 +1,55 @@
+"""Chooses the parameters of hybrid partitioning by messages and subscriptions that a plan was not learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dskype.distribution.base import Sample
+from dskype.distribution.kdt_tree import Limits, candidates, hybrid_partitions, zones_of
+from dskype.distribution.leaf_loads import Leaf
+from dskype.distribution.migration import loads_of_zones
+from dskype.distribution.sampling import halves
+
+__all__ = ["Judged", "chosen_limits", "judged"]
+
+
+class Judged(NamedTuple):
+    """What plans with some parameters would cost.
+
+    :ivar greatest: the greatest load of a task, in us for a message; ``sum``: that of all tasks.
+    """
+
+    limits: Limits
+    greatest: float
+    sum: float
+
+
+def judged(root_of: Callable[[Sample], Leaf], sample: Sample, tasks: int, every: list[Limits]) -> list[Judged]:
+    """Learn a plan from each half of a sample, and return what it costs for the other half: the mean of both.
+
+    A plan is always even for what it was learned from, and the more so, the more parts it has. It does not follow that it is even for what comes.
+
+    :param root_of: returns the whole world with the loads of a sample.
+    """
+    roots = [root_of(half) for half in halves(sample)]
+    found = []
+    for limits in every:
+        loads = []
+        for own, other in (roots, roots[::-1]):
+            zones = zones_of(hybrid_partitions(own, tasks, limits), len(own.rows))
+            loads.append(loads_of_zones(other, zones, tasks) / len(other.rows))
+        found.append(Judged(limits, float(np.mean([each.max() for each in loads])), float(np.mean([each.sum() for each in loads]))))
+    return found
+
+
+def chosen_limits(root_of: Callable[[Sample], Leaf], sample: Sample, tasks: int, sigma: float, theta: int) -> Limits:
+    """Return the parameters whose plans have the least greatest load; of equal ones those with the least sum.
+
+    :param root_of: as of :func:`judged`.
+    :param sigma, theta: as of :class:`~dskype.distribution.kdt_tree.Limits`; with a smaller ``theta`` there are fewer zones.
+    """
+    every = candidates(root_of(sample), tasks, sigma, theta)
+    return min(judged(root_of, sample, tasks, every), key=lambda one: (one.greatest, one.sum)).limits if len(every) > 1 else every[0]
