@@ -15,6 +15,9 @@ from dskype.distribution.sampling import halves
 
 __all__ = ["Judged", "chosen_limits", "judged"]
 
+_LEVEL = 0.95
+"""Greatest loads that differ by less than this factor are level: the rest is chance, and fewer copies of subscriptions are sure."""
+
 
 class Judged(NamedTuple):
     """What plans with some parameters would cost.
@@ -46,10 +49,14 @@ def judged(root_of: Callable[[Sample], Leaf], sample: Sample, tasks: int, every:
 
 
 def chosen_limits(root_of: Callable[[Sample], Leaf], sample: Sample, tasks: int, sigma: float, theta: int) -> Limits:
-    """Return the parameters whose plans have the least greatest load; of equal ones those with the least sum.
+    """Return the parameters whose plans have the least greatest load; of those that are level with them the ones with the least sum.
 
     :param root_of: as of :func:`judged`.
-    :param sigma, theta: as of :class:`~dskype.distribution.kdt_tree.Limits`; with a smaller ``theta`` there are fewer zones.
+    :param sigma: the greatest load of a task may be so many times the least; ``theta``: the most zones.
     """
     every = candidates(root_of(sample), tasks, sigma, theta)
-    return min(judged(root_of, sample, tasks, every), key=lambda one: (one.greatest, one.sum)).limits if len(every) > 1 else every[0]
+    if len(every) == 1:
+        return every[0]
+    found = judged(root_of, sample, tasks, every)
+    least = min(one.greatest for one in found)
+    return min((one for one in found if _LEVEL * one.greatest <= least), key=lambda one: one.sum).limits

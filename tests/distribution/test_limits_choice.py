@@ -67,12 +67,15 @@ def test_plans_are_judged_by_what_the_other_half_costs(sample):
     assert (found.greatest, found.sum) == (pytest.approx(np.mean(greatest)), pytest.approx(np.mean(sums)))
 
 
-def test_the_least_greatest_load_wins_and_then_the_least_sum(sample, monkeypatch):
+@pytest.mark.parametrize(
+    ("figures", "best"), [([(3.0, 9.0), (2.0, 9.0), (2.0, 8.0)], 2), ([(2.05, 7.0), (2.0, 9.0), (2.2, 1.0)], 0), ([(2.2, 1.0), (2.0, 9.0), (2.3, 2.0)], 1)]
+)
+def test_the_least_greatest_load_wins_and_of_level_ones_the_least_sum(sample, monkeypatch, figures, best):
     every = candidates(root_of(sample), TASKS, SIGMA, THETA)
     assert len(every) > 3 and len(set(every)) == len(every)
-    figures = [(3.0, 9.0), (2.0, 9.0), (2.0, 8.0)] + [(4.0, 1.0)] * (len(every) - 3)
+    figures = figures + [(4.0, 1.0)] * (len(every) - 3)
     monkeypatch.setattr(limits_choice, "judged", lambda *_: [Judged(limits, *pair) for limits, pair in zip(every, figures)])
-    assert chosen_limits(root_of, sample, TASKS, SIGMA, THETA) == every[2]
+    assert chosen_limits(root_of, sample, TASKS, SIGMA, THETA) == every[best]
 
 
 def test_a_threshold_that_is_given_is_used_as_it_is(sample):
