@@ -57,8 +57,9 @@ class HybridDistributor(GridtDistributor):
         def root_of(some: Sample) -> Leaf:
             return sample_loads(grid, some, {**options, "subscriptions": options["subscriptions"] or sample.n}).root()
 
-        limits = Limits(delta, sigma, theta) if delta is not None else chosen_limits(root_of, sample, tasks, sigma, theta)
-        return zones_of(hybrid_partitions(root_of(sample), tasks, limits), sample.messages.n)
+        root = root_of(sample)
+        limits = Limits(delta, sigma, theta) if delta is not None else chosen_limits(root, root_of, sample, tasks, sigma, theta)
+        return zones_of(hybrid_partitions(root, tasks, limits), sample.messages.n)
 
     def adjusted(self, sample: Sample, selection: str = "greedy", measured: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Adjusted]:
         """Return the plan after a local load adjustment for a recent sample, and what was moved (section V-A).

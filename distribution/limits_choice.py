@@ -48,13 +48,13 @@ def judged(root_of: Callable[[Sample], Leaf], sample: Sample, tasks: int, every:
     return found
 
 
-def chosen_limits(root_of: Callable[[Sample], Leaf], sample: Sample, tasks: int, sigma: float, theta: int) -> Limits:
+def chosen_limits(root: Leaf, root_of: Callable[[Sample], Leaf], sample: Sample, tasks: int, sigma: float, theta: int) -> Limits:
     """Return the parameters whose plans have the least greatest load; of those that are level with them the ones with the least sum.
 
-    :param root_of: as of :func:`judged`.
+    :param root: the whole world with the loads of the sample; ``root_of``: as of :func:`judged`.
     :param sigma: the greatest load of a task may be so many times the least; ``theta``: the most zones.
     """
-    every = candidates(root_of(sample), tasks, sigma, theta)
+    every = candidates(root, tasks, sigma, theta)
     if len(every) == 1:
         return every[0]
     found = judged(root_of, sample, tasks, every)

@@ -75,7 +75,7 @@ def test_the_least_greatest_load_wins_and_of_level_ones_the_least_sum(sample, mo
     assert len(every) > 3 and len(set(every)) == len(every)
     figures = figures + [(4.0, 1.0)] * (len(every) - 3)
     monkeypatch.setattr(limits_choice, "judged", lambda *_: [Judged(limits, *pair) for limits, pair in zip(every, figures)])
-    assert chosen_limits(root_of, sample, TASKS, SIGMA, THETA) == every[best]
+    assert chosen_limits(root_of(sample), root_of, sample, TASKS, SIGMA, THETA) == every[best]
 
 
 def test_a_threshold_that_is_given_is_used_as_it_is(sample):
