@@ -188,7 +188,7 @@ def test_what_is_no_division_into_rectangles_is_refused_and_changes_nothing():
         assert grid.partitions() == three().partitions()
     for columns, rows, box, partitions, text in (
         (0, 5, WORLD, None, "too many columns or rows"),
-        (5, 4097, WORLD, None, "too many columns or rows"),
+        (5, 16_385, WORLD, None, "too many columns or rows"),
         (5, 5, (10, 0, 10, 5), None, "has no cells"),
         (5, 5, (10, 0, float("nan"), 5), None, "has no cells"),
         (5, 5, WORLD, {0: (0, 0, 5, 4)}, "leave cells out"),
