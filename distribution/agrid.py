@@ -16,13 +16,13 @@ WORLD = (-180.0, -90.0, 180.0, 90.0)
 """West, south, east, north in degrees."""
 
 _TILES = 256
-"""The most tiles along a side while they have fewer than 16 x 16 cells. They fill a quarter of a megabyte, which a processor keeps in its second cache."""
+"""The most tiles along a side while tiles can grow. They fill a quarter of a megabyte, which a processor keeps in its second cache."""
 
-_SHIFT_MOST = 4
-"""Binary logarithm of the most cells along a side of a tile: its strips are numbered by four bits."""
+_MOST_SHIFT = 4
+"""Tiles have sides of up to 16 cells. Finer grids than 16 x 256 cells along a side have more tiles."""
 
-_MOST_CELLS = 8192
-"""The most columns and the most rows; the tiles then fill a megabyte."""
+_MOST_CELLS = 16_384
+"""The most columns and the most rows. So many have 4 MB of tiles."""
 
 
 class CellBox(NamedTuple):
@@ -74,7 +74,7 @@ class AGrid:
 
     The borders of the grid are no borders of the world: the outermost cells reach to its end.
 
-    :param columns: columns from west to east; ``rows``: rows from south to north; each 1 to 8,192.
+    :param columns: columns from west to east; ``rows``: rows from south to north; each 1 to 16,384.
     :param box: west, south, east and north of the grid in degrees.
     :param partitions: the cells of each partition, by its number; together they are the whole grid, each cell once. Default: number 0 has them all.
     :raises IllegalArgumentException: the partitions are no division of the grid, or the grid has no cells.
@@ -90,7 +90,7 @@ class AGrid:
             raise IllegalArgumentException(explain("The grid has no cells.", given=list(box), legal="[west, south, east, north], west < east, south < north"))
         self.columns, self.rows, self.box = columns, rows, (west, south, east, north)
         self.all_cells = CellBox(0, 0, columns, rows)
-        shift = min(_SHIFT_MOST, (-(-max(columns, rows) // _TILES) - 1).bit_length())
+        shift = min(_MOST_SHIFT, max(0, (-(-max(columns, rows) // _TILES) - 1).bit_length()))
         tiles = np.zeros((((rows - 1) >> shift) + 1, ((columns - 1) >> shift) + 1), np.int32)
         boxes = {0: self.all_cells} if partitions is None else {number: CellBox(*map(int, cells)) for number, cells in partitions.items()}
         for number, cells in boxes.items():

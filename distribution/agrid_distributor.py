@@ -12,7 +12,7 @@ from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, box_of_messages, cell_costs, equal_partitions, initial_partitions, message_costs
 from dskype.distribution.balancing import Move
 from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
-from dskype.distribution.grid_options import GRID_OPTIONS, check_grid
+from dskype.distribution.grid_options import GRID_OPTIONS, LEARNED_GRANULARITY, check_grid
 from dskype.distribution.near_tasks import near_tasks, reach_of
 from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
@@ -39,7 +39,7 @@ class AGridDistributor(HasPartitions):
     A plan has ``grid``: ``{"columns", "rows", "box"}``, and ``partitions``: a list of ``{"cells": [first column, first row, end of the columns, end of the rows], "task", "load"}``, which
     are numbered from 0.
 
-    :param options: for plans without a grid, ``granularity``: columns and rows of the grid (default 4096), and ``box``: its [west, south, east, north] in degrees (default: around the
+    :param options: for plans without a grid, ``granularity``: columns and rows of the grid (default 4096 with a sample, 1000 without), and ``box``: its [west, south, east, north] in degrees (default: around the
         messages of a sample, :func:`~dskype.distribution.agrid_learning.box_of_messages`; without a sample the world). Messages and rectangles outside of the box belong to the cells at its border. ``summaries`` (default true): a task gets only messages with a routing
         term of its subscriptions (section 3.2).
     """
@@ -108,7 +108,9 @@ class AGridDistributor(HasPartitions):
         found = cls.checked(tasks, options)
         if not sample.n or not sample.messages.n:
             return cls(tasks, options).plan()
-        n, box = found["granularity"], found["box"] if "box" in (options or {}) else box_of_messages(sample.messages.lat, sample.messages.lon)
+        given = options or {}
+        n = found["granularity"] if "granularity" in given else LEARNED_GRANULARITY
+        box = found["box"] if "box" in given else box_of_messages(sample.messages.lat, sample.messages.lon)
         parts = initial_partitions(cell_costs(AGrid(n, n, box), sample), tasks)
         grid = AGrid(n, n, box, {number: part.box for number, part in enumerate(parts)})
         return cls.planned(tasks, grid, list(range(tasks)), np.array([part.total for part in parts]) / sample.messages.n)

@@ -11,7 +11,7 @@ from dskype.distribution import leaf_loads
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, Cut, cell_costs, equal_partitions
 from dskype.distribution.base import PLAN_FORMAT, Distributor, HasPartitions, Placed, Sample, check_flag, check_plan, refuse_options
-from dskype.distribution.grid_options import GRID_OPTIONS, check_grid
+from dskype.distribution.grid_options import GRID_OPTIONS, LEARNED_GRANULARITY, check_grid
 from dskype.distribution.gridt import BUCKETS, Gridt, Part, Zone, read_zones
 from dskype.distribution.interest import Interest, documents_of
 from dskype.distribution.leaf_loads import SampleLoads
@@ -27,6 +27,9 @@ from dskype.topology.groupings import RowTasks
 
 __all__ = ["GridtDistributor", "sample_loads"]
 
+_FINEST = 16_384
+"""The most columns and rows."""
+
 
 class GridtDistributor(HasPartitions):
     """Divides the world into zones; a task has a zone, or several tasks divide the terms in it.
@@ -40,7 +43,7 @@ class GridtDistributor(HasPartitions):
     A plan has ``grid``: ``{"columns", "rows", "box"}``, and ``zones``: a list of ``{"cells": [first column, first row, end of the columns, end of the rows], "task", "load"}``, or, if
     terms are divided, ``{"cells", "parts": [{"task", "load", "terms", "buckets"}, ...]}``. A task with a whole zone, or a part of one, is a partition; they are numbered in this order.
 
-    Subclasses learn plans. The options here are ``granularity``: columns and rows of the grid (default 4096), and ``box``: its [west, south, east, north] in degrees
+    Subclasses learn plans. The options here are ``granularity``: columns and rows of the grid (default 4096, at most 16384), and ``box``: its [west, south, east, north] in degrees
     (default: the world), for plans without a grid. ``summaries`` (default true): a task gets a message only because of a term that its subscriptions need. For learning, ``costs``: constants of the
     load model, from ``dskype partition calibrate``; ``matching``: ``checked`` (default) or ``product``, see :class:`~dskype.distribution.leaf_loads.SampleLoads`; ``subscriptions``: how many there will be
     (default: those of the sample).
@@ -66,8 +69,13 @@ class GridtDistributor(HasPartitions):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options with their defaults, checked."""
-        found: dict[str, Any] = {**GRID_OPTIONS, "summaries": cls.summaries, **refuse_options(cls.name, options, cls.legal_options)}
-        check_grid(cls.name, tasks, found)
+        found: dict[str, Any] = {
+            **GRID_OPTIONS,
+            "granularity": LEARNED_GRANULARITY,
+            "summaries": cls.summaries,
+            **refuse_options(cls.name, options, cls.legal_options),
+        }
+        check_grid(cls.name, tasks, found, _FINEST)
         check_flag(cls.name, found, "summaries")
         return _check_costs(cls.name, found)
 

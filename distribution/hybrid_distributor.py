@@ -11,7 +11,9 @@ from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Sample
 from dskype.distribution.gridt import Zone
 from dskype.distribution.gridt_distributor import GridtDistributor, sample_loads
-from dskype.distribution.kdt_tree import Limits, best_partitions, hybrid_partitions, zones_of
+from dskype.distribution.kdt_tree import Limits, hybrid_partitions, zones_of
+from dskype.distribution.leaf_loads import Leaf
+from dskype.distribution.limits_choice import chosen_limits
 from dskype.distribution.migration import Adjusted, adjust, loads_of_zones, matched_tasks
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -23,8 +25,8 @@ _NODES_PER_TASK = 8
 class HybridDistributor(GridtDistributor):
     """Divides the world by space, and by text where that makes less load: the leaves of a kdt-tree (Algorithm 1).
 
-    :param options: ``delta``: zones whose messages and subscriptions are at least so similar in text may be divided by space (default: the threshold that makes the least load, see
-        :func:`~dskype.distribution.kdt_tree.best_partitions`); ``sigma`` (1.3): the greatest load
+    :param options: ``delta``: zones whose messages and subscriptions are at least so similar in text may be divided by space (default: what makes the least load for the other half of the sample, see
+        :func:`~dskype.distribution.limits_choice.chosen_limits`); ``sigma`` (1.3): the greatest load
         of a task may be so many times the least; ``theta``: the most nodes of the tree (default 8 for each task). Others: :class:`GridtDistributor`.
     """
 
@@ -51,9 +53,13 @@ class HybridDistributor(GridtDistributor):
     def learned(cls, tasks: int, grid: AGrid, sample: Sample, options: Mapping[str, Any]) -> list[Zone]:
         """Return the leaves of a kdt-tree."""
         delta, sigma, theta = options["delta"], options["sigma"], max(tasks, options["theta"] or _NODES_PER_TASK * tasks)
-        root = sample_loads(grid, sample, options).root()
-        found = best_partitions(root, tasks, sigma, theta) if delta is None else hybrid_partitions(root, tasks, Limits(delta, sigma, theta))
-        return zones_of(found, sample.messages.n)
+
+        def root_of(some: Sample) -> Leaf:
+            return sample_loads(grid, some, {**options, "subscriptions": options["subscriptions"] or sample.n}).root()
+
+        root = root_of(sample)
+        limits = Limits(delta, sigma, theta) if delta is not None else chosen_limits(root, root_of, sample, tasks, sigma, theta)
+        return zones_of(hybrid_partitions(root, tasks, limits), sample.messages.n)
 
     def adjusted(self, sample: Sample, selection: str = "greedy", measured: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Adjusted]:
         """Return the plan after a local load adjustment for a recent sample, and what was moved (section V-A).

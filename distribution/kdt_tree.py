@@ -20,7 +20,7 @@ __all__ = [
     "Node",
     "Partition",
     "assign_items",
-    "best_partitions",
+    "candidates",
     "divide_space",
     "divide_text",
     "hybrid_partitions",
@@ -329,24 +329,21 @@ def _second_phase(nodes: list[Node], tasks: int, limits: Limits) -> list[Partiti
         nodes = divided
 
 
-def best_partitions(root: Leaf, tasks: int, sigma: float, theta: int) -> list[Partition]:
-    """Return the partitions of the threshold of similarity with which the greatest load is least; of equal ones those with the least sum.
+def candidates(root: Leaf, tasks: int, sigma: float, theta: int) -> list[Limits]:
+    """Return parameters that lead to different plans.
 
-    The paper has one threshold, which suits its data. Here all that make a difference are tried: 0, where space divides everything, with and without the choice of text; and some up to the
-    highest similarity of a leaf, and above it, where text divides everything.
+    The paper has one threshold of similarity, which suits its data. Here all that make a difference are tried: 0, where space divides everything, with and without the choice of text; and some up to the
+    highest similarity of a leaf, and above it, where text divides everything. The last ones lead to trees of few zones: a kd-tree with one for each task, and one with twice as many.
     """
-    found, tried = [], set()
+    found, tried = list[Limits](), set()
     for delta, text in itertools.product(_DELTAS, (False, True)):
         limits = Limits(delta, sigma, theta, text)
         nodes = _first_phase(root, limits)
         kinds = text, tuple((node.leaf.cells, node.by_text) for node in nodes)
-        if kinds in tried or (text and all(node.by_text for node in nodes)):
-            continue
-        tried.add(kinds)
-        partitions = _second_phase(nodes, tasks, limits)
-        loads = [partition.load for partition in partitions]
-        found.append((max(loads), sum(loads), len(found), partitions))
-    return min(found)[3]
+        if kinds not in tried and not (text and all(node.by_text for node in nodes)):
+            tried.add(kinds)
+            found.append(limits)
+    return found + [Limits(0.0, sigma, most, False) for most in (tasks, 2 * tasks) if most < theta]
 
 
 def zones_of(partitions: Sequence[Partition], messages: int) -> list[Zone]:

@@ -14,6 +14,7 @@ from dskype.distribution.agrid_kernels import Posted
 from dskype.distribution.base import Sample
 from dskype.distribution.gridt import BUCKETS, buckets_of
 from dskype.distribution.loads import LoadModel
+from dskype.distribution.recent_sample import sample_of
 
 __all__ = ["Contents", "Items", "Leaf", "SampleLoads", "Shares", "checked_subscriptions"]
 
@@ -268,6 +269,24 @@ class Leaf:
         rows = np.flatnonzero(chances)
         owners = np.unique(self.loads.owners[self.triggers][held])
         return Contents(float(self.loads.checked[self.entries][used].sum()), rows, chances[rows], np.searchsorted(self.subscriptions, owners))
+
+    def checked_again(self, items: np.ndarray) -> float:
+        """Return how many more subscriptions a task checks that has some items, for terms that are not among them.
+
+        An index has a subscription under all its routing terms, whichever of them brought it to the task. So a message that goes to several tasks of a leaf is checked against it on each. The
+        loads of parts leave this out, because no item has a share of it. O(messages and subscriptions of the part), and pairs that share a term.
+        """
+        contents, owners = self.contents(items), self.loads.owners[self.triggers]
+        own, lives = np.zeros(len(self.items.loads), np.bool_), np.zeros(self.loads.sample.n, np.bool_)
+        own[items], lives[self.subscriptions[contents.subscriptions]] = True, True
+        others = ~own[self.items.of_triggers] & lives[owners]
+        if not others.any() or not len(contents.rows):
+            return 0.0
+        sample = self.loads.sample
+        some, counts = np.unique(owners[others], return_counts=True)
+        messages = sample.messages.select(self.rows[contents.rows])
+        checked = checked_subscriptions(sample_of(messages, sample.rectangles()[some], np.append(0, np.cumsum(counts)), sample.terms[self.triggers[others]]))
+        return self.loads.scale * float(checked @ np.repeat(contents.chances, np.diff(messages.offsets)))
 
     def item_loads(self, items: np.ndarray) -> np.ndarray:
         """Return what each message costs a task that has some items, float64[rows]."""

@@ -167,9 +167,13 @@ def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selectio
 
 
 def loads_of_zones(root: Leaf, zones: Sequence[Zone], tasks: int) -> np.ndarray:
-    """Return the load of each task by a sample, float64[tasks], in us for all its messages."""
+    """Return the load of each task by a sample, float64[tasks], in us for all its messages, with what several tasks of a divided zone check."""
     held = [part for number, zone in enumerate(zones) for part in _held(root, number, zone)]
-    return np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
+    found = np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
+    for part in held if not root.loads.product else ():
+        if part.node.items is not None:
+            found[part.task] += root.loads.model.check_us * part.node.leaf.checked_again(part.node.items)
+    return found
 
 
 def matched_tasks(common: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
 from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, areas_of, parse_message, parse_subscription
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
@@ -23,9 +23,15 @@ from dskype.topology.errors import IllegalArgumentException, explain
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
 
-__all__ = ["make_sample", "read_records", "read_sample", "sample_thresholds"]
+__all__ = ["halves", "make_sample", "read_records", "read_sample", "sample_thresholds"]
 
 _MOST = 200_000
+
+_FEWEST = 100
+"""A sample with fewer messages or subscriptions is not divided."""
+
+_SEED = 43
+"""Of the halves of a sample."""
 
 
 def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Vocabulary, settings: Settings, most: int = _MOST) -> Sample:
@@ -134,3 +140,34 @@ def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float)
     subscriptions = Subscriptions(np.asarray(sample.k, np.int64), *sample[2:8])
     messages = learning_kernels.Window(window.lat, window.lon, different, np.append(start, len(order)).astype(np.int64), rows, weights[order])
     return learning_kernels.thresholds(subscriptions, messages, diagonal_deg)
+
+
+def halves(sample: Sample) -> tuple[Sample, Sample]:
+    """Return two halves of the messages and subscriptions of a sample; of a small one everything twice.
+
+    They are drawn, always alike: of records from two sources that take turns, every second one would be no sample of all.
+    """
+    if min(sample.n, sample.messages.n) < _FEWEST:
+        return sample, sample
+    rng = np.random.default_rng(_SEED)
+    drawn = [np.array_split(rng.permutation(n), 2) for n in (sample.messages.n, sample.n)]
+    one, other = (_part(sample, np.sort(messages), np.sort(rows)) for messages, rows in zip(*drawn))
+    return one, other
+
+
+def _part(sample: Sample, messages: np.ndarray, rows: np.ndarray) -> Sample:
+    offsets, own = select_lists(sample.offsets, rows)
+    number = np.arange(len(messages))
+    return Sample(
+        sample.messages.select(messages)._replace(seq=number, position=number),
+        sample.k[rows],
+        sample.alpha[rows],
+        sample.lat[rows],
+        sample.lon[rows],
+        offsets,
+        sample.terms[own],
+        sample.weights[own],
+        sample.thresholds[rows],
+        sample.filled[rows],
+        sample.rectangles()[rows],
+    )

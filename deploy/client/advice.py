@@ -17,6 +17,7 @@ from dskype.deploy.client.balancing import balance
 from dskype.distribution import distributor_class, make_distributor
 from dskype.distribution.base import Sample
 from dskype.distribution.loads import LoadModel
+from dskype.distribution.sampling import halves
 from dskype.distribution.trials import Trial, try_out
 from dskype.spouts.batch import select_lists
 
@@ -27,9 +28,6 @@ CANDIDATES = ("hashing", "location", "keyword", "prefix", "spatial-first", "keyw
 
 _LEVEL = 0.9
 """Throughputs that differ by less than this factor are level: the rest is chance, or depends on the machine."""
-
-_FEWEST = 100
-"""A sample with fewer messages or subscriptions is not halved."""
 
 _AT_ONCE, _PAIRS_AT_ONCE = 1_000, 1_000_000
 """Messages that are matched, and pairs that are counted, in one step."""
@@ -123,7 +121,7 @@ def advise(
     :param tell: called with the name of each distributor before its turn.
     """
     costs, expected = costs or Costs(), subscriptions or sample.n
-    learned, judged = _halves(sample)
+    learned, judged = halves(sample)
     pairs = _checked_pairs(judged)
     candidates = []
     for name in CANDIDATES:
@@ -152,32 +150,6 @@ def _options(name: str, subscriptions: int, sample: Sample) -> dict[str, Any]:
         if west < east and south < north:
             found["box"] = [west, south, east, north]
     return {**found, "subscriptions": subscriptions} if "subscriptions" in legal else found
-
-
-def _halves(sample: Sample) -> tuple[Sample, Sample]:
-    """Return every second message and subscription, and the others; of a small sample everything twice."""
-    if min(sample.n, sample.messages.n) < _FEWEST:
-        return sample, sample
-    one, other = (_part(sample, np.arange(first, sample.messages.n, 2), np.arange(first, sample.n, 2)) for first in (0, 1))
-    return one, other
-
-
-def _part(sample: Sample, messages: np.ndarray, rows: np.ndarray) -> Sample:
-    offsets, own = select_lists(sample.offsets, rows)
-    number = np.arange(len(messages))
-    return Sample(
-        sample.messages.select(messages)._replace(seq=number, position=number),
-        sample.k[rows],
-        sample.alpha[rows],
-        sample.lat[rows],
-        sample.lon[rows],
-        offsets,
-        sample.terms[own],
-        sample.weights[own],
-        sample.thresholds[rows],
-        sample.filled[rows],
-        sample.rectangles()[rows],
-    )
 
 
 def _checked_pairs(sample: Sample) -> tuple[np.ndarray, np.ndarray]:

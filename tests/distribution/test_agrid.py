@@ -1,5 +1,7 @@
 """The A-Grid finds what a plain search over rectangles finds, through long sequences of shifts, splits and merges."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -114,6 +116,19 @@ def test_places_and_rectangles_are_found_after_many_changes(columns, rows, box):
     assert columns < 100 or all(count > 3 for count in total.values()), total
 
 
+def test_a_grid_with_more_tiles_than_a_cache_finds_the_same():
+    cuts = [0, 1, 4095, 4100, 9001, 16_383, 16_384]
+    boxes = {i: CellBox(x0, 0, x1, 4097) for i, (x0, x1) in enumerate(itertools.pairwise(cuts))}
+    boxes |= {len(boxes) + i: CellBox(x0, 4097, x1, 5000) for i, (x0, x1) in enumerate(itertools.pairwise(cuts[::2]))}
+    grid = AGrid(16_384, 5000, (-10.0, 35.0, 30.0, 60.0), boxes)
+    assert grid.arrays.shift == 4 and grid.arrays.tiles.shape == (313, 1024)
+    rng = np.random.default_rng(5)
+    assert_finds(grid, rng)
+    random_changes(rng, grid, 40)
+    grid._check()
+    assert_finds(grid, rng)
+
+
 def test_the_places_of_the_world_are_found_after_many_changes():
     found, rng = places.load(), np.random.default_rng(3)
     grid = AGrid(1000, 1000)
@@ -181,7 +196,7 @@ def test_what_is_no_division_into_rectangles_is_refused_and_changes_nothing():
         assert grid.partitions() == three().partitions()
     for columns, rows, box, partitions, text in (
         (0, 5, WORLD, None, "too many columns or rows"),
-        (5, 8193, WORLD, None, "too many columns or rows"),
+        (5, 16_385, WORLD, None, "too many columns or rows"),
         (5, 5, (10, 0, 10, 5), None, "has no cells"),
         (5, 5, (10, 0, float("nan"), 5), None, "has no cells"),
         (5, 5, WORLD, {0: (0, 0, 5, 4)}, "leave cells out"),

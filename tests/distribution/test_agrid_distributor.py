@@ -226,7 +226,7 @@ def test_options_that_make_no_sense_are_refused(options, text):
         ({"loads": [1.0]}, "a load for each task is missing"),
         ({"grid": None}, "the grid is missing"),
         ({"grid": {"columns": 8, "rows": 8, "box": [1, 2]}}, "the grid is missing"),
-        ({"grid": {"columns": 9999, "rows": 8, "box": [0, 0, 1, 1]}}, "do not fit.*too many columns or rows"),
+        ({"grid": {"columns": 99_999, "rows": 8, "box": [0, 0, 1, 1]}}, "do not fit.*too many columns or rows"),
         ({"partitions": []}, "the partitions are missing"),
         ({"partitions": [{"cells": [0, 0, 8, 8]}]}, "a partition is not usable"),
         ({"partitions": [{"cells": [0, 0, 8, 8], "task": 3, "load": 1.0}]}, "a partition's task is not usable.*given: 3.*0 to 2"),

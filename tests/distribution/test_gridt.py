@@ -175,6 +175,7 @@ def test_parts_of_the_same_task_are_one():
         ("hybrid", {"costs": {"check_us": -1}}, "costs.*calibrate"),
         ("hybrid", {"matching": "all"}, r"checked \| product"),
         ("hybrid", {"subscriptions": 0}, "an integer from 1"),
+        ("hybrid", {"granularity": 16_385}, "1 to 16384"),
         ("text-partitioning", {"method": "kd-tree"}, r"frequency \| hypergraph \| metric"),
         ("space-partitioning", {"method": "metric"}, r"grid \| kd-tree \| r-tree"),
     ],

@@ -14,7 +14,7 @@ from dskype.deploy.benchmarks.papers import ps2stream_report
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, add_only_argument, run_experiment
 from dskype.deploy.benchmarks.papers.ps2stream_adjustment import AdjustmentBench, DriftRun, MigrationRun, SelectionRun
 from dskype.deploy.benchmarks.papers.ps2stream_adjustment_experiments import ADJUSTMENTS
-from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, MemoryRun, Run
+from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, GROUPS, MemoryRun, Run
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
 from dskype.deploy.benchmarks.papers.simulated import add_scale_arguments, run_and_report
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
@@ -25,19 +25,63 @@ from dskype.distribution.base import Distributor
 from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.distribution.trials import interest_of
 
-__all__ = ["GRID", "Bench", "add_arguments", "run", "run_experiments"]
+__all__ = ["GRID", "Bench", "add_arguments", "run", "run_experiments", "with_rows"]
 
-GRID = 4096
+GRID = 8192
 """Columns and rows of the grid over the messages: with cells of kilometres a city would be a single one, which nothing can divide by space."""
+
+_SERIES = tuple(dict.fromkeys(row.series.split(", q")[0] for e in (*EXPERIMENTS, *ADJUSTMENTS) for row in e.rows))
+"""Names of rows; those of dispatchers with many subscriptions begin with them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
     add_only_argument(parser, [*EXPERIMENTS, *ADJUSTMENTS])
+    parser.add_argument(
+        "--rows",
+        metavar="NAME;...",
+        type=_series,
+        help=f"only rows with these names: {'; '.join(_SERIES)}; without a comma in a name ',' separates them, too. Claims about other rows cannot be told then",
+    )
+    parser.add_argument(
+        "--groups", metavar="NAME,...", type=_groups, default=list(GROUPS), help=f"where rows are groups of subscriptions, only these: {', '.join(GROUPS)}"
+    )
     add_scale_arguments(parser, 1_000_000)
     parser.add_argument("--index", choices=sorted(INDEXES), default="lanes", help="of each worker; default: lanes")
     output(parser)
+
+
+def _series(text: str) -> list[str]:
+    """Return the names of rows in the text of an argument, separated by ``;`` or, where no name has a comma, by ``,``.
+
+    :raises argparse.ArgumentTypeError: there is no such row.
+    """
+    names = [part.strip() for part in text.split(";" if ";" in text else ",")]
+    if unknown := [name for name in names if name not in _SERIES]:
+        raise argparse.ArgumentTypeError(f"expected some of {'; '.join(_SERIES)}; given: {unknown[0]!r}")
+    return names
+
+
+def _groups(text: str) -> list[str]:
+    """Return the groups of subscriptions in the text of an argument.
+
+    :raises argparse.ArgumentTypeError: there is no such group.
+    """
+    names = [part.strip() for part in text.split(",")]
+    if unknown := [name for name in names if name not in GROUPS]:
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(GROUPS)}; given: {unknown[0]!r}")
+    return names
+
+
+def with_rows(experiment: Experiment, names: Sequence[str] | None, groups: Sequence[str]) -> Experiment:
+    """Return an experiment with some of its rows.
+
+    :param names: of rows; None: all.
+    :param groups: rows with another group in place of a number are left out.
+    """
+    some = [row for row in experiment.rows if names is None or row.series.split(", q")[0] in names]
+    return replace(experiment, rows=[row for row in some if row.x not in GROUPS or row.x in groups])
 
 
 class Bench:
@@ -131,5 +175,9 @@ def run(args: argparse.Namespace) -> int:
     :returns: 0; 1 if a match was missing or too much.
     """
     return run_and_report(
-        args, ps2stream_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, args.index)), GRID, index=args.index
+        args,
+        ps2stream_report.REPORT,
+        lambda corpus, scale: run_experiments([with_rows(e, args.rows, args.groups) for e in args.only], Bench(corpus, scale, args.index)),
+        GRID,
+        index=args.index,
     )

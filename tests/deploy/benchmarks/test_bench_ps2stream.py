@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 from dataclasses import replace
@@ -14,7 +15,7 @@ from dskype.deploy.benchmarks.boolean.subscriptions import ALL
 from dskype.deploy.benchmarks.boolean.workloads import draw_lifetimes, draw_regional
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import ps2stream_report
-from dskype.deploy.benchmarks.papers.ps2stream import Bench, run_experiments
+from dskype.deploy.benchmarks.papers.ps2stream import Bench, add_arguments, run_experiments, with_rows
 from dskype.deploy.benchmarks.papers.ps2stream_experiments import EXPERIMENTS, METHODS, Run
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import draw_group
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
@@ -128,3 +129,24 @@ def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
 
 def test_the_command_line_runs_some_experiments_on_a_file(tmp_path, capsys):
     assert_runs_on_a_file("ps2stream", ["--only", "workers,mem"], ["workers", "memory"], tmp_path, capsys)
+
+
+def test_rows_and_groups_can_be_chosen(tmp_path, capsys):
+    chosen = ["--only", "throughput", "--rows", "hybrid; kd-tree, H2", "--groups", "q3,q1"]
+    assert_runs_on_a_file("ps2stream", chosen, ["throughput"], tmp_path, capsys)
+
+
+@pytest.mark.parametrize("given", [["--rows", "tree"], ["--groups", "q4"]])
+def test_rows_and_groups_that_there_are_not_are_refused(given, capsys):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([*given, "pois.csv"])
+    assert f"given: {given[1]!r}" in capsys.readouterr().err
+
+
+def test_choosing_rows_leaves_claims_about_others_open(corpus):
+    throughput = next(e for e in EXPERIMENTS if e.name == "throughput")
+    (found,) = run_experiments([with_rows(throughput, ["hybrid", "kd-tree"], ["q3"])], Bench(corpus, TINY), lambda _: None)
+    assert [(row["series"], row["x"]) for row in found["rows"]] == [("hybrid", "q3"), ("kd-tree", "q3")]
+    assert {claim["held"] for claim in found["claims"] if "q1" in claim["text"] or "Q1" in claim["text"]} == {None}
