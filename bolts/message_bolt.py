@@ -252,7 +252,7 @@ class MessageBolt(BatchBolt):
                 asked.request,
                 asked.subscription,
                 asked.task,
-                asked.queries.count,
+                asked.queries.wanted,
                 *(csr_to_lists(answers.offsets, column) for column in (answers.seqs, answers.positions, answers.scores)),
                 [names[start:stop] for start, stop in itertools.pairwise(offsets)],
             ],

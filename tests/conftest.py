@@ -36,6 +36,8 @@ _MACHINE = (
     "security/",
     "endtoend/test_on_spark.py",
     "endtoend/test_on_cluster.py",
+    "endtoend/test_explain_on_spark.py",
+    "endtoend/test_pages_on_spark.py",
     "endtoend/test_compose.py",
     "endtoend/test_moves_on_spark.py",
     "bolts/results/test_stores.py",

@@ -346,7 +346,7 @@ def make_best(messages, queries, thresholds, extent):
     for q in range(n):
         low[q] = first_above(messages.position, 0, m, queries.watermark[q] - extent)
         high[q] = first_above(messages.position, low[q], m, queries.watermark[q])
-        begin[q + 1] = begin[q] + max(0, min(queries.count[q], high[q] - low[q]))
+        begin[q + 1] = begin[q] + max(0, min(queries.wanted[q], high[q] - low[q]))
         floor[q] = np.nextafter(thresholds[q], -np.inf)
     return low, high, Best(begin, np.zeros(n, np.int64), floor, np.empty(begin[n], np.float64), np.empty(begin[n], np.int64))
 

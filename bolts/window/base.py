@@ -20,7 +20,7 @@ class QueryBatch(NamedTuple):
     """Many top-k queries as columns, each at its own watermark.
 
     :ivar watermark: int64[n]; query *i* is over the positions in ``(watermark[i] - extent, watermark[i]]``.
-    :ivar count: int64[n], the most messages wanted.
+    :ivar wanted: int64[n], the most messages wanted.
     :ivar alpha: float64[n] in [0, 1], weight of the distance.
     :ivar lat: float64[n], degrees.
     :ivar lon: float64[n], degrees.
@@ -30,7 +30,7 @@ class QueryBatch(NamedTuple):
     """
 
     watermark: np.ndarray
-    count: np.ndarray  # type: ignore[assignment]  # tuple.count is not used
+    wanted: np.ndarray
     alpha: np.ndarray
     lat: np.ndarray
     lon: np.ndarray
@@ -55,14 +55,14 @@ class QueryBatch(NamedTuple):
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
         whole = [np.concatenate([b[i] for b in batches]) for i in range(5)]
         terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (6, 7))
-        watermark, count, alpha, lat, lon = whole
-        return cls(watermark, count, alpha, lat, lon, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
+        watermark, wanted, alpha, lat, lon = whole
+        return cls(watermark, wanted, alpha, lat, lon, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
 
     def select(self, rows: np.ndarray) -> QueryBatch:
         """Return the queries at ``rows``, in that order."""
         offsets, index = select_lists(self.offsets, rows)
-        watermark, count, alpha, lat, lon = (column[rows] for column in self[:5])
-        return QueryBatch(watermark, count, alpha, lat, lon, offsets, self.terms[index], self.weights[index])
+        watermark, wanted, alpha, lat, lon = (column[rows] for column in self[:5])
+        return QueryBatch(watermark, wanted, alpha, lat, lon, offsets, self.terms[index], self.weights[index])
 
 
 class Answers(NamedTuple):

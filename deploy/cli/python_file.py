@@ -76,7 +76,9 @@ def _imported(source: Path, file: str) -> ModuleType:
     try:
         module = importlib.import_module(source.stem)
     except Exception as error:  # the user's code
-        raise FluxException(explain(f"{source} cannot be imported: {type(error).__name__}: {error}")) from error
+        original = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ("streamparse", "pystorm")
+        hint = "here these classes are in another module: from dskype.topology.streamparse import ..." if original else None
+        raise FluxException(explain(f"{source} cannot be imported: {type(error).__name__}: {error}", hint=hint)) from error
     if Path(getattr(module, "__file__", None) or "").resolve() != source:
         raise FluxException(explain(f"{source} has the name of a module that is installed.", given=source.stem, hint="rename the file"))
     return module

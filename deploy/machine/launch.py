@@ -75,6 +75,8 @@ def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool,
         with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
             handle = start(cluster, flux, active, progress)
             progress(f"topology {flux.name} runs as {handle.id}")
+            if not handle.backend.store.remote:
+                progress(f"logs of its executors, until it ends: {handle.backend.folder / 'logs'}")
             watch(cluster, flux.name, ttl_s)
     except Exception as ex:
         # A signal to the whole process group also ends Spark's JVM, so that stopping it fails.

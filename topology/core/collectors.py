@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ _NO_ANCHOR = 0
 
 class _Collector:
     """Base of all collectors: checks emits, chooses targets, puts rows on channels."""
+
+    _order: ClassVar[str]
+    """How ``emit`` is called."""
 
     def __init__(self, task) -> None:
         self._task = task
@@ -67,16 +70,17 @@ class _Collector:
     # -- checks ---------------------------------------------------------------------------------
 
     def _out(self, stream: str) -> OutStream:
-        out = self._outs.get(stream)
+        out = self._outs.get(stream) if isinstance(stream, str) else None
         if out is None:
             raise self._unknown_stream(stream)
         return out
 
     def _unknown_stream(self, stream: Any) -> IllegalArgumentException:
         names = sorted(name for name in self._outs if not name.startswith("__"))
+        order = "" if isinstance(stream, str) else f"; hint: the order is {self._order}, in Java it is another one"
         return IllegalArgumentException(
             f"Unknown stream ID: {stream} (component {self._task.component_id!r}); given: {stream!r}; "
-            f"legal: {', '.join(names) or 'none, the component declares no stream'}"
+            f"legal: {', '.join(names) or 'none, the component declares no stream'}{order}"
         )
 
     def _wrong_arity(self, out: OutStream, values: Sequence[Any]) -> IllegalArgumentException:
@@ -222,6 +226,8 @@ class OutputCollector(_Collector):
     In a topology without ackers (``topology.acker.executors: 0``), ``ack`` and ``fail`` do nothing, as in Storm.
     """
 
+    _order = "emit(values, stream, anchors=...)"
+
     def __init__(self, task) -> None:
         super().__init__(task)
         if self._tracking:
@@ -236,7 +242,10 @@ class OutputCollector(_Collector):
         :raises IllegalArgumentException: unknown stream, wrong number of fields, or a direct stream.
         """
         # The hottest lines of the emulator: the checks and put are inlined for the common case.
-        out = self._outs.get(stream)
+        try:
+            out = self._outs.get(stream)
+        except TypeError:  # a list of values, where Java has them
+            out = None
         if out is None:
             raise self._unknown_stream(stream)
         row = tuple(values) if type(values) is list else values if type(values) is tuple else self._row(out, values)
@@ -371,6 +380,8 @@ class BasicOutputCollector:
 class SpoutOutputCollector(_Collector):
     """The collector of spouts."""
 
+    _order = "emit(values, stream, message_id=...)"
+
     def emit(self, values: Sequence[Any], stream: str = "default", message_id: Any = None) -> list[int]:
         """Emit a tuple.
 
@@ -379,7 +390,10 @@ class SpoutOutputCollector(_Collector):
             tuple, ...).
         :returns: the task ids it was sent to (shared list, do not change it).
         """
-        out = self._outs.get(stream) or self._out(stream)
+        try:
+            out = self._outs[stream]
+        except (KeyError, TypeError):
+            raise self._unknown_stream(stream) from None
         row = values if type(values) is tuple else self._row(out, values)
         targets = self._targets(out, row) if len(row) != out.arity or out.direct_tasks else out.choose(row)
         self._emit(out, targets, row, message_id)

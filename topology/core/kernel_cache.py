@@ -38,8 +38,8 @@ def compare_imported_kernels() -> None:
     locators = CacheImpl._locator_classes
     if _ImportsLocator not in locators:
         CacheImpl._locator_classes = [_ImportsLocator, *locators]
-        IndexDataCacheFile._load_index = _load_index  # type: ignore[method-assign]
-        IndexDataCacheFile.save = _save  # type: ignore[method-assign]
+        for name, replacement in (("_load_index", _load_index), ("save", _save)):
+            setattr(IndexDataCacheFile, name, replacement)
 
 
 _load_index_of_this_version = IndexDataCacheFile._load_index

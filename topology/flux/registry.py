@@ -149,11 +149,17 @@ def _hint(name: str) -> str:
         if name.startswith("org.apache.storm.") and part in name.lower():
             return words
     if name.startswith(("org.", "com.", "java.", "backtype.")):
-        return "a Java class needs a Python replacement; write the component in Python, and name that class"
+        last = name.rpartition(".")[2]
+        return f"a Java class needs one in Python: write it, name that as className ('mybolts.{last}'), and allow its module: --allow-module mybolts"
     module = name.rpartition(".")[0]
     if not module:
         return "write module.Class, and allow the module with --allow-module (allow_modules= in load)"
     return f"if it is yours, allow its module: --allow-module {module.split('.')[0]} (allow_modules= in load)"
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(names), 2, 0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _within(name: str, modules: tuple[str, ...]) -> bool:
@@ -180,6 +186,7 @@ def _from_module(name: str, where: str, allowed: tuple[str, ...]) -> type:
         raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, legal="module.Class"))
     found: Any = None
     rest: list[str] = []
+    hint = "its module is looked for in PYTHONPATH, in the working folder and beside the file"
     for i in range(len(parts) - 1, 0, -1):
         module = ".".join(parts[:i])
         if not _within(module, allowed):
@@ -193,11 +200,12 @@ def _from_module(name: str, where: str, allowed: tuple[str, ...]) -> type:
         except Exception as ex:  # the user's module: whatever its import raises
             raise FluxException(explain(f"{where}: module {module} cannot be imported: {type(ex).__name__}: {ex}", given=name)) from ex
     for part in rest:
-        found = getattr(found, part, None)
+        holder, found = found, getattr(found, part, None)
+        if found is None:
+            hint = f"{getattr(holder, '__name__', holder)} has no {part}" + _near(part, vars(holder) if hasattr(holder, "__dict__") else ())
+            break
     if found is None:
-        raise ClassNotFoundException(
-            explain(f"Class not found: {name}, named by {where}.", given=name, hint="is its module importable from here (PYTHONPATH)?")
-        )
+        raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, hint=hint))
     if not isinstance(found, type):
         raise ClassNotFoundException(explain(f"{name}, named by {where}, is not a class.", given=type(found).__name__))
     if not _within(found.__module__, allowed):

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import msgpack
 import pyarrow as pa
@@ -38,7 +39,7 @@ class ContinuousShim(Shim):
         freeze_once()
         for _ in batches:  # a row that Spark needs in order to have a task
             pass
-        index = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        index = cast("Any", TaskContext.get()).partitionId()
         deaths: deque[float] = deque(maxlen=_DEATHS)
         while not self._run(index):
             deaths.append(time.monotonic())

@@ -32,7 +32,9 @@ _REPORT_EVERY_S = 0.1
 _NEW_PARTITIONS_S = 10.0
 """Time after which new partitions of an external topic are seen at the latest."""
 _ASK_SHARE, _LONGEST_ASK_S = 0.01, 0.02
-"""An idle spout is asked again after this share of the time for which it has had nothing, but at least so often."""
+"""An idle spout is asked again after this share of the time for which it has had nothing, but at least so often, unless its strategy waits for longer."""
+_EARLY_S = 0.001
+"""How much too early a spout may be asked: the reader's waits are in milliseconds."""
 
 
 class KeptPositions:
@@ -96,16 +98,21 @@ class InboxLoop:
         self._number = 0  # of the last batch
         self._next_s = 0.0  # when the next batch may begin
         self._worked_s = time.monotonic()  # when there was something last
+        self._idle_s: float | None = None  # since when idle spouts wait to be asked
         self._report_at: float | None = None  # when the next report is due; None: there is nothing to report
 
     def step(self) -> None:
         """Process one batch, or wait a moment for one."""
         if (pause_s := self._next_s - time.monotonic()) > 0:
             time.sleep(pause_s)
+        if self._idle_s is None:
+            self._idle_s = time.monotonic()
         if records := self._reader.read(self._wait_s(), self._most):
+            self._idle_s = None
             self._begin()
             self._release(self._executor.handle(self._number, records, report=False))
-        elif self._executor.askable or self._executor.unfinished:
+        elif self._executor.unfinished or (self._executor.askable and self._ask_in_s(time.monotonic()) < _EARLY_S):
+            self._idle_s = None
             self._begin()
             reply = self._executor.emit(self._number)
             self._spout_wait.note(idle=reply is None)
@@ -143,8 +150,13 @@ class InboxLoop:
         if self._report_at is not None:
             waits.append(max(0.0, self._report_at - now))
         if self._executor.askable:
-            waits.append(max(self._spout_wait.seconds, min(_LONGEST_ASK_S, (now - self._worked_s) * _ASK_SHARE)))
+            waits.append(max(0.0, self._ask_in_s(now)))
         return min(waits)
+
+    def _ask_in_s(self, now: float) -> float:
+        """Return after which time idle spouts are to be asked. They wait for longer than one read where their strategy says so, or a report is due meanwhile."""
+        since = now if self._idle_s is None else self._idle_s
+        return since + max(self._spout_wait.seconds, min(_LONGEST_ASK_S, (since - self._worked_s) * _ASK_SHARE)) - now
 
     def _begin(self) -> None:
         """Begin a batch."""

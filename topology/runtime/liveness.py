@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DEAD_AFTER_S", "HEARTBEAT_S", "HeartbeatWatch", "alive_on_this_machine", "machine_id"]
+__all__ = ["DEAD_AFTER_S", "HEARTBEAT_S", "STANDBY_GONE_AFTER_S", "HeartbeatWatch", "alive_on_this_machine", "machine_id"]
 
 HEARTBEAT_S = 2.0
 DEAD_AFTER_S = 12.0
 """A driver is taken for dead if its heartbeat does not change for this long while it is watched."""
+STANDBY_GONE_AFTER_S = 5.0
+"""The same for a standby, whose beats come every second. Nothing but what is shown depends on it."""
 
 
 @functools.cache
@@ -79,19 +81,20 @@ def alive_on_this_machine(driver: Mapping[str, Any]) -> bool | None:
 
 
 class HeartbeatWatch:
-    """Watches the heartbeats of drivers.
+    """Watches the heartbeats of drivers, or the beats of standbys.
 
     :param clock: a clock that never goes back.
+    :param dead_after_s: how long a beat may stay as it is; default: ``DEAD_AFTER_S``.
     """
 
-    def __init__(self, clock=time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock=time.monotonic, dead_after_s: float | None = None) -> None:
+        self._clock, self._dead_after_s = clock, DEAD_AFTER_S if dead_after_s is None else dead_after_s
         self._seen: dict[str, tuple[Any, float]] = {}  # name -> (heartbeat, since when it has that value)
         self._changed: set[str] = set()
 
     def update(self, name: str, record: Mapping[str, Any]) -> None:
-        """Process a topology's newest record."""
-        beat = (record["driver"], record.get("heartbeat"))
+        """Process the newest record of a topology or of a standby."""
+        beat = (record["driver"], record.get("heartbeat", record.get("beat")))
         before = self._seen.get(name)
         if before is None:
             self._seen[name] = beat, self._clock()
@@ -105,6 +108,6 @@ class HeartbeatWatch:
         if local is not None:
             return local
         _, since = self._seen.get(name, (None, self._clock()))
-        if self._clock() - since >= DEAD_AFTER_S:
+        if self._clock() - since >= self._dead_after_s:
             return False
         return True if name in self._changed else None

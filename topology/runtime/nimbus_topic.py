@@ -45,7 +45,7 @@ from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_top
 from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
-from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, HeartbeatWatch, alive_on_this_machine, describe_driver
+from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, STANDBY_GONE_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 
 __all__ = [
     "NIMBUS_TOPIC",
@@ -77,7 +77,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
         and isinstance(v["driver"]["pid"], int)
         and isinstance(v["driver"]["host"], str)
     ),
-    _STANDBY: lambda v: isinstance(v["beat"], int) and isinstance(v["driver"]["host"], str),
+    _STANDBY: lambda v: isinstance(v["beat"], int) and isinstance(v["driver"]["host"], str) and isinstance(v["driver"]["pid"], int),
     _REMOVED: lambda v: isinstance(v["id"], str),
     _COMMAND: lambda v: isinstance(v["name"], str) and isinstance(v["event"], str),
     _ANSWER: lambda v: v["error"] is None or (isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str)),
@@ -187,7 +187,11 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
 
     :param records: the result of :func:`load_states`.
     """
-    watched = HeartbeatWatch()
+    return _watch(kafka, _TOPOLOGY, records, HeartbeatWatch())
+
+
+def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, Any]], watched: HeartbeatWatch) -> dict[str, bool]:
+    """Tell of which records of a kind the processes are alive."""
     for name, record in records.items():
         watched.update(name, record)
     verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
@@ -195,8 +199,9 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
         with closing(_consumer_at_end(kafka, fetch_max_wait_ms=100)) as consumer:
             while None in verdicts.values():
                 for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
-                    name, document = read_state(record) or ("", None)
-                    if name in records and document is not None:
+                    key = (record.key or b"").decode(errors="replace")
+                    name = key.removeprefix(kind)
+                    if key.startswith(kind) and name in records and record.value is not None and (document := _parse(kind, record.value)) is not None:
                         watched.update(name, document)
                 verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
     return {name: bool(verdict) for name, verdict in verdicts.items()}
@@ -362,6 +367,19 @@ class ClusterClient:
             }
             for name, record in sorted(records.items())
         ]
+
+    def standbys(self) -> dict[str, list[dict[str, Any]]]:
+        """Return topology -> ``{"host", "pid"}`` of each process that stands by for it now.
+
+        It takes a second or two if one is on another machine, and some more if it ended there without saying so.
+        """
+        records = _latest(self._kafka, _STANDBY)
+        alive = _watch(self._kafka, _STANDBY, records, HeartbeatWatch(dead_after_s=STANDBY_GONE_AFTER_S))
+        found: dict[str, list[dict[str, Any]]] = {}
+        for key, record in sorted(records.items()):
+            if alive[key]:
+                found.setdefault(key.partition("/")[2], []).append({part: record["driver"][part] for part in ("host", "pid")})
+        return found
 
     def _record(self, name: str) -> dict[str, Any]:
         record = load_states(self._kafka).get(name)

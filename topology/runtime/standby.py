@@ -105,25 +105,27 @@ def await_loss(kafka: KafkaSettings, name: str, notice: Callable[[str], None]) -
     token, me = secrets.token_hex(8), describe_driver()
     watch, due, expected, sent, told = LossWatch(name, token), time.monotonic(), 0, None, False
     with closing(kafka.producer()) as producer, closing(nimbus_topic.follow(kafka)) as consumer:
-        while not watch.is_lost():
-            if watch.killed:
-                raise TopologyKilledError(f"topology {name!r} was killed while this process stood by for it")
-            try:
-                # The next beat only when the one before has come back: after an outage they must not come all at once.
-                if time.monotonic() >= due and (sent is None or sent.failed() or watch.beats >= expected):
-                    due, expected = time.monotonic() + BEAT_S, watch.beats + 1
-                    sent = nimbus_topic.write_standby(producer, name, token, {"v": 1, "driver": me, "beat": expected})
-                for records in consumer.poll(timeout_ms=_POLL_MS).values():
-                    for record in records:
-                        watch.feed(record)
-            except KafkaError as error:
-                log.warning("a standby cannot reach the brokers: %s; trying again", error)
-                time.sleep(BEAT_S)
-            if not told and watch.beats and watch.driver is not None:
-                told = True
-                notice(f"standing by for topology {name}, which runs on {watch.driver['host']} (process {watch.driver['pid']})")
-        with suppress(KafkaError):  # it is there as the driver from now on
-            nimbus_topic.write_standby(producer, name, token, None).get(timeout=5)
+        try:
+            while not watch.is_lost():
+                if watch.killed:
+                    raise TopologyKilledError(f"topology {name!r} was killed while this process stood by for it")
+                try:
+                    # The next beat only when the one before has come back: after an outage they must not come all at once.
+                    if time.monotonic() >= due and (sent is None or sent.failed() or watch.beats >= expected):
+                        due, expected = time.monotonic() + BEAT_S, watch.beats + 1
+                        sent = nimbus_topic.write_standby(producer, name, token, {"v": 1, "driver": me, "beat": expected})
+                    for records in consumer.poll(timeout_ms=_POLL_MS).values():
+                        for record in records:
+                            watch.feed(record)
+                except KafkaError as error:
+                    log.warning("a standby cannot reach the brokers: %s; trying again", error)
+                    time.sleep(BEAT_S)
+                if not told and watch.beats and watch.driver is not None:
+                    told = True
+                    notice(f"standing by for topology {name}, which runs on {watch.driver['host']} (process {watch.driver['pid']})")
+        finally:
+            with suppress(KafkaError):  # it is there as the driver from now on, or not at all
+                nimbus_topic.write_standby(producer, name, token, None).get(timeout=5)
     if watch.driver is not None:
         notice(f"the driver of topology {name} on {watch.driver['host']} (process {watch.driver['pid']}) is lost; taking over")
     return watch.driver

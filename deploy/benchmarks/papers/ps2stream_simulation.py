@@ -121,7 +121,7 @@ class UpdatedSimulation(BooleanSimulation):
     """
 
     def __init__(self, workload: RegionalWorkload, distributor: Distributor, summaries: bool, index: str, step: int, repeat: int = 1) -> None:
-        super().__init__(workload, distributor, False, index, step, repeat)  # type: ignore[arg-type]  # it has all that is used
+        super().__init__(workload, distributor, False, index, step, repeat)  # a RegionalWorkload has all that is used
         self.regional, self.summaries = workload, summaries
         self.updates = np.zeros(distributor.tasks)
 

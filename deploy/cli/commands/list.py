@@ -7,7 +7,7 @@ import json
 
 from dskype.deploy.cli.arguments import common, output, target
 from dskype.deploy.machine import cluster
-from dskype.deploy.machine.terminal import say
+from dskype.deploy.machine.terminal import clean, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the topologies, and what is wrong with them."""
-    topologies = cluster.client(target(args)).topologies()
+    """Print the topologies, what is wrong with them, and who stands by."""
+    client = cluster.client(target(args))
+    topologies = client.topologies()
+    standbys = client.standbys()
+    for t in topologies:
+        t["standbys"] = standbys.get(t["name"], [])
     if args.output == "json":
         print(json.dumps(topologies, indent=2))
         return 0
@@ -32,7 +36,10 @@ def run(args: argparse.Namespace) -> int:
         print(row % (t["name"], t["status"], t["num_tasks"], t["num_workers"], t["uptime_secs"], t["id"], t["owner"]))
     for t in topologies:
         if not t.get("driver_alive", True):
-            say(f"note: the process that ran {t['name']} is gone; submit it again to resume it, or kill it")
+            hint = "a standby takes over" if t["standbys"] else "submit it again to resume it, or kill it"
+            say(f"note: the process that ran {t['name']} is gone; {hint}")
+        for standby in t["standbys"]:
+            say(f"note: process {standby['pid']} on {clean(standby['host'], 60)} stands by for {t['name']}")
         health = t.get("health") or {}
         if health.get("state", "running") not in ("running", "starting"):
             say(f"note: {t['name']} is {health['state']}:" + "".join(f"\n  {line}" for line in health.get("why", ())))

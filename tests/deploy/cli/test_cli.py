@@ -35,6 +35,7 @@ class FakeClient:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.alive = True
+        self.standing_by: dict[str, list[dict[str, Any]]] = {}
         self.emitted = 0
 
     def topologies(self) -> list[dict[str, Any]]:
@@ -52,6 +53,9 @@ class FakeClient:
                 "driver": {"host": "h", "pid": 1},
             }
         ]
+
+    def standbys(self) -> dict[str, list[dict[str, Any]]]:
+        return self.standing_by
 
     def _check(self, name: str) -> None:
         if name != "wc":
@@ -206,6 +210,8 @@ def test_exactly_one_file_is_expected(capsys: pytest.CaptureFixture[str], words:
             err = capsys.readouterr().err
             assert f"expected exactly one FILE, given: {len(files)}" in err
             assert "usage: dskype" in err
+        assert cli.main([verb, "words.jar", "com.example.Main"]) == 1
+        assert "expected a Flux file or a Python file, given: words.jar; Java does not run here" in capsys.readouterr().err
 
 
 def test_a_dry_run_prints_the_details_and_runs_nothing(words: str, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
@@ -418,7 +424,10 @@ def test_list_prints_storms_table(fake: FakeClient, capsys: pytest.CaptureFixtur
 def test_list_says_when_nothing_runs_and_when_a_process_is_gone(fake: FakeClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     fake.alive = False
     assert cli.main(["list"]) == 0
-    assert "note: the process that ran wc is gone" in capsys.readouterr().err
+    assert "note: the process that ran wc is gone; submit it again to resume it" in capsys.readouterr().err
+    fake.standing_by = {"wc": [{"host": "h\x1b2", "pid": 7}], "other": [{"host": "h3", "pid": 8}]}
+    assert cli.main(["list"]) == 0
+    assert capsys.readouterr().err == "note: the process that ran wc is gone; a standby takes over\nnote: process 7 on h 2 stands by for wc\n"
     monkeypatch.setattr(fake, "topologies", list)
     assert cli.main(["list"]) == 0
     assert capsys.readouterr().out == "No topologies running.\n"
@@ -426,7 +435,8 @@ def test_list_says_when_nothing_runs_and_when_a_process_is_gone(fake: FakeClient
 
 def test_list_prints_json_on_request(fake: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["name"] == "wc"
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["name"] == "wc" and found["standbys"] == []
 
 
 def test_activate_and_deactivate_send_storms_events(fake: FakeClient) -> None:

@@ -71,12 +71,14 @@ def test_the_topology_of_a_project_is_built_and_described(project, capsys):
         ("sp_wordcount.py:Other", (), "Expected one class of a topology, or a function main. given: 'Other'; legal: WordCount"),
         ("sp_nothing.py", (), "is not a file"),
         ("sp_broken.py", (), "cannot be imported: ZeroDivisionError"),
+        ("sp_original.py", (), "No module named 'streamparse'; hint: here these classes are in another module: from dskype.topology.streamparse import ..."),
         ("sp_empty.py", (), "the file has none"),
         ("json.py", (), "has the name of a module that is installed"),
     ],
 )
 def test_what_cannot_be_loaded_is_explained(project, capsys, file, options, words):
     (project / "topologies/sp_broken.py").write_text("1 / 0")
+    (project / "topologies/sp_original.py").write_text("from streamparse.bolt import Bolt")
     for name in ("sp_empty.py", "json.py"):
         (project / "topologies" / name).write_text("")
     assert run(project, file, *options) == 1

@@ -614,9 +614,10 @@ def test_a_module_that_cannot_be_imported_is_a_clear_error(tmp_path: Path, monke
         allow_modules=["flux_broken_module"],
     )
     refused("spouts: [{id: s, className: flux_raising_module.X}]", "cannot be imported: ZeroDivisionError", allow_modules=["flux_raising_module"])
-    refused(
-        "spouts: [{id: s, className: flux_absent_module.X}]", "is its module importable from here", ClassNotFoundException, allow_modules=["flux_absent_module"]
-    )
+    absent = "its module is looked for in PYTHONPATH, in the working folder and beside the file"
+    refused("spouts: [{id: s, className: flux_absent_module.X}]", absent, ClassNotFoundException, allow_modules=["flux_absent_module"])
+    refused(f"spouts: [{{id: s, className: {SAMPLE}.Prt}}]", f"{SAMPLE} has no Prt; did you mean Part?", ClassNotFoundException, allow_modules=[SAMPLE])
+    refused("spouts: [{id: s, className: com.example.Words}]", "write it, name that as className ('mybolts.Words'), and allow its module")
     assert "flux_broken_module" not in sys.modules
 
 

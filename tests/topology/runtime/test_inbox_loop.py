@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
+from dskype.topology import BasicBolt, Config, Fields, KafkaSpout, Spout, TopologyBuilder
 from dskype.topology.core.executor import Executor
 from dskype.topology.core.frames import encode_control, encode_pulse, expand_records
 from dskype.topology.core.snapshots import MemorySnapshotStore
@@ -34,8 +36,23 @@ class Sum(BasicBolt):
         declarer.declare(Fields("total"))
 
 
+class Clock:
+    """Time in which only waits take any."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
 class Reader:
-    """Reads the log as :class:`RecordReader` reads Kafka, but waits for nothing."""
+    """Reads the log as :class:`RecordReader` reads Kafka; its waits are over at once."""
+
+    clock = Clock()
 
     def __init__(self, kafka, group, positions, options=None):
         self.log, self.positions = kafka, dict(positions)
@@ -43,6 +60,8 @@ class Reader:
     def read(self, wait_s, most):
         found = [r for (t, p), start in self.positions.items() for r in self.log.read(t, p, start, self.log.end(t, p))][:most]
         self.positions |= {(r.topic, r.partition): r.offset + 1 for r in found}
+        if not found:
+            Reader.clock.sleep(wait_s)
         return found
 
     def add(self, positions):
@@ -77,15 +96,15 @@ class Writer:
 class Home:
     """What processes share: a log, snapshots, and a folder."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, conf=None, feeder=None):
         self.log, self.store, self.folder = MemoryLog(lambda: 1_000_000), MemorySnapshotStore(3), folder
-        self.feeder = FeederSpout("n")
+        self.feeder = feeder or FeederSpout("n")
         builder = TopologyBuilder()
         builder.set_spout("feeder", self.feeder)
         builder.set_spout("in", KafkaSpout(pattern="in-.*"), 2)
         builder.set_bolt("sum", Sum()).shuffle_grouping("feeder")
         builder.set_bolt("next", Sum()).shuffle_grouping("sum")
-        self.plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
+        self.plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **(conf or {})}, builder.create_topology())
 
     def loop(self, component, epoch=1, external=None, index=0):
         executor = Executor(self.plan, component, index, self.store, self.log, lambda: 1_000_000, owner="x", term=0)
@@ -108,6 +127,8 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
+    monkeypatch.setattr(Reader, "clock", Clock())
+    monkeypatch.setattr(inbox_loop, "time", Reader.clock)
     monkeypatch.setattr(inbox_loop, "RecordReader", Reader)
     monkeypatch.setattr(inbox_loop, "RecordWriter", Writer)
     monkeypatch.setattr(Writer, "killed", False)
@@ -130,6 +151,42 @@ def test_tuples_pass_and_an_idle_spout_needs_no_pulse(home):
     home.feeder.feed(["3"])
     steps(spout, bolt)
     assert home.totals() == [(0, 1), (1, 3), (2, 6)]
+
+
+class Asked(Spout):
+    """Has nothing to emit, and notes when it is asked."""
+
+    times: list[float] = []
+
+    def next_tuple(self):
+        self.times.append(Reader.clock.now)
+
+    def declare_output_fields(self, declarer):
+        declarer.declare(Fields("n"))
+
+
+SLEEP = {Config.TOPOLOGY_SPOUT_WAIT_STRATEGY: "org.apache.storm.spout.SleepSpoutWaitStrategy"}
+
+
+@pytest.mark.parametrize(
+    ("conf", "first_ms", "later_ms"),
+    [
+        ({}, 5, 20),
+        ({Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: 70}, 5, 20),  # it is for another strategy, as in Storm
+        ({**SLEEP, Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: 2}, 2, 20),
+        ({**SLEEP, Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: 70}, 70, 70),
+        ({**SLEEP, Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: 700}, 700, 700),  # longer than the loop waits at a time
+    ],
+)
+def test_an_idle_spout_is_asked_as_often_as_its_strategy_says(home, monkeypatch, conf, first_ms, later_ms):
+    monkeypatch.setattr(Asked, "times", [])
+    home = Home(home.folder, conf, Asked())
+    loop = home.loop("feeder")
+    home.ask(1)
+    while Reader.clock.now < 110:
+        loop.step()
+    gaps = [round((after - before) * 1000, 6) for before, after in itertools.pairwise(Asked.times)]
+    assert gaps[1:4] == pytest.approx([first_ms] * 3, abs=1) and gaps[-3:] == pytest.approx([later_ms] * 3, abs=1)
 
 
 def test_a_successor_begins_where_everything_before_was_written(home):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import platform
 import random
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -13,10 +17,10 @@ from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.runtime import kept_files, nimbus_topic, standby
 from dskype.topology.runtime.control_files import FIRST_OFFSETS, MANIFEST, Manifest, write_json
 from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
+from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, ClusterClient
 from dskype.topology.runtime.resume import check_changes, read_started
 from dskype.topology.runtime.shared_files import SharedFiles
-from dskype.topology.runtime.standby import LOST_AFTER_BEATS, RANK_BEATS, LossWatch
+from dskype.topology.runtime.standby import LOST_AFTER_BEATS, RANK_BEATS, LossWatch, TopologyKilledError
 from dskype.topology.runtime.stores import ship_files
 
 from .helpers import wait_for
@@ -131,9 +135,10 @@ def test_records_of_other_topologies_and_odd_ones_are_passed_over():
     assert (watch.beats, watch.driver, watch.killed) == (0, None, False)
 
 
-def test_a_standby_on_real_brokers_waits_for_as_long_as_the_heart_beats(bootstrap_servers, name, monkeypatch):
-    monkeypatch.setattr(standby, "BEAT_S", 0.1)
-    kafka, said, stopped = KafkaSettings(bootstrap_servers), [], threading.Event()
+@contextlib.contextmanager
+def driver_elsewhere(kafka: KafkaSettings, name: str, *, killed: bool) -> Iterator[None]:
+    """Let a driver's heart beat within the ``with`` block; a killed topology is removed by its driver, before that ends."""
+    stopped = threading.Event()
     state = {"v": 1, "id": f"{name}-1-1", "name": name, "conf": {}, "components": [], "submitted_ms": 0}
 
     def beat_on() -> None:
@@ -142,27 +147,82 @@ def test_a_standby_on_real_brokers_waits_for_as_long_as_the_heart_beats(bootstra
             n += 1
             value = {"v": 1, "state": state, "summary": {}, "driver": DRIVER, "heartbeat": n}
             producer.send(NIMBUS_TOPIC, key=f"topology:{name}".encode(), value=json.dumps(value).encode())
+        if killed:
+            producer.send(NIMBUS_TOPIC, key=f"topology:{name}".encode(), value=None)
         producer.close()
 
     nimbus_topic.follow(kafka).close()  # makes the topic
     driver = threading.Thread(target=beat_on)
     driver.start()
-    wait_for(lambda: name in nimbus_topic.load_states(kafka), 60, "a heartbeat")
-    found: list = []
+    try:
+        wait_for(lambda: name in nimbus_topic.load_states(kafka), 60, "a heartbeat")
+        yield
+    finally:
+        stopped.set()
+        driver.join()
+
+
+def test_a_standby_on_real_brokers_waits_for_as_long_as_the_heart_beats(bootstrap_servers, name, monkeypatch):
+    monkeypatch.setattr(standby, "BEAT_S", 0.1)
+    kafka, said, found = KafkaSettings(bootstrap_servers), [], []
+    client = ClusterClient(kafka)
     waiting = threading.Thread(target=lambda: found.append(standby.await_loss(kafka, name, said.append)))
-    waiting.start()
-    wait_for(lambda: said, 60, "the standby")
-    waiting.join(timeout=2)
-    assert not found and said == [f"standing by for topology {name}, which runs on one (process 1)"]
-    stopped.set()
-    driver.join()
+    with driver_elsewhere(kafka, name, killed=False):
+        waiting.start()
+        wait_for(lambda: said, 60, "the standby")
+        waiting.join(timeout=2)
+        assert not found and said == [f"standing by for topology {name}, which runs on one (process 1)"]
+        assert client.standbys()[name] == [{"host": platform.node(), "pid": os.getpid()}]
     waiting.join(timeout=60)
     assert found == [DRIVER] and said[1:] == [f"the driver of topology {name} on one (process 1) is lost; taking over"]
     left = [r for r in read_to_end(kafka, NIMBUS_TOPIC) if r.key.startswith(b"standby:") and r.key.endswith(name.encode())]
-    assert left[-1].value is None, "it stands by no more"
+    assert left[-1].value is None and name not in client.standbys(), "it stands by no more"
     producer = kafka.producer()
     producer.send(NIMBUS_TOPIC, key=f"topology:{name}".encode(), value=None)
     producer.close()
+
+
+def test_a_standby_of_a_topology_that_is_killed_is_not_listed_any_more(bootstrap_servers, name):
+    kafka, said, raised = KafkaSettings(bootstrap_servers), [], []
+
+    def stand_by() -> None:
+        try:
+            standby.await_loss(kafka, name, said.append)
+        except TopologyKilledError as error:
+            raised.append(str(error))
+
+    waiting = threading.Thread(target=stand_by)
+    with driver_elsewhere(kafka, name, killed=True):
+        waiting.start()
+        wait_for(lambda: said, 60, "the standby")
+    waiting.join(timeout=60)
+    assert raised == [f"topology {name!r} was killed while this process stood by for it"]
+    assert name not in ClusterClient(kafka).standbys()
+
+
+def test_standbys_elsewhere_are_listed_while_they_beat(bootstrap_servers, name, monkeypatch):
+    kafka, stopped = KafkaSettings(bootstrap_servers), threading.Event()
+    nimbus_topic.follow(kafka).close()
+
+    def beat_on() -> None:
+        n = 0
+        while not stopped.wait(0.05):
+            n += 1
+            nimbus_topic.write_standby(producer, name, "a", {"v": 1, "driver": NEXT, "beat": n})
+
+    with contextlib.closing(kafka.producer()) as producer:
+        beating = threading.Thread(target=beat_on)
+        beating.start()
+        try:
+            monkeypatch.setattr(nimbus_topic, "STANDBY_GONE_AFTER_S", 60.0)
+            client = ClusterClient(kafka)
+            wait_for(lambda: client.standbys().get(name) == [{"host": "two", "pid": 1}], 60, "the standby")
+        finally:
+            stopped.set()
+            beating.join()
+        monkeypatch.setattr(nimbus_topic, "STANDBY_GONE_AFTER_S", 0.5)
+        assert name not in client.standbys(), "its host was lost, and it could not say so"
+        nimbus_topic.write_standby(producer, name, "a", None)
 
 
 # -- what is in the store ------------------------------------------------------------------------------
