@@ -32,8 +32,13 @@ def _state() -> str:
     import llvmlite
     import numba
     import numpy
+    from numba.core.codegen import get_host_cpu_features
 
-    digest = hashlib.blake2b(f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}".encode(), digest_size=16)
+    # Numba compiles for one kind of processor, and an image or a shared folder may meet another one.
+    processor = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    features = get_host_cpu_features() if numba.config.CPU_FEATURES is None else numba.config.CPU_FEATURES
+    compiler = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__} {processor} {features}"
+    digest = hashlib.blake2b(compiler.encode(), digest_size=16)
     for file in sorted(Path(__file__).parents[2].rglob("*_kernels.py")):
         digest.update(str(file).encode() + file.read_bytes())
     return digest.hexdigest()

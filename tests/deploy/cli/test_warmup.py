@@ -1,5 +1,7 @@
 """Kernels are compiled once, by a small DSkype."""
 
+import numba
+
 from dskype.deploy.cli import warmup
 from dskype.deploy.machine import paths
 
@@ -20,3 +22,12 @@ def test_kernels_are_compiled_when_they_or_their_compiler_changed(tmp_home, monk
     assert warmup.compile_kernels(said.append)
     assert len(runs) == 2 and said == ["compiling kernels (once)"] * 2
     assert (paths.numba_cache_dir() / "compiled").read_text() == "other"
+
+
+def test_another_kind_of_processor_needs_other_kernels(monkeypatch):
+    here = warmup._state()
+    assert warmup._state() == here
+    monkeypatch.setattr(numba.config, "CPU_NAME", "another")
+    other_name = warmup._state()
+    monkeypatch.setattr(numba.config, "CPU_FEATURES", "")
+    assert len({here, other_name, warmup._state()}) == 3

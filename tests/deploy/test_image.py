@@ -1,0 +1,139 @@
+"""The Dockerfile, without building it: what it copies, runs and installs is there, and it leaves out only what no feature needs."""
+
+from __future__ import annotations
+
+import configparser
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from fnmatch import fnmatch
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+FEATURES = ("demo", "redis", "s3", "tls", "ui")
+"""The extras of setup.cfg that the image has."""
+
+
+def instructions(kind: str) -> list[str]:
+    """Return the arguments of all instructions of a kind, each on one line."""
+    text = (ROOT / "deploy/compose/Dockerfile").read_text()
+    lines = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
+    return [line.removeprefix(f"{kind} ") for line in lines if line.startswith(f"{kind} ")]
+
+
+def argument(name: str) -> list[str]:
+    """Return the words of the default of a build argument."""
+    (words,) = re.findall(rf'^{name}="(.*)"$', "\n".join(instructions("ARG")), re.MULTILINE)
+    return words.split()
+
+
+def ignored(path: str) -> bool:
+    """Tell whether .dockerignore keeps a path of the repository, or a folder above it, out of the build."""
+    patterns = (ROOT / ".dockerignore").read_text().split()
+    parents = [str(p) for p in (Path(path), *Path(path).parents)]
+    return any(fnmatch(f"/{parent}", f"*/{p[3:]}" if p.startswith("**/") else f"/{p}") for parent in parents for p in patterns)
+
+
+def needed() -> set[str]:
+    """Return the packages that our features need, directly or not."""
+    setup = configparser.ConfigParser(comment_prefixes="#")
+    setup.read(ROOT / "setup.cfg")
+    lists = [setup["options"]["install_requires"], *(setup["options.extras_require"][extra] for extra in FEATURES)]
+    todo = [Requirement(line) for text in lists for line in text.strip().splitlines()]
+    found: set[tuple[str, frozenset[str]]] = set()
+    while todo:
+        wanted = todo.pop()
+        key = (canonicalize_name(wanted.name), frozenset(wanted.extras))
+        if key in found:
+            continue
+        found.add(key)
+        for text in distribution(wanted.name).requires or ():
+            below = Requirement(text)
+            if below.marker is None or any(below.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)):
+                todo.append(below)
+    return {name for name, _ in found}
+
+
+def entries(lock: str) -> dict[str, str]:
+    """Return name -> lines of a lock (all versions)."""
+    found: dict[str, str] = {}
+    for entry in re.findall(r"^[a-z](?:.*\\\n)*.*\n", lock, re.MULTILINE):
+        name = canonicalize_name(entry.split("==")[0])
+        found[name] = found.get(name, "") + entry
+    return found
+
+
+def is_installed(name: str) -> bool:
+    """Tell whether a package is here; some of the lock are for other platforms only."""
+    try:
+        return bool(distribution(name))
+    except ModuleNotFoundError:
+        return False
+
+
+def test_what_is_copied_is_there_and_not_ignored():
+    for copied in instructions("COPY"):
+        for source in re.sub(r"--\S+ ", "", copied).split()[:-1]:
+            assert (ROOT / source).exists() and not ignored(source), source
+
+
+def test_the_context_has_what_runs_and_nothing_that_git_ignores():
+    for path in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "topology/core/executor.py", "deploy/compose/.env", "deploy/kubernetes/executor.sh"):
+        assert (ROOT / path).is_file() and not ignored(path), path
+    assert all(ignored(path) for path in (".git", "tests/naive.py", "deploy/cli/__pycache__/a.pyc"))
+    for pattern in (ROOT / ".gitignore").read_text().split():
+        example = re.sub(r"\[(.).*?\]", r"\1", pattern).replace("*", "a").rstrip("/")
+        assert ignored(example), pattern
+    for package in {p.name for p in ROOT.iterdir() if (p / "__init__.py").is_file()} - {"tests"}:
+        for file in (ROOT / package).rglob("*.py"):
+            assert not re.search(r"^\s*(from|import) tests\b", file.read_text(), re.MULTILINE), f"{file} is in the image, and tests are not"
+
+
+def test_commands_are_shell_and_run_modules_and_options_that_exist():
+    pip = subprocess.run([sys.executable, "-m", "pip", "install", "--help"], capture_output=True, text=True, check=True).stdout
+    for command in instructions("RUN"):
+        assert subprocess.run(["sh", "-n", "-c", command], check=False).returncode == 0, command
+        for module in re.findall(r"python3? -m ([\w.]+)", command):
+            assert importlib.util.find_spec(module), module
+        for install in re.findall(r"pip install ([^&]*)", command):
+            for option in re.findall(r"--[a-z0-9-]+", install):
+                assert re.search(rf"{option}\b", pip), option
+
+
+def test_the_image_leaves_out_exactly_what_no_feature_needs():
+    locked = entries((ROOT / "requirements.lock").read_text())
+    installed = {name for name in locked if is_installed(name)}
+    assert set(argument("WITHOUT")) == installed - needed() - {"setuptools"}
+
+
+@pytest.mark.parametrize("output", ["/tmp/all.lock", "/tmp/setuptools.lock"])
+def test_the_locks_of_the_image_are_parts_of_the_lock(tmp_path, output):
+    lock = (ROOT / "requirements.lock").read_text()
+    (tmp_path / "requirements.lock").write_text(lock)
+    (command,) = (part for run in instructions("RUN") for part in run.split("&& ") if f"> {output}" in part)
+    written = tmp_path / "written.lock"
+    environment = {"PATH": "/usr/bin:/bin", "WITHOUT": " ".join(argument("WITHOUT"))}
+    subprocess.run(["sh", "-c", command.replace(output, str(written))], cwd=tmp_path, env=environment, check=True)
+    everything = entries(lock)
+    wanted = {"setuptools"} if "setuptools" in output else everything.keys() - set(argument("WITHOUT"))
+    assert entries(written.read_text()) == {name: everything[name] for name in wanted}
+
+
+def test_users_programs_and_paths_agree_with_what_starts_the_image():
+    manifests = [d for d in yaml.safe_load_all((ROOT / "deploy/kubernetes/dskype.yaml").read_text()) if d]
+    (user,) = instructions("USER")
+    contexts = [d["spec"]["template"]["spec"]["securityContext"] for d in manifests if d["kind"] in ("StatefulSet", "Deployment")]
+    assert contexts and {f"{c['runAsUser']}:{c['runAsGroup']}" for c in contexts} == {user}, "by number, or Kubernetes cannot tell that it is not root"
+    packages = argument("APT_PACKAGES")
+    (entrypoint,) = instructions("ENTRYPOINT")
+    assert json.loads(entrypoint)[0] in packages
+    assert "curl" in (ROOT / "deploy/compose/compose.yaml").read_text() and "curl" in packages
+    assert "/opt/dskype" in instructions("WORKDIR"), "where executor pods look for their command"
