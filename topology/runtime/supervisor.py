@@ -89,7 +89,7 @@ def start_supervisor() -> int:
         quiet = os.open(os.devnull, os.O_RDWR)
         os.dup2(quiet, 0)
         os.dup2(2, 1)  # the daemon's stdout is Spark's
-        _Supervisor(listener, folder).run()
+        _Supervisor(listener, folder, parent).run()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -101,8 +101,9 @@ class _Stop(Exception):
 
 
 class _Supervisor:
-    def __init__(self, listener: socket.socket, folder: Path) -> None:
-        self._listener, self._folder = listener, folder
+    def __init__(self, listener: socket.socket, folder: Path, parent: int) -> None:
+        self._listener, self._folder, self._parent = listener, folder, parent
+        self._asked_to_end = False
         self._children: dict[Key, _Child] = {}
         self._payloads: dict[str, bytes] = {}
         self._stopped: dict[str, int] = {}
@@ -111,6 +112,7 @@ class _Supervisor:
 
     def run(self) -> None:
         def stop(number: int, frame: object) -> None:
+            self._asked_to_end = True  # code that was interrupted may catch the exception, or be a destructor, whose exceptions are lost
             raise _Stop
 
         signal.signal(signal.SIGTERM, stop)
@@ -119,7 +121,7 @@ class _Supervisor:
         resident.warm_up()
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:
-            while True:
+            while not self._asked_to_end and os.getppid() == self._parent:
                 for key, _ in self._selector.select(timeout=5):
                     if key.fileobj is self._listener:
                         connection, _ = self._listener.accept()
