@@ -8,7 +8,6 @@ is the same topology in Spark on this machine without a master, with the transpo
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -19,7 +18,7 @@ from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.standalone import Standalone, standalone
 from dskype.deploy.benchmarks.usage import SPARK, processes, tree
-from dskype.deploy.cli.arguments import common, output, positive, positive_seconds, seconds, target
+from dskype.deploy.cli.arguments import output, positive, positive_seconds, seconds, target
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.topology.local import LocalCluster
@@ -70,27 +69,14 @@ def run(args: argparse.Namespace) -> int:
                 row = _Run(cluster, asked, args.subscriptions, conf)
                 row.spark = spark
                 found["rows"][name] = row.measure()
-    if args.output == "json":
-        print(json.dumps(found, indent=1))
-    else:
-        _print(found)
-    problems = [f"{name}: {problem}" for name, row in found["rows"].items() for problem in throughput.problems(row)]
-    for problem in problems:
-        say(f"error: {problem}")
-    return 1 if problems else 0
+    return throughput.finish(args.output, found, _print, found["rows"])
 
 
 def _throughput_arguments(args: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments of the throughput benchmark, whose topology, feeder and phases are used."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    common(parser)
-    throughput.add_arguments(parser)
-    line = ["--subscriptions", args.subscriptions, "--window", args.window, "--results", "deltas", "--tasks", f"subscription-bolt={args.tasks}"]
-    line += ["--warm-up", args.warm_up, "--seconds", args.seconds, "--latency-rate", args.latency_rate, "--verify", args.verify, "--seed", args.seed]
-    found = parser.parse_args([str(word) for word in line])
-    for name in ("config", "conf", "bootstrap_servers", "kafka"):
-        setattr(found, name, getattr(args, name))
-    return found
+    options = ["--subscriptions", args.subscriptions, "--window", args.window, "--results", "deltas", "--tasks", f"subscription-bolt={args.tasks}"]
+    options += ["--warm-up", args.warm_up, "--seconds", args.seconds, "--latency-rate", args.latency_rate, "--verify", args.verify, "--seed", args.seed]
+    return throughput.arguments_for(args, *options)
 
 
 class _Run(throughput.Run):

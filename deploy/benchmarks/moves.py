@@ -26,7 +26,7 @@ import numpy as np
 from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.experiments import HELD
-from dskype.deploy.cli.arguments import common, output, positive, positive_seconds, seconds, target
+from dskype.deploy.cli.arguments import output, positive, positive_seconds, seconds, target
 from dskype.deploy.client.balancing import balance
 from dskype.deploy.client.plans import read_current, send_plan, with_partitions
 from dskype.deploy.client.pubsub import PubSub
@@ -91,27 +91,14 @@ def run(args: argparse.Namespace) -> int:
                 scene.options = args
                 found["scenes"][name] = scene.measure()
     found["claims"] = claims(found["scenes"])
-    if args.output == "json":
-        print(json.dumps(found, indent=1))
-    else:
-        _print(found)
-    problems = [f"{name}: {problem}" for name, scene in found["scenes"].items() for problem in throughput.problems(scene)]
-    for problem in problems:
-        say(f"error: {problem}")
-    return 1 if problems else 0
+    return throughput.finish(args.output, found, _print, found["scenes"])
 
 
 def _throughput_arguments(args: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments of the throughput benchmark, whose topology, feeder and warm-up are used."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    common(parser)
-    throughput.add_arguments(parser)
-    line = ["--boolean", "--subscriptions", args.subscriptions, "--warm-up", args.warm_up, "--seconds", args.seconds, "--latency-seconds", 0]
-    line += ["--seed", args.seed, "--tasks", f"{_EVALUATORS}={args.evaluators}", "--tasks", f"{_ROUTING_UNITS}={args.routing_units}"]
-    found = parser.parse_args([str(word) for word in line])
-    for name in ("config", "conf", "bootstrap_servers", "kafka"):
-        setattr(found, name, getattr(args, name))
-    return found
+    options = ["--boolean", "--subscriptions", args.subscriptions, "--warm-up", args.warm_up, "--seconds", args.seconds, "--latency-seconds", 0]
+    options += ["--seed", args.seed, "--tasks", f"{_EVALUATORS}={args.evaluators}", "--tasks", f"{_ROUTING_UNITS}={args.routing_units}"]
+    return throughput.arguments_for(args, *options)
 
 
 # --- scenes -----------------------------------------------------------------------------------------------------------

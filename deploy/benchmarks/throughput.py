@@ -35,7 +35,7 @@ from kafka import TopicPartition
 from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.feeder import Feeder
 from dskype.deploy.benchmarks.latencies import Latencies, Recorder
-from dskype.deploy.benchmarks.throughput_arguments import add_arguments, build_vocabulary, configuration, definition, settings
+from dskype.deploy.benchmarks.throughput_arguments import add_arguments, arguments_for, build_vocabulary, configuration, definition, settings
 from dskype.deploy.benchmarks.usage import Meter
 from dskype.deploy.cli.arguments import UsageError, target
 from dskype.deploy.client.pubsub import ensure_topics
@@ -59,10 +59,12 @@ from dskype.topology.tuples import InRecord
 __all__ = [
     "Run",
     "add_arguments",
+    "arguments_for",
     "build_vocabulary",
     "configuration",
     "definition",
     "fewer_matches",
+    "finish",
     "measure",
     "problems",
     "run",
@@ -523,14 +525,24 @@ def run(args: argparse.Namespace) -> int:
             for n in args.subscriptions:
                 say(f"{n:,} subscriptions")
                 found["runs"].append(measure(cluster, args, n, conf))
-    if args.output == "json":
+    return finish(args.output, found, throughput_report.print_tables, {f"with {r['subscriptions']:,} subscriptions": r for r in found["runs"]})
+
+
+def finish(output: str, found: Mapping[str, Any], print_tables: Callable[[Mapping[str, Any]], None], runs: Mapping[str, Mapping[str, Any]]) -> int:
+    """Print what was found, and why some of it cannot be trusted; return the exit code.
+
+    :param output: ``text`` or ``json``.
+    :param runs: what :func:`measure` returned, by a name that tells the user which run it is.
+    :returns: 0; 1 if the figures cannot be trusted.
+    """
+    if output == "json":
         print(json.dumps(found, indent=1))
     else:
-        throughput_report.print_tables(found)
-    for r in found["runs"]:
-        for problem in problems(r):
-            say(f"error: with {r['subscriptions']:,} subscriptions: {problem}")
-    return 1 if any(map(problems, found["runs"])) else 0
+        print_tables(found)
+    found_problems = [f"{name}: {problem}" for name, r in runs.items() for problem in problems(r)]
+    for problem in found_problems:
+        say(f"error: {problem}")
+    return 1 if found_problems else 0
 
 
 def problems(r: Mapping[str, Any]) -> list[str]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.cli.arguments import UsageError, conf_item, executor, file_conf, output, positive, positive_seconds, seconds, split
+from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, seconds, split
 from dskype.deploy.demo.places import places
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "settings"]
+__all__ = ["add_arguments", "arguments_for", "build_vocabulary", "configuration", "definition", "settings"]
 
 
 def _counts(text: str) -> list[int]:
@@ -59,6 +59,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--timeout", type=positive_seconds, metavar="SECS", default=900, help="longest wait for a phase; default: 900")
     output(parser)
+
+
+def arguments_for(args: argparse.Namespace, *words: object) -> argparse.Namespace:
+    """Return this benchmark's arguments for another benchmark that uses its topology, feeder and phases.
+
+    :param args: of the other benchmark, with the options of ``arguments.common``.
+    :param words: options of this benchmark and their values.
+    """
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    common(parser)
+    add_arguments(parser)
+    found = parser.parse_args([str(word) for word in words])
+    for name in ("config", "conf", "bootstrap_servers", "kafka"):
+        setattr(found, name, getattr(args, name))
+    return found
 
 
 def definition(text: str, name: str, tasks: Mapping[str, int]) -> str:

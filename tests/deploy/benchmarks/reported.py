@@ -1,7 +1,8 @@
-"""What the reports of benchmarks that repeat a paper's experiments have in common."""
+"""What tests of benchmarks have in common: their arguments, and the reports of those that repeat a paper's experiments."""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import random
@@ -10,6 +11,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dskype.deploy.cli import main as cli
+from dskype.deploy.cli.arguments import common
+
+
+def parsed(benchmark: Any, *words: str) -> argparse.Namespace:
+    """Return the arguments of a benchmark as the command line would."""
+    parser = argparse.ArgumentParser()
+    common(parser)
+    benchmark.add_arguments(parser)
+    return parser.parse_args(words)
 
 
 def assert_reported(report: Any, found: Any, folder: Any, capsys: Any) -> list[dict[str, str]]:

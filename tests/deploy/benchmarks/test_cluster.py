@@ -1,24 +1,16 @@
 """The benchmark of clusters: the topology that it asks for, and its table."""
 
-import argparse
-
 from dskype.deploy.benchmarks import cluster
-from dskype.deploy.cli.arguments import common
 from dskype.deploy.cli.main import main
 
-
-def parsed(*words):
-    parser = argparse.ArgumentParser()
-    common(parser)
-    cluster.add_arguments(parser)
-    return parser.parse_args(words)
+from .reported import parsed
 
 
 def test_it_asks_for_the_topology_that_it_needs():
-    asked = cluster._throughput_arguments(parsed("--subscriptions", "300", "--tasks", "5", "-c", "x=1"))
+    asked = cluster._throughput_arguments(parsed(cluster, "--subscriptions", "300", "--tasks", "5", "-c", "x=1"))
     assert dict(asked.tasks) == {"subscription-bolt": 5} and asked.subscriptions == [300] and asked.conf == [("x", 1)]
     assert asked.results == "deltas" and asked.verify == 50 and asked.latency_rate == 500
-    assert parsed("--workers", "1,4").workers == [1, 4]
+    assert parsed(cluster, "--workers", "1,4").workers == [1, 4]
 
 
 def one_row(rate, executors, **more):

@@ -10,6 +10,8 @@ from dskype.deploy.benchmarks import feeder, moves
 from dskype.deploy.cli.main import main
 from dskype.distribution import make_distributor
 
+from .reported import parsed
+
 LAT, LON = (axis.ravel() for axis in np.meshgrid(np.linspace(-89, 89, 40), np.linspace(-179, 179, 40)))
 
 
@@ -50,19 +52,8 @@ def test_its_tables_are_printed(capsys):
 
 
 def test_it_asks_for_the_topology_that_it_needs():
-    args = moves._throughput_arguments(_parsed("--subscriptions", "300", "--evaluators", "3", "-c", "x=1"))
+    args = moves._throughput_arguments(parsed(moves, "--subscriptions", "300", "--evaluators", "3", "-c", "x=1"))
     assert dict(args.tasks) == {"subscription-bolt": 3, "distribution-bolt": 2} and args.boolean and args.subscriptions == [300] and args.conf == [("x", 1)]
-
-
-def _parsed(*words):
-    import argparse
-
-    from dskype.deploy.cli.arguments import common
-
-    parser = argparse.ArgumentParser()
-    common(parser)
-    moves.add_arguments(parser)
-    return parser.parse_args(words)
 
 
 def test_a_share_of_the_messages_lies_in_the_hotspot():
