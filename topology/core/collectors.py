@@ -77,7 +77,7 @@ class _Collector:
 
     def _unknown_stream(self, stream: Any) -> IllegalArgumentException:
         names = sorted(name for name in self._outs if not name.startswith("__"))
-        order = "" if isinstance(stream, str) else f"; hint: the order is {self._order}, in Java it is another one"
+        order = "" if isinstance(stream, str) else f"; hint: the order is {self._order}, which differs from Java's"
         return IllegalArgumentException(
             f"Unknown stream ID: {stream} (component {self._task.component_id!r}); given: {stream!r}; "
             f"legal: {', '.join(names) or 'none, the component declares no stream'}{order}"

@@ -459,7 +459,7 @@ def test_emit_direct_to_a_component_that_does_not_subscribe_is_dropped():
         ((1, 2), "default", "Tuple created with wrong number of fields. Expected 1 fields but got 2 fields"),
         ((), "default", "Expected 1 fields but got 0 fields"),
         ("text", "default", "expected a list or tuple of values"),
-        ("tuple", (1,), "hint: the order is emit(values, stream, anchors=...), in Java it is another one"),
+        ("tuple", (1,), "hint: the order is emit(values, stream, anchors=...), which differs from Java's"),
         ("tuple", [1], "Unknown stream ID: [1] (component '2'); given: [1]; legal: default; hint: the order is"),
     ],
 )
