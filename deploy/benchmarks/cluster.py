@@ -87,8 +87,8 @@ class _Run(throughput.Run):
 
     spark: Standalone | None = None
 
-    def _verify(self) -> None:
-        super()._verify()
+    def _throughput(self) -> None:
+        super()._throughput()
         self.result["executors"], self.result["executors_started"] = self._executors(), len(self.history.pids)
 
     def _executors(self) -> list[int]:

@@ -79,7 +79,8 @@ class RecordReader:
 
     def _note_trouble(self, error: KafkaError) -> None:
         log_error(error)
-        self._expect_records()
+        self._patience_s = _STALL_S
+        self._look_s = min(self._look_s, time.monotonic() + _STALL_S)  # errors that go on must not put the look off
 
     def _expect_records(self) -> None:
         self._patience_s, self._ends = _STALL_S, None
