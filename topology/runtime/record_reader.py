@@ -6,10 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import LostInputError
@@ -25,10 +24,10 @@ log = logging.getLogger(__name__)
 READER_OPTIONS = frozenset({"check.crcs", "isolation.level"})
 """Options of a Kafka spout that a reader can take over."""
 _LIST_S = 2.0
-_STALL_S, _LONGEST_STALL_S = 5.0, 60.0
-"""When brokers have been away, and no record has come for this time, another client is asked whether there are any; less often if there are none."""
-_ANSWER_S = 3.0
-"""Time for the answer, and for records that are on their way."""
+_STALL_S, _LONGEST_STALL_S = 5.0, 20.0
+"""If no record has come for this time, another client tries to read; less often while there are none."""
+_TRIAL_S = 3.0
+"""How long it tries."""
 _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -66,10 +65,10 @@ class RecordReader:
     def __init__(self, kafka: KafkaSettings, group: str, positions: Mapping[tuple[str, int], int], options: Mapping[str, Any] | None = None) -> None:
         self._kafka, self._settings = kafka, {**_SETTINGS, "group.id": group, **(options or {})}
         self._first = dict(positions)  # where the client began
-        self._look_s = inf  # when to look for a stall; never before brokers have been away
-        self._patience_s = _STALL_S
-        self._ends: dict[tuple[str, int], int] | None = None  # gets the ends of the logs; None: nobody has been asked
         self._consumer = self._open(self._first)
+        self._other: Consumer | None = None  # tries to read what the first one may have missed
+        self._patience_s = _STALL_S
+        self._look_s = time.monotonic() + _STALL_S  # when the trial begins, or ends
 
     def _open(self, positions: Mapping[tuple[str, int], int]) -> Consumer:
         with connection_settings(self._kafka) as settings:
@@ -79,66 +78,62 @@ class RecordReader:
 
     def _note_trouble(self, error: KafkaError) -> None:
         log_error(error)
-        self._patience_s = _STALL_S
-        self._look_s = min(self._look_s, time.monotonic() + _STALL_S)  # errors that go on must not put the look off
-
-    def _expect_records(self) -> None:
-        self._patience_s, self._ends = _STALL_S, None
-        self._look_s = time.monotonic() + self._patience_s
+        if self._other is None:
+            self._patience_s = _STALL_S
+            self._look_s = min(self._look_s, time.monotonic() + _STALL_S)  # errors that go on must not put the look off
 
     def read(self, wait_s: float, most: int) -> list[InRecord]:
         """Return the records that have arrived, those of a partition in order; wait for the first one at most this long.
+
+        After restarts of a broker, librdkafka sometimes stops reading for good, without an error. So, when nothing comes for some seconds, another client
+        reads from the same offsets on. If it gets a record before the first one does, it takes its place.
 
         :param most: most records to return.
         :raises LostInputError: the log does not have the next record.
         :raises ReadError: the brokers refuse, for example because the topic is gone.
         """
         first = self._consumer.poll(wait_s)
-        if first is None:
-            if time.monotonic() >= self._look_s:
-                self._look_for_stall()
+        if first is None and (first := self._look_for_stall()) is None:
             return []
-        if self._look_s < inf:
-            self._expect_records()
+        if self._other is not None:
+            self._end_trial()
+        self._patience_s = _STALL_S
+        self._look_s = time.monotonic() + _STALL_S
         messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
         return [_in_record(message) for message in messages if message.error() is None or _checked(message)]
+
+    def _look_for_stall(self) -> Message | None:
+        """Let another client try to read if it is time; return the record with which it takes the place of the first one."""
+        late = time.monotonic() >= self._look_s
+        if self._other is None:
+            if late:
+                read = {(p.topic, p.partition): p.offset for p in self._consumer.position([TopicPartition(*where) for where in self._first])}
+                self._first = {where: max(first, read.get(where, first)) for where, first in self._first.items()}
+                self._other = self._open(self._first)
+                self._look_s = time.monotonic() + _TRIAL_S
+            return None
+        found = self._other.poll(0)
+        if found is not None and found.error() is None:
+            log.warning("Kafka has records of %s/%s but gives none; a new client continues", found.topic(), found.partition())
+            self._consumer, self._other = self._other, self._consumer
+            return found
+        if late:
+            self._end_trial()
+            self._patience_s = min(2 * self._patience_s, _LONGEST_STALL_S)
+            self._look_s = time.monotonic() + self._patience_s
+        return None
+
+    def _end_trial(self) -> None:
+        """Close the client that does not read for this executor, in a thread of its own, because it may be stuck."""
+        threading.Thread(target=self._other.close, daemon=True, name="close a reader").start()
+        self._other = None
 
     def add(self, positions: Mapping[tuple[str, int], int]) -> None:
         """Read further partitions as well."""
         self._first |= positions
+        if self._other is not None:
+            self._end_trial()
         self._consumer.incremental_assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
-
-    def _look_for_stall(self) -> None:
-        """Ask another client where the logs end, or look at its answer: if there is more and none has come meanwhile, continue with a new client.
-
-        After restarts of a broker, librdkafka sometimes stops reading.
-        """
-        read = {(p.topic, p.partition): p.offset for p in self._consumer.position([TopicPartition(*where) for where in self._first])}
-        positions = {where: max(first, read.get(where, first)) for where, first in self._first.items()}
-        if self._ends is None:
-            self._ends = {}
-            threading.Thread(target=self._ask_for_ends, args=(self._ends, list(positions)), daemon=True, name="ends of logs").start()
-            self._look_s = time.monotonic() + _ANSWER_S
-            return
-        more = [f"{topic}/{partition}" for (topic, partition), end in self._ends.items() if end > positions[topic, partition]]
-        self._ends = None
-        if more:
-            log.warning("Kafka has records of %s but gives none; a new client continues", ", ".join(more))
-            threading.Thread(target=self._consumer.close, daemon=True, name="close a stalled reader").start()
-            self._first, self._consumer = positions, self._open(positions)
-        self._patience_s = min(2 * self._patience_s, _LONGEST_STALL_S)
-        self._look_s = time.monotonic() + self._patience_s
-
-    def _ask_for_ends(self, ends: dict[tuple[str, int], int], partitions: list[tuple[str, int]]) -> None:
-        """Put the ends of logs into ``ends``; nothing if the brokers do not answer."""
-        try:
-            with connection_settings(self._kafka) as settings:
-                client = Consumer({**settings, **self._settings})
-            found = client.offsets_for_times([TopicPartition(topic, partition, OFFSET_END) for topic, partition in partitions], timeout=_LIST_S)
-            ends |= {(p.topic, p.partition): p.offset for p in found if p.error is None}
-            client.close()
-        except KafkaException as error:
-            log.info("the ends of the logs are not known: %s", error)
 
     def topics(self) -> dict[str, int]:
         """Return the topics that the brokers have, and how many partitions each has; {} if they do not answer soon."""

@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from dskype.topology.runtime import record_reader, record_writer
 from dskype.topology.runtime.kafka import KafkaSettings
@@ -24,16 +24,8 @@ def test_transactions_count_as_in_micro_batches_unless_the_spout_says_otherwise(
     assert made[0]["group.id"] == "dskype-t" and made[0]["isolation.level"] == level
 
 
-def until_replaced(reader, stalled, secs=60):
-    """Read until the reader has another client; return the offsets that came."""
-    read, deadline = [], time.monotonic() + secs
-    while reader._consumer is stalled:
-        assert time.monotonic() < deadline
-        read += [r.offset for r in reader.read(0.01, 1)]
-    return read
-
-
 def until_read(reader, n, secs=60):
+    """Read until so many records have come; return their offsets."""
     read, deadline = [], time.monotonic() + secs
     while len(read) < n:
         assert time.monotonic() < deadline, read
@@ -44,7 +36,7 @@ def until_read(reader, n, secs=60):
 @pytest.fixture
 def impatient(monkeypatch):
     monkeypatch.setattr(record_reader, "_STALL_S", 0.1)
-    monkeypatch.setattr(record_reader, "_ANSWER_S", 2.0)
+    monkeypatch.setattr(record_reader, "_TRIAL_S", 60.0)
 
 
 def test_a_client_that_stops_reading_is_replaced_and_nothing_is_read_twice(bootstrap_servers, name, impatient):
@@ -54,37 +46,44 @@ def test_a_client_that_stops_reading_is_replaced_and_nothing_is_read_twice(boots
     def produce(first):
         with kafka.producer() as producer:
             for i in range(first, first + 5):
-                producer.send(topic, str(i).encode(), partition=0)
+                producer.send(topic, str(i).encode() if i % 5 else b"", partition=0)
 
     produce(0)
     reader = record_reader.RecordReader(kafka, f"dskype-{name}", {(topic, 0): 2, (topic, 1): 0})
     assert until_read(reader, 3) == [2, 3, 4]
-    produce(5)
-    for _ in range(2):  # the second client gives nothing, either
+    for first in (5, 10):  # the second client stops as well
         stalled = reader._consumer
         stalled.pause([TopicPartition(topic, 0)])
-        reader._note_trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        assert until_replaced(reader, stalled) == []
-    assert until_read(reader, 5) == [5, 6, 7, 8, 9]
-    produce(10)
-    assert until_read(reader, 5) == [10, 11, 12, 13, 14]
+        produce(first)
+        assert until_read(reader, 5) == list(range(first, first + 5))
+        assert reader._consumer is not stalled and reader._other is None
+    produce(15)
+    assert until_read(reader, 5) == list(range(15, 20))
 
 
-def test_a_client_that_has_read_everything_stays(bootstrap_servers, name, impatient):
+def test_a_client_that_has_read_everything_stays(bootstrap_servers, name, impatient, monkeypatch):
+    monkeypatch.setattr(record_reader, "_TRIAL_S", 2.0)
     kafka = KafkaSettings(bootstrap_servers)
     topic = make_topic(kafka, name)
-    with kafka.producer() as producer:
-        producer.send(topic, b"0", partition=0)
+
+    def produce():
+        with kafka.producer() as producer:
+            producer.send(topic, b"0", partition=0)
+
+    produce()
     reader = record_reader.RecordReader(kafka, f"dskype-{name}", {(topic, 0): 0})
     client = reader._consumer
     assert until_read(reader, 1) == [0]
-    reader._note_trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     for _ in range(2):
-        while not reader._ends:  # until the other client has said where the log ends
+        while reader._other is None:
             assert reader.read(0.01, 1) == []
-        while reader._ends is not None:
+        while reader._other is not None:
             assert reader.read(0.01, 1) == []
         assert reader._consumer is client
+    while reader._other is None:
+        assert reader.read(0.01, 1) == []
+    produce()  # while another client tries
+    assert until_read(reader, 1) == [1] and reader._other is None
 
 
 @pytest.mark.parametrize("answers", [[True, True], [True, False, True, False, True, True], [False, False]])
