@@ -37,6 +37,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _READ_TIMEOUT_S = 60
+_LONGEST_RECONNECT_MS = 1000
 _INPUT_BYTES = 64 << 20
 """Size of input records above which a warning is given: Spark's JVM and the executors hold a record several times."""
 
@@ -65,6 +66,14 @@ class KafkaSettings:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     client: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def longest_reconnect_ms(self) -> int:
+        """The longest wait before a broker is tried again, unless the user has set it: as in Java's clients, a broker that comes back is noticed soon."""
+        return max(_LONGEST_RECONNECT_MS, self.client.get("reconnect_backoff_ms", 0))
+
+    def _connection(self) -> dict[str, Any]:
+        return {"bootstrap_servers": self.bootstrap_servers.split(","), "reconnect_backoff_max_ms": self.longest_reconnect_ms, **self.client}
+
     def consumer(self, **arguments: Any) -> KafkaConsumer:
         """Return a consumer without a group; the caller assigns partitions and closes it."""
         settings = {
@@ -75,16 +84,16 @@ class KafkaSettings:
             "fetch_max_bytes": 8 * RECORD_BYTES,
             "group_id": None,
         }
-        return KafkaConsumer(bootstrap_servers=self.bootstrap_servers.split(","), **{**settings, **self.client, **arguments})
+        return KafkaConsumer(**{**settings, **self._connection(), **arguments})
 
     def producer(self, **arguments: Any) -> KafkaProducer:
         """Return a producer that waits for all replicas and does not linger."""
         settings = {"linger_ms": 0, "acks": "all", "max_request_size": 2 * RECORD_BYTES}
-        return KafkaProducer(bootstrap_servers=self.bootstrap_servers.split(","), **{**settings, **self.client, **arguments})
+        return KafkaProducer(**{**settings, **self._connection(), **arguments})
 
     def admin(self) -> KafkaAdminClient:
         """Return an admin client; the caller closes it."""
-        return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers.split(","), **self.client)
+        return KafkaAdminClient(**self._connection())
 
 
 def _in_record(record: Any) -> InRecord:

@@ -51,8 +51,9 @@ def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
         "bootstrap.servers": kafka.bootstrap_servers,
         "socket.nagle.disable": True,
         "log.connection.close": False,
-        # As in Java's clients. By default, brokers that come back may be noticed after ten seconds.
-        "reconnect.backoff.max.ms": max(1000, kafka.client.get("reconnect_backoff_ms", 0)),
+        # The default, rebootstrap, forgets how long to wait before a broker is tried again: brokers that are away would be tried, and logged, 20 times a second.
+        "metadata.recovery.strategy": "none",
+        "reconnect.backoff.max.ms": kafka.longest_reconnect_ms,
         "error_cb": log_error,
         "logger": log,
     }

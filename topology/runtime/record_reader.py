@@ -28,6 +28,8 @@ _STALL_S, _LONGEST_STALL_S = 5.0, 20.0
 """If no record has come for this time, another client tries to read; less often while there are none."""
 _TRIAL_S = 3.0
 """How long it tries."""
+_LATE_S = 0.1
+"""How much later than the other client the first one may have a record."""
 _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -95,12 +97,13 @@ class RecordReader:
         first = self._consumer.poll(wait_s)
         if first is None and (first := self._look_for_stall()) is None:
             return []
-        if self._other is not None:
-            self._end_trial()
-        self._patience_s = _STALL_S
-        self._look_s = time.monotonic() + _STALL_S
         messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
-        return [_in_record(message) for message in messages if message.error() is None or _checked(message)]
+        records = [_in_record(message) for message in messages if message.error() is None or _checked(message)]
+        if records:
+            self._end_trial()
+            self._patience_s = _STALL_S
+            self._look_s = time.monotonic() + _STALL_S
+        return records
 
     def _look_for_stall(self) -> Message | None:
         """Let another client try to read if it is time; return the record with which it takes the place of the first one."""
@@ -114,6 +117,8 @@ class RecordReader:
             return None
         found = self._other.poll(0)
         if found is not None and found.error() is None:
+            if (own := self._consumer.poll(_LATE_S)) is not None:
+                return own
             log.warning("Kafka has records of %s/%s but gives none; a new client continues", found.topic(), found.partition())
             self._consumer, self._other = self._other, self._consumer
             return found
@@ -124,15 +129,15 @@ class RecordReader:
         return None
 
     def _end_trial(self) -> None:
-        """Close the client that does not read for this executor, in a thread of its own, because it may be stuck."""
-        threading.Thread(target=self._other.close, daemon=True, name="close a reader").start()
-        self._other = None
+        """Close the client that does not read for this executor, if there is one, in a thread of its own, because it may be stuck."""
+        if self._other is not None:
+            threading.Thread(target=self._other.close, daemon=True, name="close a reader").start()
+            self._other = None
 
     def add(self, positions: Mapping[tuple[str, int], int]) -> None:
         """Read further partitions as well."""
         self._first |= positions
-        if self._other is not None:
-            self._end_trial()
+        self._end_trial()
         self._consumer.incremental_assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])
 
     def topics(self) -> dict[str, int]:
