@@ -6,8 +6,10 @@ import pytest
 from kafka.errors import MessageSizeTooLargeError
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder, TopologyError, TopologyPlan
+from dskype.topology.runtime import kafka as kafka_clients
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.librdkafka import connection_settings
 from dskype.topology.runtime.topics import TopologyTopics
 
 
@@ -74,3 +76,17 @@ def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_other
     finally:
         admin.delete([f"{name}-{topic}" for topic in ("made", "written", "others", "safe", "large", "small")])
         admin.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, 1_000), ({"reconnect_backoff_ms": 5_000}, 5_000), ({"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 70}, 70)]
+)
+def test_every_client_tries_brokers_that_are_away_again_after_a_second_unless_told_otherwise(monkeypatch, given, expected):
+    made = []
+    for client in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient"):
+        monkeypatch.setattr(kafka_clients, client, lambda **arguments: made.append(arguments["reconnect_backoff_max_ms"]))
+    kafka = KafkaSettings("127.0.0.1:1", client=given)
+    kafka.consumer(), kafka.producer(), kafka.admin()
+    with connection_settings(kafka) as settings:
+        made.append(settings["reconnect.backoff.max.ms"])
+    assert made == [expected] * 4
