@@ -138,6 +138,7 @@ class BatchBolt(BaseBolt):
 
 
 FirstPollStrategy = Literal["EARLIEST", "LATEST", "UNCOMMITTED_EARLIEST", "UNCOMMITTED_LATEST"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
 ProcessingGuarantee = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE", "NO_GUARANTEE"]
 Translator = Callable[..., Sequence[tuple[str, Sequence[Any]]]]
 
@@ -157,7 +158,8 @@ class KafkaSpout(Spout):
     :param topics: topic name or names; give either ``topics`` or ``pattern``.
     :param pattern: regular expression over topic names (Java syntax).
     :param kafka_options: further options of the Kafka consumer, e.g. ``{"group.id": "readers"}``; default none. The topics
-        must be on the brokers that carry the topology: other ``bootstrap.servers`` are refused at the start.
+        must be on the brokers that carry the topology: other ``bootstrap.servers`` are refused at the start. With
+        ``{"isolation.level": "read_committed"}`` records of aborted transactions are not emitted.
     :param first_poll_strategy: where to start: EARLIEST | LATEST (always), UNCOMMITTED_EARLIEST | UNCOMMITTED_LATEST
         (only where there is no committed position). Default UNCOMMITTED_EARLIEST.
     :param translator: a callable with the signature of :meth:`translate`; default: the whole record.
@@ -184,6 +186,7 @@ class KafkaSpout(Spout):
         self.topics: list[str] = names
         self.pattern = pattern
         self.kafka_options = dict(kafka_options or {})
+        self.isolation_level = _check_literal("isolation.level", self.kafka_options.get("isolation.level", "read_uncommitted"), IsolationLevel)
         self.first_poll_strategy = _check_literal("first_poll_strategy", first_poll_strategy, FirstPollStrategy)
         self.processing_guarantee = _check_literal("processing_guarantee", processing_guarantee, ProcessingGuarantee)
         self.translator = translator

@@ -101,10 +101,13 @@ def _in_record(record: Any) -> InRecord:
 
 
 class KafkaInboxReader:
-    """Reads ranges of topics; an :class:`~dskype.topology.core.executor.InboxReader`."""
+    """Reads ranges of topics; an :class:`~dskype.topology.core.executor.InboxReader`.
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
+    :param isolation_level: ``read_committed`` leaves out the records of transactions that were aborted.
+    """
+
+    def __init__(self, settings: KafkaSettings, isolation_level: str = "read_uncommitted") -> None:
+        self._settings, self._isolation_level = settings, isolation_level
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
@@ -116,7 +119,7 @@ class KafkaInboxReader:
         if stop is not None and start >= stop:
             return
         where = TopicPartition(topic, partition)
-        with closing(self._settings.consumer()) as consumer:
+        with closing(self._settings.consumer(isolation_level=self._isolation_level)) as consumer:
             if partition not in (consumer.partitions_for_topic(topic) or ()):
                 raise lost_input(topic, partition, start, start + 1 if stop is None else stop, 0, 0)
             consumer.assign([where])

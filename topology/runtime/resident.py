@@ -29,6 +29,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
 
+from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
 from dskype.topology.core.frames import WAKE, encode_control
@@ -210,7 +211,10 @@ class _Resident:
         for task in plan.executor_tasks(self._component, self._index):
             store.sweep(task)
         owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        return Executor(plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka), now_ms, owner=owner, term=self._payload.term)
+        spout = plan.spec(self._component).obj
+        # What a Kafka spout has to read again, it reads as its query does.
+        reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level) if isinstance(spout, KafkaSpout) else KafkaInboxReader(self._payload.kafka)
+        return Executor(plan, self._component, self._index, store, reader, now_ms, owner=owner, term=self._payload.term)
 
     def run(self) -> None:
         selector = self._selector

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from confluent_kafka import Producer
 from kafka.admin import NewPartitions
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder
@@ -64,3 +65,34 @@ def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cl
             lambda: [e for e in driver.stats.errors if e["component"] == "read" and source in e["error"]], 90, "an error that names the deleted topic"
         )
         print(told[0]["error"][:300], flush=True)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_spout_of_committed_records_never_emits_others_also_after_a_crash(cluster, name, transport):
+    kafka = cluster.environment.kafka
+    source, out = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions()
+
+    def transactions(first):
+        """Write two transactions that are committed, and two that are aborted in between; return what must come."""
+        for i in range(first, first + 4):
+            producer.begin_transaction()
+            for j in range(EACH):
+                producer.produce(source, f"{i}/{j}".encode())
+            producer.flush()
+            producer.abort_transaction() if i % 2 else producer.commit_transaction()
+        return Counter(f"{i}/{j}".encode() for i in (first, first + 2) for j in range(EACH))
+
+    builder = TopologyBuilder()
+    builder.set_spout("read", KafkaSpout(source, kafka_options={"isolation.level": "read_committed"}, first_poll_strategy="EARLIEST"))
+    builder.set_bolt("write", KafkaBolt(out, value_field="value")).shuffle_grouping("read")
+    conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 500, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}
+    expected = transactions(0)
+    with cluster.submit_topology(name, conf, builder.create_topology()):
+        for first in (4, 8):
+            wait_for(lambda: len(output(kafka, out)) >= expected.total(), 60, "the committed records")
+            kill(lambda: executors("read"))
+            expected += transactions(first)
+        records = wait_for(lambda: len(found := output(kafka, out)) >= expected.total() and found, 60, "the records after a crash")
+        assert Counter(r.value for r in records.values()) == expected

@@ -35,6 +35,11 @@ def test_a_kafka_spout_with_security_of_its_own_is_refused_without_the_secret(tm
     assert "hunter2" not in str(error.value)
 
 
+def test_an_isolation_level_that_kafka_does_not_have_is_refused():
+    with pytest.raises(TopologyError, match=r"isolation.level is not known\. given: 'committed'; legal: read_uncommitted, read_committed"):
+        KafkaSpout("a", kafka_options={"isolation.level": "committed"})
+
+
 def test_a_kafka_bolt_with_a_producer_of_its_own_is_refused(tmp_path):
     refused = driver(tmp_path, KafkaSpout("a"), KafkaBolt("b", kafka_options={"acks": "1"}))
     with pytest.raises(TopologyError, match=r"topology's own producer.*given: \['acks'\]; component: 'out'"):
