@@ -4,7 +4,7 @@
 # PYTHON=/path/to/python    the Python that makes the environment
 # DEMO_ARGS='--rate 500'    options of the demo, see: dskype demo -h
 # PYTEST_ARGS='-k broker'   which tests to run
-# PYTEST_FLAGS=             run all tests in one process, instead of those with Spark in two and the rest in a third
+# PYTEST_FLAGS=             run all tests in one process, instead of those with Spark in two and the rest in two others
 # CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.chaos -h
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
@@ -30,7 +30,7 @@ TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
 DEMO_ARGS ?=
 CHAOS_ARGS ?=
-PYTEST_FLAGS ?= -n 3 --no-loadscope-reorder
+PYTEST_FLAGS ?= -n 4 --no-loadscope-reorder
 PYTEST_ARGS ?=
 LOCKED ?=
 HA ?=

@@ -104,7 +104,7 @@ _SAME_KERNELS = (("bolts/boolean/",), ("bolts/topk/", "bolts/replication/", "bol
 _ORDER = {"machine": 0, "machine, own Spark": 1}
 """Groups that begin first, as they take longest."""
 
-_GIVE_WAY = 5
+_GIVE_WAY = 10
 """What a process without Spark adds to its niceness."""
 
 
@@ -129,7 +129,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests, and begin with those that need Spark or a broker: two processes run them, beside all the rest."""
+    """Mark tests, and begin with those that need Spark or a broker: two processes run them, and two others all the rest."""
     for item in items:
         if _group(item.nodeid).startswith("machine") or not {"broker", "bootstrap_servers", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("machine")
@@ -160,7 +160,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Keep groups together (``-n 3``); marks of pytest-xdist cannot say so with pytest 9."""
+    """Keep groups together (``-n 4``); marks of pytest-xdist cannot say so with pytest 9."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Groups(LoadScopeScheduling):
