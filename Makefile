@@ -61,7 +61,7 @@ prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
 
 check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
-	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) -m "not machine and not thorough" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m "not machine and not thorough" $(PYTEST_ARGS)
 
 test: prepared ## Run all tests, after lint and types
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \

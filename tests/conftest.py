@@ -77,6 +77,7 @@ _OWN_SPARK = (
 
 _THOROUGH = (
     "bolts/boolean/",
+    "bolts/replication/test_replicas.py",
     "bolts/test_result_bolt.py",
     "bolts/test_skype.py",
     "bolts/topk/",
@@ -85,13 +86,16 @@ _THOROUGH = (
     "deploy/chaos/",
     "deploy/verification/",
     "distribution/test_agrid_distributor.py",
+    "distribution/test_balancing.py",
     "distribution/test_distributors.py",
     "endtoend/",
     "golden/",
     "test_without_jit.py",
     "topology/core/test_frame_fuzz.py",
+    "topology/core/test_kernel_cache.py",
     "topology/simulated/test_faults.py",
     "topology/simulated/test_poison_tuples.py",
+    "topology/simulated/test_windowed_topologies.py",
 )
 """Files whose tests play many seeded schedules, compare with oracles step by step, or measure: ``make check`` leaves them to ``make test``."""
 
