@@ -37,9 +37,9 @@ _FOLDER = "/var/tmp"  # on a disk, with a short name: sockets are below it
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _KAFKA_START = """#!/bin/bash
-set -e
-java -cp '/opt/kafka/libs/*' kafka.docker.KafkaDockerWrapper setup --default-configs-dir /etc/kafka/docker \
-    --mounted-configs-dir /mnt/shared/config --final-configs-dir /opt/kafka/config
+# A broker that is started again has its folder already: the setup fails then, after it has written the settings.
+said=$(java -cp '/opt/kafka/libs/*' kafka.docker.KafkaDockerWrapper setup --default-configs-dir /etc/kafka/docker \
+    --mounted-configs-dir /mnt/shared/config --final-configs-dir /opt/kafka/config 2>&1) || grep -qi "already formatted" <<< "$said" || { echo "$said"; exit 1; }
 exec java $KAFKA_HEAP_OPTS -Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml -cp '/opt/kafka/libs/*' kafka.Kafka /opt/kafka/config/server.properties
 """
 
