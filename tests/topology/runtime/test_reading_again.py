@@ -15,7 +15,7 @@ from .helpers import make_topic
 @pytest.mark.parametrize("stop", [7, None])
 def test_a_partition_that_is_gone_is_lost_however_far_it_is_read(stop):
     consumer = SimpleNamespace(partitions_for_topic=lambda topic: None, close=lambda: None)
-    reader = KafkaInboxReader(SimpleNamespace(consumer=lambda: consumer))
+    reader = KafkaInboxReader(SimpleNamespace(consumer=lambda **settings: consumer))
     with pytest.raises(LostInputError, match="records of gone/0 up to offset .* the log ends at 0"):
         list(reader.read("gone", 0, 5, stop))
 
