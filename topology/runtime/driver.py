@@ -63,9 +63,9 @@ class TopologyFailedError(TopologyError):
 class TopologyDriver:
     """Runs one topology, from its first query to the removal of its topics.
 
-    It has two threads. The *clock* writes pulses and ticks to the inboxes. The *watch* reads the metrics topic, restarts
-    failed queries, reports the topology's health, and periodically lets Kafka drop records that no snapshot needs. A
-    driver holds the topology's highest *term*; one that finds a higher term has been replaced, and ends without changing
+    It has three threads. The *clock* writes pulses and ticks to the inboxes. The *watch* reads the metrics topic, restarts
+    failed queries, and reports the topology's health. The *janitor* looks after the topics, and lets Kafka drop records that no
+    snapshot needs; its requests may wait long for a broker that is away, which must not keep the watch from seeing. A driver holds the topology's highest *term*; one that finds a higher term has been replaced, and ends without changing
     anything.
 
     :param plan: the topology plan.
@@ -146,7 +146,7 @@ class TopologyDriver:
         self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
-        runs = ((self._clock_step, "clock"), (self._watch(), "watch"))
+        runs = ((self._clock_step, "clock"), (self._watch(), "watch"), (self._janitor(), "janitor"))
         self._threads = [threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True) for run, name in runs]
         for thread in self._threads:
             thread.start()
@@ -413,11 +413,11 @@ class TopologyDriver:
         reports = NewestReports(METRICS_RETENTION_MS / 2000)
         consumer: Any = None
         next_watch = time.monotonic()
-        next_clean = next_watch + _JANITOR_EVERY_S
+        next_repeat = next_watch + _JANITOR_EVERY_S
         known = dict(self.plan.task_component)
 
         def step() -> float:
-            nonlocal consumer, next_watch, next_clean
+            nonlocal consumer, next_watch, next_repeat
             # First what needs no broker: a JVM that has ended, another driver, failed queries.
             if time.monotonic() >= next_watch:
                 next_watch = time.monotonic() + _WATCH_STEP_S
@@ -433,13 +433,25 @@ class TopologyDriver:
                     if record.key != DRIVER_KEY and self.stats.feed(record.value, known):
                         reports.remember(record.key, record.value, time.monotonic())
             self._reports.write(self._send_report)
-            if time.monotonic() >= next_clean:
-                next_clean = time.monotonic() + _JANITOR_EVERY_S
-                self._check_topics()
-                self._topics.drop_old_records(self.store, self.stats)
+            if time.monotonic() >= next_repeat:
+                next_repeat = time.monotonic() + _JANITOR_EVERY_S
                 for key, value in reports.due(self.stats, time.monotonic()):
                     self._producer.send(where.topic, key=key, value=value, partition=0)
             return 0.0
+
+        return step
+
+    def _janitor(self) -> Callable[[], float]:
+        """Return the step of the janitor."""
+        first = True
+
+        def step() -> float:
+            nonlocal first
+            if not first and self.failure is None:
+                self._check_topics()
+                self._topics.drop_old_records(self.store, self.stats)
+            first = False
+            return _JANITOR_EVERY_S
 
         return step
 

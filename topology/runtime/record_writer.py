@@ -19,7 +19,7 @@ __all__ = ["DeliveryError", "RecordWriter"]
 
 _WAIT_S = 0.2
 """Signals are handled between two waits of this length."""
-_STALL_S, _ANSWER_S = 15.0, 2.0
+_STALL_S, _ANSWER_S = 5.0, 2.0
 """If no record has been taken for so long, brokers are asked whether they are there; they have so long to answer."""
 
 _SETTINGS = {
