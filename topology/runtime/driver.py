@@ -63,10 +63,9 @@ class TopologyFailedError(TopologyError):
 class TopologyDriver:
     """Runs one topology, from its first query to the removal of its topics.
 
-    It has three threads. The *clock* writes pulses and ticks to the inboxes. The *watch* reads the metrics topic, restarts
-    failed queries, and reports the topology's health. The *janitor* looks after the topics, and lets Kafka drop records that no
-    snapshot needs; its requests may wait long for a broker that is away, which must not keep the watch from seeing. A driver holds the topology's highest *term*; one that finds a higher term has been replaced, and ends without changing
-    anything.
+    It has three threads. The *clock* writes pulses and ticks to the inboxes. The *watch* reads the metrics topic, restarts failed queries, and reports the
+    topology's health. The *janitor* looks after the topics; its requests may wait long for a broker that is away, and the watch must not. A driver holds the
+    topology's highest *term*; one that finds a higher term has been replaced, and ends without changing anything.
 
     :param plan: the topology plan.
     :param spark: the session that runs the queries.
@@ -146,8 +145,8 @@ class TopologyDriver:
         self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
-        runs = ((self._clock_step, "clock"), (self._watch(), "watch"), (self._janitor(), "janitor"))
-        self._threads = [threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True) for run, name in runs]
+        runs = ((self._clock_step, "clock", 0.0), (self._watch(), "watch", 0.0), (self._look_after_topics, "janitor", _JANITOR_EVERY_S))
+        self._threads = [threading.Thread(target=self._run, args=run, name=f"{self.plan.name}-{run[1]}", daemon=True) for run in runs]
         for thread in self._threads:
             thread.start()
         self._opened = True
@@ -315,9 +314,9 @@ class TopologyDriver:
 
     # -- threads ----------------------------------------------------------------------------------
 
-    def _run(self, step: Callable[[], float], name: str) -> None:
+    def _run(self, step: Callable[[], float], name: str, wait_s: float) -> None:
         """Repeat a step, which returns how long to wait, until the driver stops. Errors of a step do not end the thread."""
-        while not self._stop.is_set():
+        while not self._stop.wait(wait_s):
             try:
                 wait_s = step()
             except FatalError as error:
@@ -331,7 +330,6 @@ class TopologyDriver:
                 log.exception("the %s of topology %s had an error", name, self.plan.name)
                 self._reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
                 wait_s = 1.0
-            self._stop.wait(wait_s)
 
     def check(self) -> None:
         """Raise the error that has ended the topology, if any.
@@ -438,20 +436,6 @@ class TopologyDriver:
                 for key, value in reports.due(self.stats, time.monotonic()):
                     self._producer.send(where.topic, key=key, value=value, partition=0)
             return 0.0
-
-        return step
-
-    def _janitor(self) -> Callable[[], float]:
-        """Return the step of the janitor."""
-        first = True
-
-        def step() -> float:
-            nonlocal first
-            if not first and self.failure is None:
-                self._check_topics()
-                self._topics.drop_old_records(self.store, self.stats)
-            first = False
-            return _JANITOR_EVERY_S
 
         return step
 
@@ -587,14 +571,18 @@ class TopologyDriver:
         for topic in self._topics.recreate_deleted(admin):
             self._reports.add_error("__driver", f"topic {topic} was deleted while the topology runs; it is created again", part="topics")
 
-    def _check_topics(self) -> None:
-        """End the topology if the brokers have lost records that its tasks have processed; create deleted side topics again."""
+    def _look_after_topics(self) -> float:
+        """End the topology if the brokers have lost records that its tasks have processed; create deleted side topics again; drop old records."""
+        if self.failure is not None:
+            return _JANITOR_EVERY_S
         with TopicAdmin(self.kafka) as admin:
             self._recreate_topics(admin)
             versions = self._versions()  # before the ends, because logs may grow in between
             ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
+        self._topics.drop_old_records(self.store, self.stats)
+        return _JANITOR_EVERY_S
 
     def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = "the condition") -> None:
         """Wait until ``condition(stats)`` holds.
