@@ -15,7 +15,7 @@ _LISTS = f"`dskype bench throughput --subscriptions 100000 --window 200000 --res
 _MILLION = f"`dskype bench throughput --subscriptions 1000000 --window 200000 --results deltas --warm-up 75 {_MICRO}`, 2026-11-22"
 _BOOLEAN = "docs/benchmarks/history.md and boolean.md, 1 and 5 million boolean subscriptions in micro-batches, 2026-11-22"
 _CHAIN = "`python -m dskype.deploy.benchmarks.emulator.chain --only throughput --transport micro-batch`, batch bolts, 2026-11-21"
-_ROUTING = "`dskype bench distribution --full --only methods --data places --window 50000`, 2026-11-21"
+_ROUTING = "`dskype bench distribution --full --only methods --data places --window 50000`, and without `--full`, 2026-11-23"
 _SPARK = "`dskype bench distribution --spark --methods hashing,prefix --tasks 2 --subscriptions 5000`, 2026-11-21"
 _BYTES = "frames of 256 places, 6.7 words each, 2026-11-23"
 
@@ -40,7 +40,12 @@ COSTS = {
     "spout_message": Cost(16, "us", "of these, the message spout: the most of all runs", _LISTS),
     "distribution_message": Cost(7.3, "us", "of these, the distribution bolt where it routes nothing", _TOPK),
     "broker_message": Cost(7, "us", "of these, the broker: 46 us less 17 deltas", _TOPK),
-    "tuple": Cost(0.97, "us", "a message at a subscription task that it changes nothing at: 44 us over 32 tasks, less 28 changes", _ROUTING),
+    "tuple": Cost(
+        1.08,
+        "us",
+        "a message at a subscription task that it changes nothing at: 47 us with hashing, 22 with prefix for 28.4 tuples less and 23 changes more",
+        _ROUTING,
+    ),
     "tuple_transport": Cost(0.58, "us", "a tuple's hop in all processes: 1.54 cores for 887,884 tuples/s over three hops", _CHAIN),
     "topk_result": Cost(2.5, "us", "a delta in the subscription bolt, matching included", _TOPK),
     "boolean_result": Cost(0.57, "us", "a match in the subscription bolt: 18.5 less 7.7 us for 18.8 more of them", _BOOLEAN),
@@ -88,10 +93,10 @@ class Routing(NamedTuple):
 
 
 DISTRIBUTORS = (
-    Routing("hashing", ("topk", "boolean"), None, 0.0, 1.00, 1.00, 1.16, 1.0),
-    Routing("location", ("topk",), None, 0.0, 1.00, 1.00, 1.26, 1.0),
-    Routing("keyword", ("topk",), 3.6, 0.55, 1.82, 1.82, 1.31, 1.9),
-    Routing("prefix", ("topk",), 3.6, 0.55, 1.82, 1.82, 1.34, 1.9),
+    Routing("hashing", ("topk", "boolean"), None, 0.0, 1.00, 1.00, 1.08, 1.0),
+    Routing("location", ("topk",), None, 0.0, 1.00, 1.00, 1.19, 1.0),
+    Routing("keyword", ("topk",), 3.6, 0.55, 1.82, 1.82, 1.29, 1.9),
+    Routing("prefix", ("topk",), 3.6, 0.55, 1.82, 1.82, 1.38, 1.9),
     Routing("agrid", ("boolean",), 0.6, 0.0, 1.22, 1.00, 1.38, 1.5),
 )
 """The distributors. hashing to prefix: docs/benchmarks/distribution.md, places, 32 tasks, a million subscriptions (location with cells by work), and prefix

@@ -12,6 +12,7 @@ from dskype.spouts.topics import Topics
 from dskype.topology.errors import NotAliveException, TopologyError, explain
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime import nimbus_topic
+from dskype.topology.runtime.kafka import FAILOVER_MS
 
 __all__ = ["MetricsReader", "Sink", "describe", "find"]
 
@@ -38,7 +39,7 @@ class MetricsReader(Generic[S]):
 
     def __init__(self, kafka: Any, topology: str, sink: S) -> None:
         self.topology, self.sink = topology, sink
-        self._consumer = kafka.consumer(fetch_max_wait_ms=200, allow_auto_create_topics=False)
+        self._consumer = kafka.consumer(fetch_max_wait_ms=200, allow_auto_create_topics=False, request_timeout_ms=FAILOVER_MS)
         self._where = TopicPartition(metrics_topic(topology), 0)
         self._consumer.assign([self._where])
         self._consumer.seek_to_beginning(self._where)

@@ -1,7 +1,8 @@
-"""The compose file, run: Kafka, Spark's master, two workers, the driver and the metrics server in containers, one of which is killed on the way."""
+"""The compose file, run: Kafka, Spark's master, two workers, the driver and the metrics server in containers, of which Spark's master ends on the way, and a worker is killed."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -66,13 +67,23 @@ def components(engine, service):
     return set(re.findall(r"dsk:(\S+)", processes))
 
 
-def test_two_worker_containers_give_exact_results_though_one_is_killed(engine, monkeypatch):
+def master(engine):
+    """Return what Spark's master says of itself; empty while it does not answer."""
+    asked = engine.run("exec", "dskype-spark-master-1", "curl", "-fsS", "http://spark-master:8080/json/", check=False).stdout
+    return json.loads(asked) if asked else {}
+
+
+def test_two_worker_containers_give_exact_results_though_the_master_starts_again_and_one_is_killed(engine, monkeypatch):
     for name, value in engine.environ.items():
         monkeypatch.setenv(name, value)
     containers = Containers("dskype")
     demo = Make(engine, "compose-demo", DEMO_ARGS=_DEMO)
     assert demo.read(until=some_matched), engine.logs()
     wait_for(lambda: all(components(engine, worker) for worker in _WORKERS), 60, "work in both containers")
+    containers.crash("spark-master")
+    wait_for(lambda: (said := master(engine)) and said["status"] == "ALIVE" and said["aliveworkers"] == 2, 60, "the master's return")
+    assert [app["state"] for app in master(engine)["activeapps"]] == ["RUNNING"], "the master has forgotten the topology"
+    assert all(components(engine, worker) for worker in _WORKERS), "the workers have ended the topology's executors"
     containers.kill(_WORKERS[0])
     assert demo.end() == 0, engine.logs()
     assert re.search(r"verified  [\d,]+ results", demo.output), demo.output

@@ -1,4 +1,4 @@
-"""Runs one topology on Spark and Kafka: its topics, its queries, its clock, and the watch over them."""
+"""Runs one topology on Spark and Kafka: its topics, its queries, its clock, and the threads that watch over them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, Topol
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, Manifest
 from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer
+from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer
 from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
@@ -326,7 +326,7 @@ class TopologyDriver:
                 self._brokers_away = True
                 log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, self.plan.name, error)
                 wait_s = 1.0
-            except Exception as error:  # neither a bad record nor any other error may end the watch or the clock
+            except Exception as error:  # neither a bad record nor any other error may end a thread of the driver
                 log.exception("the %s of topology %s had an error", name, self.plan.name)
                 self._reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
                 wait_s = 1.0
@@ -423,7 +423,7 @@ class TopologyDriver:
             if self.failure is not None:
                 return _WATCH_STEP_S
             if consumer is None:
-                consumer = self._resources.enter_context(contextlib.closing(self.kafka.consumer(fetch_max_wait_ms=500)))
+                consumer = self._resources.enter_context(contextlib.closing(self.kafka.consumer(fetch_max_wait_ms=500, request_timeout_ms=FAILOVER_MS)))
                 consumer.assign([where])
                 consumer.seek_to_beginning(where)
             for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():

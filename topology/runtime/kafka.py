@@ -21,6 +21,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.tuples import InRecord
 
 __all__ = [
+    "FAILOVER_MS",
     "INPUT_TOPIC",
     "OUTPUT_TOPIC",
     "KafkaInboxReader",
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 _READ_TIMEOUT_S = 60
 _LONGEST_RECONNECT_MS = 1000
+FAILOVER_MS = 10_000
+"""A request that has had no answer for so long is sent again, perhaps to another broker. A host that is lost does not say so, and the other
+brokers take nine seconds (``broker.session.timeout.ms``) to replace it; the clients' own default is half a minute."""
 _INPUT_BYTES = 64 << 20
 """Size of input records above which a warning is given: Spark's JVM and the executors hold a record several times."""
 
@@ -88,7 +92,7 @@ class KafkaSettings:
 
     def producer(self, **arguments: Any) -> KafkaProducer:
         """Return a producer that waits for all replicas and does not linger."""
-        settings = {"linger_ms": 0, "acks": "all", "max_request_size": 2 * RECORD_BYTES}
+        settings = {"linger_ms": 0, "acks": "all", "max_request_size": 2 * RECORD_BYTES, "request_timeout_ms": FAILOVER_MS}
         return KafkaProducer(**{**settings, **self._connection(), **arguments})
 
     def admin(self) -> KafkaAdminClient:

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings
 from dskype.topology.runtime.tls import TlsSettings, text_as_file
 
 __all__ = ["UnsupportedOptionError", "connection_settings", "log_error"]
@@ -54,6 +54,7 @@ def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
         # The default, rebootstrap, forgets how long to wait before a broker is tried again: brokers that are away would be tried, and logged, 20 times a second.
         "metadata.recovery.strategy": "none",
         "reconnect.backoff.max.ms": kafka.longest_reconnect_ms,
+        "socket.timeout.ms": FAILOVER_MS,
         "error_cb": log_error,
         "logger": log,
     }

@@ -17,7 +17,7 @@ from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime import tuning
-from dskype.topology.runtime.kafka import KafkaSettings, starting_offsets
+from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings, starting_offsets
 from dskype.topology.runtime.resident import Payload
 from dskype.topology.runtime.shim import Shim, stop_executors
 from dskype.topology.runtime.wire import OUTPUT_DDL
@@ -37,6 +37,7 @@ _STANDSTILL_S = 10.0
 _NEW_PARTITIONS_MS = 10_000
 """Time after which new partitions of an external topic are seen at the latest; the default of Kafka's clients is five minutes."""
 _SOURCE = {
+    "kafka.request.timeout.ms": str(FAILOVER_MS),
     # At the end of the log the source must return at once; the available offsets were determined before.
     "kafka.fetch.max.wait.ms": "1",
     "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES),
@@ -45,6 +46,7 @@ _SOURCE = {
     "failOnDataLoss": "true",
 }
 _SINK = {
+    "kafka.request.timeout.ms": str(FAILOVER_MS),
     "kafka.linger.ms": "0",
     "kafka.batch.size": "262144",
     "kafka.max.request.size": str(2 * RECORD_BYTES),
@@ -154,8 +156,8 @@ class ComponentQuery:
         rows = reader.load().selectExpr(*columns)
         # A Kafka spout's query has a single Spark task, because the partitions of one spout task must not go to two of them: on two hosts, the spout
         # task would have two owners. On one machine, a query has one Spark task per worker, whose shim serves all executors there. On a cluster, each
-        # partition is a Spark task, because fewer ones would forget on which Spark executor a partition was before.
-        if external or self._context.local or plan.used_workers == 1:
+        # partition is a Spark task, even with one worker: coalesced ones would run on the Spark executor of whichever partition has records first.
+        if external or self._context.local:
             rows = rows.coalesce(1 if external else plan.used_workers)
         rows = rows.mapInArrow(self._make_shim(Shim, standstill_s=self._context.standstill_s), OUTPUT_DDL)
         writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")

@@ -15,7 +15,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import connection_settings
 
-__all__ = ["DeliveryError", "RecordWriter"]
+__all__ = ["DeliveryError", "RecordWriter", "StalledWriterError"]
 
 _WAIT_S = 0.2
 """Signals are handled between two waits of this length."""
@@ -39,7 +39,13 @@ _SETTINGS = {
 
 
 class DeliveryError(TopologyError):
-    """The brokers have refused a record, or take none although they answer."""
+    """The brokers have refused a record."""
+
+
+class StalledWriterError(DeliveryError):
+    """The brokers take no record although they answer: the client has stopped, or too few replicas are in sync."""
+
+    retriable = True  # replicas come back, and the next executor has a client of its own
 
 
 class RecordWriter:
@@ -99,7 +105,8 @@ class RecordWriter:
     def flush(self) -> None:
         """Wait until the brokers have every record.
 
-        :raises DeliveryError: they have refused one, or take none although they answered twice, some time apart.
+        :raises DeliveryError: they have refused one.
+        :raises StalledWriterError: they take none, although they answered twice, some time apart.
         """
         before, since, answered = -1, 0.0, False
         while (left := self._producer.flush(_WAIT_S)) > 0:
@@ -110,7 +117,13 @@ class RecordWriter:
                 if not self._brokers_answer():
                     answered = False
                 elif answered:
-                    raise DeliveryError(explain("Kafka has not accepted records, although it answers.", given=f"{left} records for {now - since:.0f} s"))
+                    raise StalledWriterError(
+                        explain(
+                            "Kafka has not accepted records, although it answers.",
+                            given=f"{left} records that wait",
+                            hint="a partition may have fewer replicas in sync than min.insync.replicas asks for",
+                        )
+                    )
                 else:
                     answered = True
                 since = now

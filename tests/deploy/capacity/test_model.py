@@ -29,19 +29,20 @@ def test_the_model_is_near_what_whole_topologies_took(subscriptions, window, rat
 
 
 @pytest.mark.parametrize(
-    ("name", "subscriptions", "measured_us"), [("hashing", 40_000, 44), ("prefix", 40_000, 26), ("hashing", 10**6, 326), ("prefix", 10**6, 592)]
+    ("name", "subscriptions", "measured_us"), [("hashing", 40_000, 47), ("prefix", 40_000, 22), ("hashing", 10**6, 228), ("prefix", 10**6, 307)]
 )
 def test_the_work_of_32_tasks_is_near_the_routing_simulation(name, subscriptions, measured_us):
     routing, changes = ROUTINGS[name], cost("delta_share") * 2 * 20 / 50_000 * subscriptions
     tuples = 32 if routing.tuples is None else routing.tuples
-    assert tuples * cost("tuple") + changes * routing.repeats * 0.45 == pytest.approx(measured_us, rel=0.12)
+    batches = 5.5  # the 32 tasks' own share of a batch of 1,000 messages, whatever it holds; in a topology it is a part of topk_message
+    assert batches + tuples * cost("tuple") + changes * routing.repeats * 0.25 == pytest.approx(measured_us, rel=0.12)
 
 
 def test_the_cores_of_hashing_are_a_plain_sum():
     load, site = Load(2_000_000, 5_000, window_s=600), Site()
     found = need(load, site, ROUTINGS["hashing"])
     results = 0.87 * 2 * 20 / (5_000 * 600) * 2_000_000
-    message = 90 - 7 + (found.subscription_tasks - 1) * (0.97 + 0.58)
+    message = 90 - 7 + (found.subscription_tasks - 1) * (1.08 + 0.58)
     assert load.results == pytest.approx(results)
     assert found.worker_cores == pytest.approx(5_000 * (message + results * (2.5 + 3.8)) / 1e6)
     assert found.broker_cores == pytest.approx(3 * 5_000 * (7 + results * 2.3) / 1e6)

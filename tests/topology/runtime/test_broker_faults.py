@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 
@@ -38,6 +39,19 @@ def leave_for_longer_than_the_timeouts(broker):
     broker.start()
 
 
+@contextlib.contextmanager
+def told_when_it_takes_too_long(driver, kafka, out):
+    """Print what can be seen of a topology when a wait for it runs out."""
+    try:
+        yield
+    except TimeoutError:
+        counts = {c: (driver.stats.total(c, "executed"), driver.stats.total(c, "emitted")) for c in driver.plan.component_ids}
+        print(f"{len(output(kafka, out))} records of output; executed and emitted by the statistics: {counts}; health: {driver.health()}")
+        for log in sorted((driver.folder / "logs").iterdir()):
+            print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-15:], sep="\n")
+        raise
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(("fault", "timeouts"), [(bounce, {}), (leave_for_longer_than_the_timeouts, SHORT)])
 def test_a_broker_that_was_away_changes_nothing(cluster, tmp_path, name, fault, timeouts, transport):
@@ -53,7 +67,8 @@ def test_a_broker_that_was_away_changes_nothing(cluster, tmp_path, name, fault, 
             at = now_ms()
             fault(broker)
             back = now_ms()
-            driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 90)
+            with told_when_it_takes_too_long(driver, kafka, out):
+                driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 90)
             records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 60, "the last record")
             first = min(r.timestamp_ms for r in records.values() if r.timestamp_ms > back)
             print(

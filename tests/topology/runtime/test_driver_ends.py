@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Re
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.runtime.topics import TopologyTopics
 
 from .components import PacedNumbers, Recorder, RunningSum, sum_chain, sums_expected
 from .helpers import existing_topics, make_topic, output, wait_for
@@ -56,6 +58,29 @@ def test_a_component_that_fails_for_ever_ends_its_topology_and_says_why_to_every
     finally:
         cluster.kill_topology(name, wait_secs=0)
         wait_for(lambda: name not in cluster.manager.topologies, 30, "the removal")
+
+
+def test_the_watch_goes_on_while_the_janitor_waits_for_brokers(cluster, name, tmp_path, monkeypatch):
+    came, go_on = threading.Event(), threading.Event()
+
+    def wait(*_):
+        came.set()
+        go_on.wait(120)
+
+    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 0.1)
+    monkeypatch.setattr(TopologyTopics, "drop_old_records", wait)
+    kafka = cluster.environment.kafka
+    topology, conf = sum_chain(make_topic(kafka, f"{name}-out"), 1000, 500)
+    driver = TopologyDriver(TopologyPlan.build(name, f"{name}-1-1", conf, topology), cluster.environment.spark, kafka, tmp_path / name)
+    try:
+        driver.activate()
+        assert came.wait(60)
+        before = driver.stats.total("sink", "executed")
+        driver.wait_until(lambda stats: stats.total("sink", "executed") == 1000, 60)
+        assert before < 1000, "the janitor waited from the beginning"
+    finally:
+        go_on.set()
+        driver.close(remove=True)
 
 
 class NotYetError(TopologyError):

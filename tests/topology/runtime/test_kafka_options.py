@@ -95,3 +95,14 @@ def test_every_client_tries_brokers_that_are_away_again_after_a_second_unless_to
     with connection_settings(kafka) as settings:
         made.append(settings["reconnect.backoff.max.ms"])
     assert made == [expected] * 4
+
+
+@pytest.mark.parametrize("given", [None, 25_000])
+def test_requests_that_nobody_answers_are_sent_again_before_half_a_minute_unless_told_otherwise(monkeypatch, given):
+    made = []
+    monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **arguments: made.append(arguments["request_timeout_ms"]))
+    kafka = KafkaSettings("127.0.0.1:1", client={} if given is None else {"request_timeout_ms": given})
+    kafka.producer()
+    with connection_settings(kafka) as settings:
+        made.append(settings["socket.timeout.ms"])
+    assert made == [given or 10_000] * 2

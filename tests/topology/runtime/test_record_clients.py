@@ -108,8 +108,9 @@ def test_a_writer_whose_records_nobody_takes_gives_up_when_the_brokers_have_answ
     monkeypatch.setattr(record_writer, "_STALL_S", 0.0)
     writer = record_writer.RecordWriter(KAFKA)
     if answers[-2:] == [True, True]:
-        with pytest.raises(record_writer.DeliveryError, match="although it answers"):
+        with pytest.raises(record_writer.StalledWriterError, match="although it answers") as caught:
             writer.flush()
+        assert caught.value.retriable, "replicas that are out of sync may be away for longer than attempts last"
     else:
         writer.flush()
     assert told == answers
