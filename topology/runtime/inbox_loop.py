@@ -167,9 +167,10 @@ class InboxLoop:
     def _release(self, reply: list[OutRecord | OutRecords]) -> None:
         """Write what a batch has released, and return when the brokers have it."""
         self._writer.write(reply)
-        self._worked_s = time.monotonic()
+        if reply:  # the pulses of an idle spout are no work
+            self._worked_s = time.monotonic()
         if self._report_at is None:
-            self._report_at = self._worked_s + _REPORT_EVERY_S
+            self._report_at = time.monotonic() + _REPORT_EVERY_S
         self._writer.flush()
         if not self._executor.is_spout:
             for task in self._executor.tasks:

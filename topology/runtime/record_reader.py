@@ -30,6 +30,8 @@ _TRIAL_S = 3.0
 """How long it tries."""
 _LATE_S = 0.1
 """How much later than the other client the first one may have a record."""
+_LEAST_WAIT_S = 0.001
+"""librdkafka counts in milliseconds: a shorter wait would be none, and who asks again at once would use up a core."""
 _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -94,6 +96,9 @@ class RecordReader:
         :raises LostInputError: the log does not have the next record.
         :raises ReadError: the brokers refuse, for example because the topic is gone.
         """
+        if 0 < wait_s < _LEAST_WAIT_S:
+            time.sleep(wait_s)
+            wait_s = 0.0
         first = self._consumer.poll(wait_s)
         if first is None and (first := self._look_for_stall()) is None:
             return []

@@ -189,6 +189,18 @@ def test_an_idle_spout_is_asked_as_often_as_its_strategy_says(home, monkeypatch,
     assert gaps[1:4] == pytest.approx([first_ms] * 3, abs=1) and gaps[-3:] == pytest.approx([later_ms] * 3, abs=1)
 
 
+def test_the_pulses_of_an_idle_spout_do_not_let_it_be_asked_more_often(home, monkeypatch):
+    monkeypatch.setattr(Asked, "times", [])
+    home = Home(home.folder, {}, Asked())
+    loop, began = home.loop("feeder"), Reader.clock.now
+    for pulse in range(1, 11):
+        home.ask(pulse)
+        while Reader.clock.now < began + pulse:
+            loop.step()
+    gaps = [after - before for before, after in itertools.pairwise(Asked.times)]
+    assert gaps[-10:-1] == pytest.approx([0.02] * 9, abs=0.001)
+
+
 def test_a_successor_begins_where_everything_before_was_written(home):
     spout, bolt = home.loop("feeder"), home.loop("sum")
     home.ask(1)

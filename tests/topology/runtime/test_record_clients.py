@@ -24,6 +24,17 @@ def test_transactions_count_as_in_micro_batches_unless_the_spout_says_otherwise(
     assert made[0]["group.id"] == "dskype-t" and made[0]["isolation.level"] == level
 
 
+def test_waits_below_a_millisecond_are_slept_because_librdkafka_counts_in_milliseconds(monkeypatch):
+    slept, polled = [], []
+    client = SimpleNamespace(assign=lambda partitions: None, poll=polled.append)
+    monkeypatch.setattr(record_reader, "Consumer", lambda settings: client)
+    monkeypatch.setattr(record_reader, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=slept.append))
+    reader = record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0})
+    for wait_s in (0.0, 0.0004, 0.002):
+        assert reader.read(wait_s, 10) == []
+    assert slept == [0.0004] and polled == [0.0, 0.0, 0.002]
+
+
 def until_read(reader, n, secs=60):
     """Read until so many records have come; return their offsets."""
     read, deadline = [], time.monotonic() + secs
