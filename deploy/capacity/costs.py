@@ -43,7 +43,7 @@ COSTS = {
     "tuple": Cost(
         1.08,
         "us",
-        "a message at a subscription task that it changes nothing at: 47 us with hashing, 22 with prefix for 28.4 tuples less and 23 changes more",
+        "a message at a subscription task that it changes nothing at: 47 us with hashing, 22 with prefix for 28.4 fewer tuples and 23 more changes",
         _ROUTING,
     ),
     "tuple_transport": Cost(0.58, "us", "a tuple's hop in all processes: 1.54 cores for 887,884 tuples/s over three hops", _CHAIN),

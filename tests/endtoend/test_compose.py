@@ -1,4 +1,4 @@
-"""The compose file, run: Kafka, Spark's master, two workers, the driver and the metrics server in containers, of which Spark's master ends on the way, and a worker is killed."""
+"""The compose file, run: Kafka, Spark's master, two workers, the driver and the metrics server in containers. On the way Spark's master dies and returns, and a worker dies."""
 
 from __future__ import annotations
 

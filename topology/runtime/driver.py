@@ -315,7 +315,7 @@ class TopologyDriver:
     # -- threads ----------------------------------------------------------------------------------
 
     def _run(self, step: Callable[[], float], name: str, wait_s: float) -> None:
-        """Repeat a step, which returns how long to wait, until the driver stops. Errors of a step do not end the thread."""
+        """Wait, run a step, which says how long to wait next, and so on until the driver stops. Errors of a step do not end the thread."""
         while not self._stop.wait(wait_s):
             try:
                 wait_s = step()

@@ -156,7 +156,7 @@ class ComponentQuery:
         rows = reader.load().selectExpr(*columns)
         # A Kafka spout's query has a single Spark task, because the partitions of one spout task must not go to two of them: on two hosts, the spout
         # task would have two owners. On one machine, a query has one Spark task per worker, whose shim serves all executors there. On a cluster, each
-        # partition is a Spark task, even with one worker: coalesced ones would run on the Spark executor of whichever partition has records first.
+        # partition is a Spark task, even with one worker: a coalesced one would run on any Spark executor of some partition's host, batch by batch.
         if external or self._context.local:
             rows = rows.coalesce(1 if external else plan.used_workers)
         rows = rows.mapInArrow(self._make_shim(Shim, standstill_s=self._context.standstill_s), OUTPUT_DDL)
