@@ -2,7 +2,7 @@
 
 Each worker is a process of this machine with a home, a temp folder and a working folder of its own; state is in Kafka. All share the cores of this machine, so more workers do
 not make the topology faster. What shows is what a host more costs, and what stays the same: tuples, bytes and results of a message. The first row
-is the same topology in Spark on this machine without a master, with the transport of clusters (micro-batches).
+is the same topology in Spark on this machine without a master.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dskype.deploy.benchmarks.usage import SPARK, processes, tree
 from dskype.deploy.cli.arguments import output, positive, positive_seconds, seconds, target
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.local import LocalCluster
 
 __all__ = ["add_arguments", "run"]
@@ -39,13 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subscriptions", type=positive, metavar="N", default=10_000, help="default: 10000")
     parser.add_argument("--window", type=positive, metavar="N", default=20_000, help="messages in the window; default: 20000")
     parser.add_argument("--tasks", type=positive, metavar="N", default=6, help="tasks of the subscription bolt, in all rows; default: 6")
-    parser.add_argument("--slots", type=positive, metavar="N", default=32, help="task slots of all workers together; default: 32")
+    parser.add_argument("--slots", type=positive, metavar="N", default=96, help="task slots of all workers together; default: 96")
     parser.add_argument("--warm-up", type=seconds, metavar="SECS", default=40, help="full load before the measurement; default: 40")
     parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="how long to measure the throughput; default: 20")
     parser.add_argument("--latency-rate", type=positive, metavar="N", default=500, help="messages per second while latency is measured; default: 500")
     parser.add_argument(
         "--verify", type=positive, metavar="N", default=50, help="subscriptions whose results are compared with a plain computation; default: 50"
     )
+    parser.add_argument("--transport", choices=TRANSPORTS, default="continuous", help="of all components; default: continuous")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
 
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     found: dict[str, Any] = {"machine": throughput_report.machine(), "rows": {}}
     with tempfile.TemporaryDirectory(prefix="dskype-cluster-") as folder:
         asked = _throughput_arguments(args)
-        conf = throughput.configuration(asked, throughput.build_vocabulary(asked, Path(folder))) | {"topology.emulator.transport": "micro-batch"}
+        conf = throughput.configuration(asked, throughput.build_vocabulary(asked, Path(folder))) | {Config.TOPOLOGY_EMULATOR_TRANSPORT: args.transport}
         for workers in (0, *args.workers):
             name = f"{workers} worker{'s' if workers > 1 else ''}" if workers else _ONE_MACHINE
             say(name)

@@ -30,7 +30,10 @@ def main(arguments: dict) -> None:
     )
     word = "stop"
     try:
-        cluster.submit_topology(arguments["name"], arguments["conf"], topology(arguments["tasks"], arguments["name"]))
+        dskype = topology(arguments["tasks"], arguments["name"])
+        for component, transport in arguments.get("transports", {}).items():
+            dskype.components[component].conf["topology.emulator.transport"] = transport
+        cluster.submit_topology(arguments["name"], arguments["conf"], dskype)
         print("running", flush=True)
         word = sys.stdin.readline().strip()
     finally:

@@ -26,6 +26,8 @@ from .test_on_spark import driver
 
 SUBSCRIPTIONS, RATE = 500, 150
 TASKS = {"subscription-bolt": 2}
+TRANSPORTS = {"message-spout": "micro-batch", "subscription-bolt": "micro-batch"}
+"""The other components have continuous queries."""
 SPARK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -97,6 +99,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
         "name": name,
         "conf": conf,
         "tasks": TASKS,
+        "transports": TRANSPORTS,
         "master": spark_cluster.url,
         "spark": SPARK,
     }

@@ -174,7 +174,7 @@ def lost_tails(plan: TopologyPlan, versions: Mapping[int, int], end: Callable[[s
 class _Hosted:
     """A task, and what the executor remembers about its last batch."""
 
-    __slots__ = ("alone", "batch_id", "first", "former_ms", "number", "reply", "saved", "saved_ms", "task", "until")
+    __slots__ = ("alone", "batch_id", "epoch", "first", "former_ms", "number", "reply", "saved", "saved_ms", "task", "until")
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -185,6 +185,7 @@ class _Hosted:
         self.saved_ms: int | None = None  # the task's clock at that snapshot; without one, at its first batch
         self.former_ms: int | None = None  # the task's clock at the previous snapshot
         self.number = 0  # number of the newest journal entry
+        self.epoch = -1  # of the query whose executor wrote it
         self.alone = True  # whether this process alone can have run the last batch
 
 
@@ -199,13 +200,24 @@ class Executor:
     :param now_ms: wall clock.
     :param owner: unique name of this process, for what it writes and for messages.
     :param term: term of the driver that started this process.
+    :param epoch: number of the query's start.
     """
 
     def __init__(
-        self, plan: TopologyPlan, component: str, index: int, store: SnapshotStore, reader: InboxReader, now_ms: Callable[[], int], *, owner: str, term: int
+        self,
+        plan: TopologyPlan,
+        component: str,
+        index: int,
+        store: SnapshotStore,
+        reader: InboxReader,
+        now_ms: Callable[[], int],
+        *,
+        owner: str,
+        term: int,
+        epoch: int = 0,
     ) -> None:
         self.plan, self.component, self.index = plan, component, index
-        self.owner, self.term = owner, term
+        self.owner, self.term, self.epoch = owner, term, epoch
         self._store, self._reader, self._now_ms = store, reader, now_ms
         self._inbox = inbox_topic(plan.name, component)
         self.is_spout = _is_spout(plan, component)
@@ -229,6 +241,17 @@ class Executor:
         """The task objects, in order of their ids."""
         return [hosted.task for hosted in self._hosted.values()]
 
+    def positions_since_start(self) -> dict[tuple[str, int], int]:
+        """Return how far the spouts' journals are in what they read, for tasks that have written one since this start of the query.
+
+        The positions with which the query was started are older. For other tasks those count: the driver may have left out records that are gone.
+        """
+        positions: dict[tuple[str, int], int] = {}
+        for hosted in self._hosted.values():
+            if hosted.epoch == self.epoch:
+                positions |= hosted.task.positions()
+        return positions
+
     # -- state ------------------------------------------------------------------------------------
 
     def _load(self, task_id: int, at_most: int | None) -> _Hosted:
@@ -246,7 +269,7 @@ class Executor:
                 if entry["number"] != newest:  # the newest ones are damaged
                     _check_released(self.plan, self._store, self._reader, task_id, entry)
                 task.restore(entry["state"])
-                hosted.number, hosted.alone = newest, False
+                hosted.number, hosted.epoch, hosted.alone = newest, entry.get("epoch", -1), False
                 # These may never have reached Kafka: they are sent again with the first reply.
                 hosted.reply = [OutRecord(*record) for record in entry["reply"]]
         else:
@@ -510,6 +533,7 @@ class Executor:
             "number": number,
             "owner": self.owner,
             "term": self.term,
+            "epoch": self.epoch,
             "state": task.snapshot(),
             "reply": [tuple(r) for r in reply],
             "positions": [[t, p, offset] for (t, p), offset in task.positions().items()],
@@ -519,7 +543,7 @@ class Executor:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise FatalError(task.unwritable(error)) from error
         self._store.save_journal(task_id, number, data, term=self.term)
-        hosted.number, hosted.reply, hosted.batch_id, hosted.alone = number, reply, batch_id, alone
+        hosted.number, hosted.epoch, hosted.reply, hosted.batch_id, hosted.alone = number, self.epoch, reply, batch_id, alone
         return reply
 
     def report(self) -> list[OutRecord]:

@@ -52,7 +52,7 @@ class ContinuousShim(Shim):
         """Let the executor run until it ends; return whether it was asked to."""
         try:
             connection = self._connect(index)
-            send(connection, BATCH.pack(self.epoch, self.external, True), msgpack.packb(self.positions))
+            send(connection, BATCH.pack(0, self.external, True), msgpack.packb(self.positions))
             answer = receive(connection)
         except OSError:
             self._drop(index)

@@ -84,9 +84,10 @@ class InboxLoop:
         if external:  # external records are single, not frames of many tuples
             self._most = max(self._most, conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
         self._spout_wait = SpoutWait(conf)
-        for task in () if executor.is_spout else [task.id for task in executor.tasks]:
-            if (version := kept.get(task)) > 0:
-                executor.bring_to(task, version)
+        for task in () if executor.is_spout else executor.tasks:
+            # A snapshot is newer if another host has run the task in between.
+            if (version := kept.get(task.id)) > task.version:
+                executor.bring_to(task.id, version)
         self._writer = RecordWriter(kafka)
         spout: Any = executor.plan.spec(executor.component).obj
         self._spout: KafkaSpout | None = spout if isinstance(spout, KafkaSpout) else None

@@ -10,6 +10,7 @@ import contextlib
 import os
 import platform
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,8 @@ from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
 
 __all__ = ["PreflightError", "check_executors"]
 
+_SETTLE_S, _LOOK_S = 3.0, 0.2
+"""How long no further Spark executor may have come until all count as there; time between two looks."""
 _TASKS_PER_SLOT = 4
 """Spark assigns tasks to free slots. With several tasks per slot, every executor most likely gets one."""
 
@@ -146,9 +149,27 @@ def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Cal
     return probe
 
 
+def _count_executors(context: Any) -> int:
+    return max(0, len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1)  # one is the driver
+
+
+def _await_executors(context: Any, timeout_s: float) -> None:
+    """Wait until Spark seems to have all its executors: they come one after another, and tasks that last stay on those that were there."""
+    seen, since_s = 0, time.monotonic()
+    deadline_s = since_s + timeout_s / 2
+    while (now_s := time.monotonic()) < deadline_s:
+        if (found := _count_executors(context)) != seen:
+            seen, since_s = found, now_s
+        elif seen and now_s - since_s >= _SETTLE_S:
+            return
+        time.sleep(_LOOK_S)
+
+
 def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[str, ...]]:
     """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
-    context = spark.sparkContext
+    context, began_s = spark.sparkContext, time.monotonic()
+    _await_executors(context, timeout_s)
+    timeout_s -= time.monotonic() - began_s
     n = _TASKS_PER_SLOT * max(1, context.defaultParallelism)
     found: list[Any] = []
 
@@ -163,12 +184,12 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():
-        executors = max(0, len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1)
+        executors = _count_executors(context)
         context.cancelAllJobs()
         thread.join(10)
         raise PreflightError(
             explain(
-                f"Spark's master has provided no task slot within {timeout_s:g} s.",
+                f"Spark's master has provided no task slot within {time.monotonic() - began_s:.0f} s.",
                 given=f"{executors} executors at {context.master}",
                 legal="at least one executor with free cores",
                 hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",

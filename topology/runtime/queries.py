@@ -81,7 +81,7 @@ class QueryContext:
     @cached_property
     def payload(self) -> bytes:
         """The executors' payload, serialized once."""
-        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term).dumps()
+        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term, self.epoch).dumps()
 
     @property
     def local(self) -> bool:

@@ -67,7 +67,7 @@ _WAKE_BLOCK_MS = 1000
 BATCH = struct.Struct("<Q??")
 """Batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
 
-In the last case the number is the query's epoch, rows [topic, partition, first offset] of external topics follow (msgpack), and the answer comes when the
+In the last case the number has no meaning, rows [topic, partition, first offset] of external topics follow (msgpack), and the answer comes when the
 executor ends.
 """
 
@@ -80,6 +80,7 @@ class Payload:
     :param store: where snapshots and journals are kept.
     :param logs: folder of the executors' logs; None: ``dskype-logs`` in the folder where Spark runs its executor.
     :param term: the driver's term.
+    :param epoch: number of the query's start.
     """
 
     plan: TopologyPlan
@@ -88,6 +89,7 @@ class Payload:
     logs: Path | None
     sys_path: list[str]
     term: int
+    epoch: int
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; ``sys_path`` is separate, because unpickling the rest needs it."""
@@ -214,7 +216,7 @@ class _Resident:
         spout = plan.spec(self._component).obj
         # What a Kafka spout has to read again, it reads as its query does.
         reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level) if isinstance(spout, KafkaSpout) else KafkaInboxReader(self._payload.kafka)
-        return Executor(plan, self._component, self._index, store, reader, now_ms, owner=owner, term=self._payload.term)
+        return Executor(plan, self._component, self._index, store, reader, now_ms, owner=owner, term=self._payload.term, epoch=self._payload.epoch)
 
     def run(self) -> None:
         selector = self._selector
@@ -274,7 +276,7 @@ class _Resident:
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 self._executor = self._make_executor()
             if continuous:
-                self._loop = self._loop or self._make_loop(self._executor, batch_id, msgpack.unpackb(memoryview(body)[BATCH.size :]))
+                self._loop = self._loop or self._make_loop(self._executor, msgpack.unpackb(memoryview(body)[BATCH.size :]))
                 self._wanted_by = connection
                 return
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
@@ -288,19 +290,16 @@ class _Resident:
         send(connection, b"\x00", reply)
         self._served_s = time.monotonic()
 
-    def _make_loop(self, executor: Executor, epoch: int, external: list[tuple[str, int, int]]) -> InboxLoop:
+    def _make_loop(self, executor: Executor, external: list[tuple[str, int, int]]) -> InboxLoop:
         """Return the loop of this executor.
 
-        :param epoch: of the query; only an earlier executor of the same query can have kept positions.
         :param external: rows [topic, partition, first offset] of external topics, as they were when the query started.
         """
-        name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{epoch}"
+        # Only an earlier executor of the same query can have kept positions.
+        name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{self._payload.epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
         positions = {(topic, partition): offset for topic, partition, offset in external}
-        if path.exists():
-            tasks: list[Any] = executor.tasks if executor.is_spout else []
-            for task in tasks:
-                positions |= {where: offset for where, offset in task.positions().items() if where in positions}
+        positions |= {where: offset for where, offset in executor.positions_since_start().items() if where in positions}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
         return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)
 

@@ -9,6 +9,7 @@ from typing import Any
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.errors import explain
+from dskype.topology.groupings import LocalOrShuffleGrouping
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.continuous import ContinuousQuery
 from dskype.topology.runtime.kafka import KafkaSettings
@@ -72,16 +73,23 @@ class Transports:
         self.continuous, self.warnings, self._topology_id = frozenset(), [], plan.topology_id
         wanted = {c: plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] for c in plan.component_ids}
         asked = {c for c, transport in wanted.items() if transport == "continuous"}
-        chosen = [c for c, transport in wanted.items() if transport != "micro-batch" and not self._has_foreign_options(plan, c, asked=c in asked)]
+        local = spark.sparkContext.master.startswith("local")
+        chosen = [
+            c
+            for c, transport in wanted.items()
+            if transport != "micro-batch"
+            and not self._has_foreign_options(plan, c, asked=c in asked)
+            and (local or not self._depends_on_workers(plan, c, asked=c in asked))
+        ]
         if not chosen:
             return self.warnings
         needed, total = sum(plan.num_executors(c) for c in chosen), spark.sparkContext.defaultParallelism
-        reason = _unsupported(spark, kafka)
+        reason = _unsupported(kafka)
         if reason is None and (missing := _SLOTS.take(plan.topology_id, needed, total)):
             reason = explain(
                 "Each executor of a component with a continuous query occupies a task slot of Spark.",
                 given=f"{needed} executors, {missing} slots too few",
-                hint=f"start Spark with more slots, for example local[{total + missing}]: slots are not cores",
+                hint=f"start Spark with more slots, for example {f'local[{total + missing}]' if local else 'workers with more --cores'}: slots are not cores",
             )
         if reason is not None:
             self._say(f"topology {plan.name!r} runs in micro-batches", reason, asked=bool(asked))
@@ -106,6 +114,23 @@ class Transports:
         self._say(f"component {component!r} of topology {plan.name!r} runs in micro-batches", reason, asked=asked)
         return True
 
+    def _depends_on_workers(self, plan: TopologyPlan, component: str, *, asked: bool) -> bool:
+        """Tell whether the tasks that a component's tuples go to change with its worker, and say so.
+
+        Where other hosts run executors, one that is out of reach may go on after a rebalance. What it then sends to other tasks than its successor does
+        would count twice.
+        """
+        inputs = (spec.inputs.items() for spec in plan.topology.components.values())
+        if not any(source == component and isinstance(grouping, LocalOrShuffleGrouping) for each in inputs for (source, _), grouping in each):
+            return False
+        reason = explain(
+            "On a cluster, components whose tuples go to a task of their own worker run in micro-batches.",
+            given=LocalOrShuffleGrouping.kind,
+            hint="a shuffle grouping allows continuous queries",
+        )
+        self._say(f"component {component!r} of topology {plan.name!r} runs in micro-batches", reason, asked=asked)
+        return True
+
     def start_query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:
         """Start the query of a component."""
         query = (ContinuousQuery if component in self.continuous else ComponentQuery)(context, component, positions)
@@ -117,10 +142,8 @@ class Transports:
         _SLOTS.release(self._topology_id)
 
 
-def _unsupported(spark: Any, kafka: KafkaSettings) -> str | None:
-    """Return why Spark or the connection does not allow continuous queries; None if it does."""
-    if not (master := spark.sparkContext.master).startswith("local"):
-        return explain("Continuous queries run on one machine so far.", given=master, legal="local[...]")
+def _unsupported(kafka: KafkaSettings) -> str | None:
+    """Return why the connection does not allow continuous queries; None if it does."""
     try:
         with connection_settings(kafka):
             return None

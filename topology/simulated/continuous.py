@@ -6,6 +6,7 @@ It differs from micro-batches in these ways:
 - An executor that cannot write ends, so its tasks are never ahead of what was written. Its successor begins where everything before was written, and cuts its
   batches elsewhere.
 - Nobody runs a batch beside its executor. But a query that was replaced may go on reading and writing.
+- An executor that Spark starts on another host begins at its snapshots, and emits again.
 - Spouts emit without a record, too.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from dskype.topology.config import Config
-from dskype.topology.core.executor import route
+from dskype.topology.core.executor import route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.planning.plan import TopologyPlan
 
@@ -43,6 +44,9 @@ def run_executor(sim: Any, query: Any) -> None:
     if not by_executor:
         return
     index = rng.choice(sorted(by_executor))
+    if sim._strikes("elsewhere"):
+        _move(sim, query, index)
+        return
     ranges = by_executor[index]
     query.batch_id += 1
     sim._perhaps_save(query)
@@ -73,6 +77,14 @@ def run_executor(sim: Any, query: Any) -> None:
         query.executors.pop(index, None)
         return
     sim._commit(query, done)
+
+
+def _move(sim: Any, query: Any, index: int) -> None:
+    """Start an executor on another host, where nobody knows how far the former one was."""
+    query.executors.pop(index, None)
+    tasks = sim.plan.executor_tasks(query.component, index)
+    starts = start_positions(sim.plan, query.component, sim.store)
+    query.positions |= {place: offset for place, offset in starts.items() if route(sim.plan, query.component, *place) in tasks}
 
 
 def _emitted(sim: Any, query: Any, index: int) -> list[OutRecord] | None:

@@ -34,7 +34,8 @@ class Faults:
     :param repeated: the batch is written completely and run again (a retry, or the driver was killed before its commit).
     :param restarted: the query restarts from the snapshots; batches get other boundaries.
     :param all_restarted: the driver dies, and every query restarts.
-    :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran.
+    :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran. With the continuous transport, an
+        executor moves to another host.
     :param run_twice: another host runs the batch as well, at the same time; its output is written late, in part or never.
     :param second_owner: the query is replaced without knowing it, and gets its own batches beside its successor. The rows of a
         batch are written before its next one, or, when the query ends, late, in part or never.

@@ -107,7 +107,7 @@ class Home:
         self.plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **(conf or {})}, builder.create_topology())
 
     def loop(self, component, epoch=1, external=None, index=0):
-        executor = Executor(self.plan, component, index, self.store, self.log, lambda: 1_000_000, owner="x", term=0)
+        executor = Executor(self.plan, component, index, self.store, self.log, lambda: 1_000_000, owner="x", term=0, epoch=epoch)
         kept = KeptPositions(self.folder / f"{component}-{epoch}", [task.id for task in executor.tasks])
 
         def save(number):
@@ -230,6 +230,39 @@ def test_without_kept_positions_a_successor_begins_at_its_snapshot_and_emits_aga
     steps(home.loop("sum", epoch=2))
     found = home.totals()
     assert found[:3] == [(0, 1), (1, 3), (2, 7)] and set(found) == set(found[:3]) and 3 < len(found) < 6
+
+
+def test_a_bolt_that_comes_back_to_a_host_does_not_go_back_behind_its_newest_snapshot(home):
+    spout, here = home.loop("feeder"), home.loop("sum")
+    home.ask(1)
+    home.feeder.feed(["1"])
+    steps(spout, here)
+    elsewhere = home.loop("sum", epoch=2)  # another file, as on another host
+    for words in ["2"], ["4"]:
+        home.log.append("t.sum", 0, None, encode_control("snapshot", 1_000_000))
+        home.feeder.feed(words)
+        steps(spout, elsewhere)
+    newest = home.store.newest_version(home.plan.component_tasks("sum")[0])
+    back = home.loop("sum")
+    assert back._reader.positions["t.sum", 0] == newest > 1
+    steps(back)
+    assert set(home.totals()) == {(0, 1), (1, 3), (2, 7)}
+
+
+def test_a_kafka_spout_that_moves_reads_on_where_its_journal_is_unless_the_query_was_started_anew(home):
+    spout = home.loop("in", external={("in-a", 0): 0})
+    home.log.append("t.in", 0, None, encode_control("activate", 1_000_000))
+    home.log.append("t.in", 0, None, encode_pulse(1, 1_000_000, 5))
+    for value in (b"1", b"2"):
+        home.log.append("in-a", 0, None, value)
+    steps(spout)
+
+    def read_so_far(epoch):
+        executor = Executor(home.plan, "in", 0, home.store, home.log, lambda: 1_000_000, owner="y", term=0, epoch=epoch)
+        return executor.positions_since_start().get(("in-a", 0))
+
+    assert read_so_far(epoch=1) == 2
+    assert read_so_far(epoch=2) is None
 
 
 def test_a_spout_goes_on_behind_its_journal(home):

@@ -64,14 +64,27 @@ def test_a_topology_or_a_component_asks_for_a_transport_and_continuous_queries_a
 
 def test_who_asks_for_nothing_gets_micro_batches_where_continuous_queries_cannot_run_without_a_warning(caplog):
     with caplog.at_level("INFO", logger="dskype"):
-        chosen = chosen_for(plan_of(), FakeSpark(master="spark://a:7077"), KAFKA)
-    assert not chosen.continuous and not chosen.warnings and "runs in micro-batches: Continuous queries run on one machine" in caplog.text
+        chosen = chosen_for(plan_of(), FakeSpark(master="spark://a:7077", slots=12), KAFKA)
+    assert not chosen.continuous and not chosen.warnings and "runs in micro-batches: Each executor of a component" in caplog.text
+
+
+@pytest.mark.parametrize(("master", "continuous"), [("local[128]", {"words", "count", "sink"}), ("spark://a:7077", {"count", "sink"})])
+def test_on_a_cluster_a_component_whose_tuples_stay_in_its_worker_runs_in_micro_batches(master, continuous):
+    builder = TopologyBuilder()
+    builder.set_spout("words", TestWordSpout(), 2)
+    builder.set_bolt("count", TestWordCounter(), 3).local_or_shuffle_grouping("words")
+    builder.set_bolt("sink", TestWordCounter()).shuffle_grouping("count")
+    plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **CONTINUOUS}, builder.create_topology())
+    chosen = chosen_for(plan, FakeSpark(master=master), KAFKA)
+    assert chosen.continuous == continuous
+    assert ["'words'" in warning and "local_or_shuffle" in warning for warning in chosen.warnings] == [True] * (3 - len(continuous))
+    chosen.release()
 
 
 @pytest.mark.parametrize(
     ("spark", "options", "reason"),
     [
-        (FakeSpark(master="spark://a:7077"), {}, "one machine"),
+        (FakeSpark(master="spark://a:7077", slots=12), {}, "workers with more --cores"),
         (FakeSpark(master="local[12]", slots=12), {}, "5 executors, 1 slots too few"),
         (FakeSpark(), {"kafka.security.protocol": "SSL", "kafka.ssl.enabled.protocols": "TLSv1.3"}, "cannot insist on a version of TLS"),
     ],
