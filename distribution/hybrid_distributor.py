@@ -13,7 +13,7 @@ from dskype.distribution.gridt import Zone
 from dskype.distribution.gridt_distributor import GridtDistributor, sample_loads
 from dskype.distribution.kdt_tree import Limits, hybrid_partitions, zones_of
 from dskype.distribution.leaf_loads import Leaf
-from dskype.distribution.limits_choice import chosen_limits
+from dskype.distribution.limits_choice import chosen_partitions
 from dskype.distribution.migration import Adjusted, adjust, loads_of_zones, matched_tasks
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -26,7 +26,7 @@ class HybridDistributor(GridtDistributor):
     """Divides the world by space, and by text where that makes less load: the leaves of a kdt-tree (Algorithm 1).
 
     :param options: ``delta``: zones whose messages and subscriptions are at least so similar in text may be divided by space (default: what makes the least load for the other half of the sample, see
-        :func:`~dskype.distribution.limits_choice.chosen_limits`); ``sigma`` (1.3): the greatest load
+        :func:`~dskype.distribution.limits_choice.chosen_partitions`); ``sigma`` (1.3): the greatest load
         of a task may be so many times the least; ``theta``: the most nodes of the tree (default 8 for each task). Others: :class:`GridtDistributor`.
     """
 
@@ -58,8 +58,11 @@ class HybridDistributor(GridtDistributor):
             return sample_loads(grid, some, {**options, "subscriptions": options["subscriptions"] or sample.n}).root()
 
         root = root_of(sample)
-        limits = Limits(delta, sigma, theta) if delta is not None else chosen_limits(root, root_of, sample, tasks, sigma, theta)
-        return zones_of(hybrid_partitions(root, tasks, limits), sample.messages.n)
+        if delta is not None:
+            partitions = hybrid_partitions(root, tasks, Limits(delta, sigma, theta))
+        else:
+            partitions = chosen_partitions(root, root_of, sample, tasks, sigma, theta)
+        return zones_of(partitions, sample.messages.n)
 
     def adjusted(self, sample: Sample, selection: str = "greedy", measured: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Adjusted]:
         """Return the plan after a local load adjustment for a recent sample, and what was moved (section V-A).

@@ -142,14 +142,16 @@ def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float)
     return learning_kernels.thresholds(subscriptions, messages, diagonal_deg)
 
 
-def halves(sample: Sample) -> tuple[Sample, Sample]:
+def halves(sample: Sample, draw: int = 0) -> tuple[Sample, Sample]:
     """Return two halves of the messages and subscriptions of a sample; of a small one everything twice.
 
     They are drawn, always alike: of records from two sources that take turns, every second one would be no sample of all.
+
+    :param draw: each number draws other halves.
     """
     if min(sample.n, sample.messages.n) < _FEWEST:
         return sample, sample
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng([_SEED, draw])
     drawn = [np.array_split(rng.permutation(n), 2) for n in (sample.messages.n, sample.n)]
     one, other = (_part(sample, np.sort(messages), np.sort(rows)) for messages, rows in zip(*drawn))
     return one, other

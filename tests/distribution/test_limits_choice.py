@@ -11,7 +11,7 @@ from dskype.distribution.gridt import Part, Zone
 from dskype.distribution.gridt_distributor import sample_loads
 from dskype.distribution.kdt_tree import Limits, candidates, hybrid_partitions, zones_of
 from dskype.distribution.leaf_loads import Leaf, SampleLoads
-from dskype.distribution.limits_choice import Judged, chosen_limits, judged
+from dskype.distribution.limits_choice import Judged, chosen_partitions, judged
 from dskype.distribution.migration import loads_of_zones
 from dskype.distribution.sampling import halves
 from tests.distribution.test_kdt_tree import MODEL, plain_load, regional, sample_of
@@ -54,9 +54,8 @@ def test_a_kd_tree_is_among_the_candidates(sample):
 def test_plans_are_judged_by_what_the_other_half_costs(sample):
     limits = Limits(0.0, SIGMA, THETA, False)
     (found,) = judged(root_of, sample, TASKS, [limits])
-    one, other = halves(sample)
     greatest, sums = [], []
-    for own, unseen in ((one, other), (other, one)):
+    for own, unseen in (pair[::way] for draw in range(3) for pair in [halves(sample, draw)] for way in (1, -1)):
         zones = zones_of(hybrid_partitions(root_of(own), TASKS, limits), own.messages.n)
         plan = distributor_class("hybrid").planned(TASKS, 32, [-180.0, -90.0, 180.0, 90.0], zones)
         hybrid = make_distributor("hybrid", TASKS, {"granularity": 32, **OPTIONS}, plan)
@@ -68,14 +67,30 @@ def test_plans_are_judged_by_what_the_other_half_costs(sample):
 
 
 @pytest.mark.parametrize(
-    ("figures", "best"), [([(3.0, 9.0), (2.0, 9.0), (2.0, 8.0)], 2), ([(2.05, 7.0), (2.0, 9.0), (2.2, 1.0)], 0), ([(2.2, 1.0), (2.0, 9.0), (2.3, 2.0)], 1)]
+    ("figures", "best"), [([(3.0, 9.0), (2.0, 9.0), (2.0, 8.0)], 2), ([(2.03, 7.0), (2.0, 9.0), (2.2, 1.0)], 0), ([(2.2, 1.0), (2.0, 9.0), (2.3, 2.0)], 1)]
 )
 def test_the_least_greatest_load_wins_and_of_level_ones_the_least_sum(sample, monkeypatch, figures, best):
     every = candidates(root_of(sample), TASKS, SIGMA, THETA)
     assert len(every) > 3 and len(set(every)) == len(every)
     figures = figures + [(4.0, 1.0)] * (len(every) - 3)
+    far = 1e6  # no plan costs so much for what it was learned from
+    monkeypatch.setattr(limits_choice, "judged", lambda *_: [Judged(limits, far * most, total) for limits, (most, total) in zip(every, figures)])
+    root = root_of(sample)
+    assert plain(chosen_partitions(root, root_of, sample, TASKS, SIGMA, THETA)) == plain(hybrid_partitions(root, TASKS, every[best]))
+
+
+def plain(partitions):
+    return [(partition.load, [node.leaf.cells for node in partition.nodes]) for partition in partitions]
+
+
+def test_a_plan_that_costs_more_than_those_by_which_its_parameters_were_judged_is_not_taken(sample, monkeypatch):
+    root = root_of(sample)
+    every = candidates(root, TASKS, SIGMA, THETA)
+    own = [max(partition.load for partition in hybrid_partitions(root, TASKS, limits)) / sample.messages.n for limits in every]
+    figures = [(0.5 * own[0], 1.0), *((2.0 * most, 1.0) for most in own[1:])]
     monkeypatch.setattr(limits_choice, "judged", lambda *_: [Judged(limits, *pair) for limits, pair in zip(every, figures)])
-    assert chosen_limits(root_of(sample), root_of, sample, TASKS, SIGMA, THETA) == every[best]
+    found = plain(chosen_partitions(root, root_of, sample, TASKS, SIGMA, THETA))
+    assert found != plain(hybrid_partitions(root, TASKS, every[0])) and found in [plain(hybrid_partitions(root, TASKS, limits)) for limits in every[1:]]
 
 
 def test_a_threshold_that_is_given_is_used_as_it_is(sample):

@@ -69,8 +69,8 @@ def components(engine, service):
 
 def master(engine):
     """Return what Spark's master says of itself; empty while it does not answer."""
-    asked = engine.run("exec", "dskype-spark-master-1", "curl", "-fsS", "http://spark-master:8080/json/", check=False).stdout
-    return json.loads(asked) if asked else {}
+    asked = engine.run("exec", "dskype-spark-master-1", "curl", "-fsS", "http://spark-master:8080/json/", check=False)
+    return json.loads(asked.stdout) if asked.returncode == 0 else {}
 
 
 def test_two_worker_containers_give_exact_results_though_the_master_starts_again_and_one_is_killed(engine, monkeypatch):
