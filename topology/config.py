@@ -25,7 +25,7 @@ topology.emulator.max.frames.per.batch        2000       most frames in one micr
                                                          the limit is ``pulse.max.tuples`` if that is higher
 topology.emulator.transport                   None       how a component gets its records: ``continuous`` (hops in milliseconds, at the price
                                                          of a task slot of Spark for every executor) or ``micro-batch``; None:
-                                                         continuous where Spark runs on this machine
+                                                         continuous if Spark has task slots for it
 topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
                                                          longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters

@@ -39,7 +39,7 @@ from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.tuples import InRecord
 
-__all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
+__all__ = ["Executor", "InboxReader", "LostInputError", "Owner", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,19 @@ class InboxReader(Protocol):
         :param stop: None reads to the end of the log.
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
         """
+
+
+class Owner(NamedTuple):
+    """The process of an executor.
+
+    :ivar name: unique, for what it writes and for messages.
+    :ivar term: of the driver that started it.
+    :ivar epoch: number of the query's start.
+    """
+
+    name: str
+    term: int
+    epoch: int = 0
 
 
 class PendingSnapshot(NamedTuple):
@@ -198,26 +211,14 @@ class Executor:
     :param store: where snapshots and journals are kept.
     :param reader: reads inbox ranges again after a crash.
     :param now_ms: wall clock.
-    :param owner: unique name of this process, for what it writes and for messages.
-    :param term: term of the driver that started this process.
-    :param epoch: number of the query's start.
+    :param owner: this process.
     """
 
     def __init__(
-        self,
-        plan: TopologyPlan,
-        component: str,
-        index: int,
-        store: SnapshotStore,
-        reader: InboxReader,
-        now_ms: Callable[[], int],
-        *,
-        owner: str,
-        term: int,
-        epoch: int = 0,
+        self, plan: TopologyPlan, component: str, index: int, store: SnapshotStore, reader: InboxReader, now_ms: Callable[[], int], *, owner: Owner
     ) -> None:
         self.plan, self.component, self.index = plan, component, index
-        self.owner, self.term, self.epoch = owner, term, epoch
+        self.owner, self.term, self.epoch = owner
         self._store, self._reader, self._now_ms = store, reader, now_ms
         self._inbox = inbox_topic(plan.name, component)
         self.is_spout = _is_spout(plan, component)

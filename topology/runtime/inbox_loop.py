@@ -73,12 +73,22 @@ class InboxLoop:
     :param kept: positions of the executor's tasks.
     :param external: (topic, partition) -> first offset, for all partitions of the external topics of a Kafka spout; the loop reads those of its tasks.
     :param save: called before each batch with its number, to take the snapshots that are due.
+    :param permit: called before a batch, and before what it has released is written; it raises if another executor has the tasks now.
+    :param give_up_s: records that wait longer for the brokers are not written any more; None: they wait however long.
     """
 
     def __init__(
-        self, executor: Executor, kafka: KafkaSettings, kept: KeptPositions, external: Mapping[tuple[str, int], int], save: Callable[[int], None]
+        self,
+        executor: Executor,
+        kafka: KafkaSettings,
+        kept: KeptPositions,
+        external: Mapping[tuple[str, int], int],
+        save: Callable[[int], None],
+        *,
+        permit: Callable[[], None] = lambda: None,
+        give_up_s: float | None = None,
     ) -> None:
-        self._executor, self._kept, self._save = executor, kept, save
+        self._executor, self._kept, self._save, self._permit = executor, kept, save, permit
         conf = executor.plan.component_conf(executor.component)
         self._most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
         if external:  # external records are single, not frames of many tuples
@@ -88,7 +98,7 @@ class InboxLoop:
             # A snapshot is newer if another host has run the task in between.
             if (version := kept.get(task.id)) > task.version:
                 executor.bring_to(task.id, version)
-        self._writer = RecordWriter(kafka)
+        self._writer = RecordWriter(kafka, give_up_s)
         spout: Any = executor.plan.spec(executor.component).obj
         self._spout: KafkaSpout | None = spout if isinstance(spout, KafkaSpout) else None
         options = {} if self._spout is None else {key: value for key, value in spout.kafka_options.items() if key in READER_OPTIONS}
@@ -163,10 +173,12 @@ class InboxLoop:
         """Begin a batch."""
         self._next_s = time.monotonic() + _LEAST_INTERVAL_S
         self._number += 1
+        self._permit()
         self._save(self._number)
 
     def _release(self, reply: list[OutRecord | OutRecords]) -> None:
         """Write what a batch has released, and return when the brokers have it."""
+        self._permit()
         self._writer.write(reply)
         if reply:  # the pulses of an idle spout are no work
             self._worked_s = time.monotonic()

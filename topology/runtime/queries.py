@@ -81,7 +81,7 @@ class QueryContext:
     @cached_property
     def payload(self) -> bytes:
         """The executors' payload, serialized once."""
-        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term, self.epoch).dumps()
+        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term, self.epoch, self.given_up_s).dumps()
 
     @property
     def local(self) -> bool:
@@ -93,8 +93,19 @@ class QueryContext:
         """After which standstill of a host Spark may have given it up; None on one machine."""
         if self.local:
             return None
-        timeout_s = self.spark.sparkContext._jsc.sc().conf().getTimeAsSeconds("spark.network.timeout", "120s")
-        return min(_STANDSTILL_S, timeout_s / 3)
+        return min(_STANDSTILL_S, self._seconds("spark.network.timeout", "120s") / 3)
+
+    @cached_property
+    def given_up_s(self) -> float | None:
+        """After which silence of a host Spark may run its executors elsewhere; None on one machine."""
+        if self.local:
+            return None
+        return max(1.0, self._seconds("spark.network.timeout", "120s") - self._seconds("spark.executor.heartbeatInterval", "10s"))
+
+    def _seconds(self, key: str, default: str) -> float:
+        """Return a time in Spark's configuration."""
+        found: float = self.spark.sparkContext._jsc.sc().conf().getTimeAsSeconds(key, default)
+        return found
 
     def stop_executors(self, component: str | None = None) -> None:
         """End the resident executors on every Spark executor."""

@@ -54,13 +54,15 @@ class RecordWriter:
     Not for use by more than one thread, nor in a fork of the process that made it.
 
     :param kafka: the brokers.
+    :param give_up_s: records that wait longer for the brokers are not written any more; None: they wait however long.
     """
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    def __init__(self, kafka: KafkaSettings, give_up_s: float | None = None) -> None:
         self._refused: KafkaError | None = None
         self._kafka = kafka
         with connection_settings(kafka) as settings:
-            self._producer = Producer(_SETTINGS | settings | {"on_delivery": self._delivered})
+            limit = {} if give_up_s is None else {"message.timeout.ms": int(1000 * give_up_s)}
+            self._producer = Producer(_SETTINGS | settings | limit | {"on_delivery": self._delivered})
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
@@ -106,7 +108,7 @@ class RecordWriter:
         """Wait until the brokers have every record.
 
         :raises DeliveryError: they have refused one.
-        :raises StalledWriterError: they take none, although they answered twice, some time apart.
+        :raises StalledWriterError: they take none, although they answered twice, some time apart; or a record has waited too long.
         """
         before, since, answered = -1, 0.0, False
         while (left := self._producer.flush(_WAIT_S)) > 0:
@@ -127,6 +129,8 @@ class RecordWriter:
                 else:
                     answered = True
                 since = now
+        if self._refused is not None and self._refused.code() == KafkaError._MSG_TIMED_OUT:
+            raise StalledWriterError(explain("Kafka has not accepted a record in time.", given=self._refused.str()))
         if self._refused is not None:
             raise DeliveryError(explain("Kafka has not accepted a record.", given=self._refused.str()))
 

@@ -31,16 +31,17 @@ from pyspark import cloudpickle
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
-from dskype.topology.core.executor import Executor, PendingSnapshot
+from dskype.topology.core.executor import Executor, Owner, PendingSnapshot
 from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.core.waiting import SpoutWait
-from dskype.topology.errors import FatalError, mark_of
+from dskype.topology.errors import FatalError, TopologyError, mark_of
 from dskype.topology.planning import acker
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
+from dskype.topology.runtime.claims import Claims
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
@@ -81,6 +82,7 @@ class Payload:
     :param logs: folder of the executors' logs; None: ``dskype-logs`` in the folder where Spark runs its executor.
     :param term: the driver's term.
     :param epoch: number of the query's start.
+    :param given_up_s: after so long a silence Spark may run an executor elsewhere; None: there is no other host.
     """
 
     plan: TopologyPlan
@@ -90,6 +92,7 @@ class Payload:
     sys_path: list[str]
     term: int
     epoch: int
+    given_up_s: float | None
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; ``sys_path`` is separate, because unpickling the rest needs it."""
@@ -193,6 +196,8 @@ class _Resident:
         self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
         self._loop: InboxLoop | None = None
+        self._claims: Claims | None = None
+        self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._wanted_by: socket.socket | None = None  # the shim that wants the loop to run
         conf = payload.plan.component_conf(component)
         self._spout_wait = SpoutWait(conf)
@@ -212,11 +217,10 @@ class _Resident:
             threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
         for task in plan.executor_tasks(self._component, self._index):
             store.sweep(task)
-        owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         spout = plan.spec(self._component).obj
         # What a Kafka spout has to read again, it reads as its query does.
         reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level) if isinstance(spout, KafkaSpout) else KafkaInboxReader(self._payload.kafka)
-        return Executor(plan, self._component, self._index, store, reader, now_ms, owner=owner, term=self._payload.term, epoch=self._payload.epoch)
+        return Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
 
     def run(self) -> None:
         selector = self._selector
@@ -274,6 +278,8 @@ class _Resident:
         batch_id, external, continuous = BATCH.unpack_from(body)
         try:
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
+                if continuous and self._payload.given_up_s is not None:
+                    self._claims = self._claimed()
                 self._executor = self._make_executor()
             if continuous:
                 self._loop = self._loop or self._make_loop(self._executor, msgpack.unpackb(memoryview(body)[BATCH.size :]))
@@ -290,6 +296,19 @@ class _Resident:
         send(connection, b"\x00", reply)
         self._served_s = time.monotonic()
 
+    def _claimed(self) -> Claims:
+        """Claim the tasks; return when no executor on another host can write for them any more."""
+        payload = self._payload
+        claims = Claims(
+            self._store,
+            payload.plan.executor_tasks(self._component, self._index),
+            owner=self._owner,
+            home=f"{socket.gethostname()}{os.environ[SUPERVISOR_VARIABLE]}",
+            epoch=payload.epoch,
+        )
+        claims.take()
+        return claims
+
     def _make_loop(self, executor: Executor, external: list[tuple[str, int, int]]) -> InboxLoop:
         """Return the loop of this executor.
 
@@ -301,7 +320,9 @@ class _Resident:
         positions = {(topic, partition): offset for topic, partition, offset in external}
         positions |= {where: offset for where, offset in executor.positions_since_start().items() if where in positions}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
-        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)
+        if self._claims is None:
+            return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._claims.check, give_up_s=self._payload.given_up_s)
 
     def _step(self, connection: socket.socket) -> None:
         try:
@@ -379,3 +400,6 @@ class _Resident:
                 send(self._wanted_by, b"\x00")
         if self._executor is not None:
             self._executor.close()
+        if self._claims is not None:
+            with contextlib.suppress(TopologyError, KafkaError, OSError):
+                self._claims.release()

@@ -12,7 +12,7 @@ from typing import Any
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
-from dskype.topology.core.executor import Executor, route, start_positions
+from dskype.topology.core.executor import Executor, Owner, route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
@@ -219,7 +219,7 @@ class SimulatedTopology:
         if executor is None:
             self._owners += 1
             executor = query.executors[index] = Executor(
-                self.plan, query.component, index, self.store, self.log, self.now_ms, owner=f"process {self._owners}", term=query.term
+                self.plan, query.component, index, self.store, self.log, self.now_ms, owner=Owner(f"process {self._owners}", query.term)
             )
         return executor
 

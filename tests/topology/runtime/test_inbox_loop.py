@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from dskype.topology import BasicBolt, Config, Fields, KafkaSpout, Spout, TopologyBuilder
-from dskype.topology.core.executor import Executor
+from dskype.topology.core.executor import Executor, Owner
 from dskype.topology.core.frames import encode_control, encode_pulse, expand_records
 from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.planning.plan import TopologyPlan
@@ -76,7 +76,7 @@ class Writer:
 
     killed = False
 
-    def __init__(self, kafka):
+    def __init__(self, kafka, give_up_s=None):
         self.log, self.written = kafka, []
 
     def write(self, records):
@@ -107,7 +107,7 @@ class Home:
         self.plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **(conf or {})}, builder.create_topology())
 
     def loop(self, component, epoch=1, external=None, index=0):
-        executor = Executor(self.plan, component, index, self.store, self.log, lambda: 1_000_000, owner="x", term=0, epoch=epoch)
+        executor = Executor(self.plan, component, index, self.store, self.log, lambda: 1_000_000, owner=Owner("x", 0, epoch))
         kept = KeptPositions(self.folder / f"{component}-{epoch}", [task.id for task in executor.tasks])
 
         def save(number):
@@ -258,7 +258,7 @@ def test_a_kafka_spout_that_moves_reads_on_where_its_journal_is_unless_the_query
     steps(spout)
 
     def read_so_far(epoch):
-        executor = Executor(home.plan, "in", 0, home.store, home.log, lambda: 1_000_000, owner="y", term=0, epoch=epoch)
+        executor = Executor(home.plan, "in", 0, home.store, home.log, lambda: 1_000_000, owner=Owner("y", 0, epoch))
         return executor.positions_since_start().get(("in-a", 0))
 
     assert read_so_far(epoch=1) == 2

@@ -57,7 +57,7 @@ def resident(tmp_path):
     listener.listen()
     yield _Resident(
         listener,
-        Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0, 0),
+        Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0, 0, None),
         "first",
         0,
         SimpleNamespace(check=lambda: None),

@@ -3,7 +3,7 @@
 import pytest
 
 from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
-from dskype.topology.core.executor import Executor
+from dskype.topology.core.executor import Executor, Owner
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.frames import decode_frame, encode_control, encode_pulse
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, LostStateError
@@ -50,7 +50,7 @@ class Hosts:
         self.inbox, self.topics = f"t.{spout}", topics
 
     def start(self, owner, term=0):
-        return Executor(self.plan, self.spout, 0, FileSnapshotStore(self.folder), self.log, lambda: 1_000_000, owner=owner, term=term)
+        return Executor(self.plan, self.spout, 0, FileSnapshotStore(self.folder), self.log, lambda: 1_000_000, owner=Owner(owner, term))
 
     def pulse(self, number=1, credit=3):
         self.log.append(self.inbox, 0, None, encode_pulse(number, 1_000_000, credit))

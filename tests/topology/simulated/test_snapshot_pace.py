@@ -1,7 +1,7 @@
 """How often snapshots are taken."""
 
 from dskype.topology import TopologyBuilder
-from dskype.topology.core.executor import Executor
+from dskype.topology.core.executor import Executor, Owner
 from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.local import LocalCluster
 from dskype.topology.testing import FixedTupleSpout, IdentityBolt
@@ -17,7 +17,7 @@ def test_snapshots_that_take_long_are_taken_less_often():
         run = Run(cluster, "t", cluster.submit_topology("t", {"topology.acker.executors": 0}, builder.create_topology()))
         run.advance(1)
         now_ms = 0
-        executor = Executor(run.sim.plan, "sink", 0, MemorySnapshotStore(3), run.sim.log, lambda: now_ms, owner="test", term=0)
+        executor = Executor(run.sim.plan, "sink", 0, MemorySnapshotStore(3), run.sim.log, lambda: now_ms, owner=Owner("test", 0))
         executor.handle(0, run.sim.log.records("t.sink"))
         assert not executor.snapshot_due(1)
         now_ms = 10_000

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from dskype.topology import Bolt, Fields, IllegalArgumentException, Spout, TopologyBuilder
-from dskype.topology.core.executor import Executor
+from dskype.topology.core.executor import Executor, Owner
 from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
@@ -247,7 +247,7 @@ def replayed(sim):
     """Run the whole inbox of the windowed bolt through new tasks, and return the windows that they write."""
     windows = Counter()
     for index in range(sim.plan.num_executors("window")):
-        executor = Executor(sim.plan, "window", index, MemorySnapshotStore(3), sim.log, sim.now_ms, owner="test", term=0)
+        executor = Executor(sim.plan, "window", index, MemorySnapshotStore(3), sim.log, sim.now_ms, owner=Owner("test", 0))
         records = executor.handle(0, [r for r in sim.log.records("t.window") if r.partition == index])
         windows.update(record.value for record in records if record.topic == OUT)
     return windows
