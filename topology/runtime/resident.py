@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 import msgpack
 import numpy as np
@@ -41,9 +41,9 @@ from dskype.topology.errors import FatalError, TopologyError, mark_of
 from dskype.topology.planning import acker
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
-from dskype.topology.runtime.claims import Claims
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
+from dskype.topology.runtime.leases import Leases
 from dskype.topology.runtime.processes import die_with_parent, set_name
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
@@ -196,7 +196,7 @@ class _Resident:
         self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
         self._loop: InboxLoop | None = None
-        self._claims: Claims | None = None
+        self._leases: Leases | None = None
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._wanted_by: socket.socket | None = None  # the shim that wants the loop to run
         conf = payload.plan.component_conf(component)
@@ -279,7 +279,7 @@ class _Resident:
         try:
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 if continuous and self._payload.given_up_s is not None:
-                    self._claims = self._claimed()
+                    self._leases = self._leased()
                 self._executor = self._make_executor()
             if continuous:
                 self._loop = self._loop or self._make_loop(self._executor, msgpack.unpackb(memoryview(body)[BATCH.size :]))
@@ -296,18 +296,18 @@ class _Resident:
         send(connection, b"\x00", reply)
         self._served_s = time.monotonic()
 
-    def _claimed(self) -> Claims:
-        """Claim the tasks; return when no executor on another host can write for them any more."""
+    def _leased(self) -> Leases:
+        """Take the leases of the tasks; return when no executor on another host can write for them any more."""
         payload = self._payload
-        claims = Claims(
+        leases = Leases(
             self._store,
             payload.plan.executor_tasks(self._component, self._index),
             owner=self._owner,
             home=f"{socket.gethostname()}{os.environ[SUPERVISOR_VARIABLE]}",
             epoch=payload.epoch,
         )
-        claims.take()
-        return claims
+        leases.take()
+        return leases
 
     def _make_loop(self, executor: Executor, external: list[tuple[str, int, int]]) -> InboxLoop:
         """Return the loop of this executor.
@@ -320,9 +320,9 @@ class _Resident:
         positions = {(topic, partition): offset for topic, partition, offset in external}
         positions |= {where: offset for where, offset in executor.positions_since_start().items() if where in positions}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
-        if self._claims is None:
+        if self._leases is None:
             return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)
-        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._claims.check, give_up_s=self._payload.given_up_s)
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._leases.check, give_up_s=self._payload.given_up_s)
 
     def _step(self, connection: socket.socket) -> None:
         try:
@@ -400,6 +400,6 @@ class _Resident:
                 send(self._wanted_by, b"\x00")
         if self._executor is not None:
             self._executor.close()
-        if self._claims is not None:
+        if self._leases is not None:
             with contextlib.suppress(TopologyError, KafkaError, OSError):
-                self._claims.release()
+                self._leases.release()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
+from dskype.topology.core.frames import OutRecord
 from dskype.topology.runtime import record_reader, record_writer
 from dskype.topology.runtime.kafka import KafkaSettings
 
@@ -125,3 +126,11 @@ def test_a_writer_whose_records_nobody_takes_gives_up_when_the_brokers_have_answ
     else:
         writer.flush()
     assert told == answers
+
+
+def test_on_a_cluster_a_record_that_has_waited_too_long_is_not_written():
+    writer = record_writer.RecordWriter(KAFKA, give_up_s=1.0)  # there are no brokers
+    writer.write([OutRecord("topic", 0, None, b"1")])
+    with pytest.raises(record_writer.StalledWriterError, match="not accepted a record in time") as caught:
+        writer.flush()
+    assert caught.value.retriable

@@ -1,11 +1,11 @@
-"""Executors that have been given up by Spark write nothing once another one has claimed their tasks."""
+"""Executors that have been given up by Spark write nothing once another one has the leases of their tasks."""
 
 from __future__ import annotations
 
 import pytest
 
 from dskype.topology.core.snapshots import FencedError, MemorySnapshotStore
-from dskype.topology.runtime.claims import Claims, SupersededError
+from dskype.topology.runtime.leases import Leases, SupersededError
 
 
 class Shared:
@@ -24,8 +24,8 @@ class Shared:
     def sleep(self, seconds):
         self.now += seconds
 
-    def claims(self, owner, home="here", epoch=1, tasks=(3, 4)):
-        found = Claims(self.store, tasks, owner=owner, home=home, epoch=epoch, clock=lambda: self.now)
+    def leases(self, owner, home="here", epoch=1, tasks=(3, 4)):
+        found = Leases(self.store, tasks, owner=owner, home=home, epoch=epoch, clock=lambda: self.now)
         found.take(self.sleep)
         return found
 
@@ -36,24 +36,24 @@ def shared():
 
 
 def test_the_first_executor_does_not_wait_and_asks_the_store_every_two_seconds_at_most(shared):
-    claims = shared.claims("a")
+    leases = shared.leases("a")
     assert shared.now == 0.0
-    claims.check()
+    leases.check()
     before = shared.reads
     for _ in range(10):
         shared.sleep(0.19)
-        claims.check()
+        leases.check()
     assert shared.reads == before
     shared.sleep(0.2)
-    claims.check()
+    leases.check()
     assert shared.reads == before + 2  # one for each task
 
 
 def test_an_executor_that_stood_still_ends_and_its_successor_begins_when_it_cannot_write_any_more(shared):
-    first = shared.claims("a", home="one")
+    first = shared.leases("a", home="one")
     first.check()
     shared.sleep(1.0)
-    second = shared.claims("b", home="two", tasks=(4, 5))  # after a rebalance
+    second = shared.leases("b", home="two", tasks=(4, 5))  # after a rebalance
     assert shared.now > 3.0
     second.check()
     with pytest.raises(SupersededError, match=r"(?s)task 4.*given: 'b'"):
@@ -61,32 +61,32 @@ def test_an_executor_that_stood_still_ends_and_its_successor_begins_when_it_cann
 
 
 def test_a_successor_under_the_same_supervisor_does_not_wait(shared):
-    shared.claims("a")
-    shared.claims("b").check()
+    shared.leases("a")
+    shared.leases("b").check()
     assert shared.now == 0.0
 
 
 def test_who_has_given_tasks_back_is_not_waited_for(shared):
-    shared.claims("a", home="one").release()
-    shared.claims("b", home="two").check()
+    shared.leases("a", home="one").release()
+    shared.leases("b", home="two").check()
     assert shared.now == 0.0
 
 
-def test_giving_back_what_another_one_has_claimed_changes_nothing(shared):
-    first = shared.claims("a", home="one")
-    second = shared.claims("b", home="two")
+def test_giving_back_what_another_one_has_taken_changes_nothing(shared):
+    first = shared.leases("a", home="one")
+    second = shared.leases("b", home="two")
     first.release()
     shared.sleep(3.0)
     second.check()
 
 
-def test_a_claim_of_an_earlier_start_counts_for_nothing_and_its_executor_is_refused(shared):
-    old, new = (Claims(shared.store, [3], owner=f"of {epoch}", home=f"{epoch}", epoch=epoch, clock=lambda: shared.now) for epoch in (1, 2))
+def test_a_lease_of_an_earlier_start_counts_for_nothing_and_its_executor_is_refused(shared):
+    old, new = (Leases(shared.store, [3], owner=f"of {epoch}", home=f"{epoch}", epoch=epoch, clock=lambda: shared.now) for epoch in (1, 2))
     old.take(shared.sleep)
     new.take(shared.sleep)
-    shared.store.write_document("claim-3", old._own)  # it was about to when the later start came
+    shared.store.write_document("lease-3", old._own)  # it was about to when the later start came
     new.check()
     with pytest.raises(FencedError, match="of 2"):
         old.check()
     with pytest.raises(FencedError):
-        shared.claims("late", epoch=1, tasks=(3,))
+        shared.leases("late", epoch=1, tasks=(3,))
