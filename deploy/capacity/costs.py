@@ -1,6 +1,6 @@
 """Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/scale.md shows the same table.
 
-The processor times are of one core of the machine of docs/benchmarks/README.md, with micro-batches, in which topologies run on a cluster.
+The processor times are of one core of the machine of docs/benchmarks/README.md, with micro-batches. Continuous queries take about half.
 """
 
 from __future__ import annotations

@@ -23,14 +23,13 @@ from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, brokers_answer
 from dskype.topology.runtime.resume import installed_version
+from dskype.topology.runtime.spark_executors import count_executors, tasks_on_all_executors
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
 
 __all__ = ["PreflightError", "check_executors"]
 
 _SETTLE_S, _LOOK_S = 3.0, 0.2
 """How long no further Spark executor may have come until all count as there; time between two looks."""
-_TASKS_PER_SLOT = 4
-"""Spark assigns tasks to free slots. With several tasks per slot, every executor most likely gets one."""
 
 
 class PreflightError(TopologyError):
@@ -149,28 +148,40 @@ def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Cal
     return probe
 
 
-def _count_executors(context: Any) -> int:
-    return max(0, len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1)  # one is the driver
+class _Arrivals:
+    """Counts Spark's executors, and remembers when the number changed last."""
 
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.count, self.changed_s = count_executors(context), time.monotonic()
 
-def _await_executors(context: Any, timeout_s: float) -> None:
-    """Wait until Spark seems to have all its executors: they come one after another, and tasks that last stay on those that were there."""
-    seen, since_s = 0, time.monotonic()
-    deadline_s = since_s + timeout_s / 2
-    while (now_s := time.monotonic()) < deadline_s:
-        if (found := _count_executors(context)) != seen:
-            seen, since_s = found, now_s
-        elif seen and now_s - since_s >= _SETTLE_S:
-            return
-        time.sleep(_LOOK_S)
+    def look(self) -> None:
+        """Count again."""
+        if (count := count_executors(self._context)) != self.count:
+            self.count, self.changed_s = count, time.monotonic()
+
+    def settle(self) -> None:
+        """Wait until no further executor has come for some seconds: they come one after another, and tasks that last stay on those that were there."""
+        while time.monotonic() - self.changed_s < _SETTLE_S:
+            time.sleep(_LOOK_S)
+            self.look()
 
 
 def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[str, ...]]:
+    """Run the probe on all of Spark's executors."""
+    arrivals = _Arrivals(spark.sparkContext)
+    found, tried = list[tuple[str, ...]](), -1
+    while tried != arrivals.count:  # those that came meanwhile are tried out, too
+        tried = arrivals.count
+        found += _run_once(spark, probe, timeout_s, arrivals)
+        arrivals.settle()
+    return found
+
+
+def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[str, ...]]:
     """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
     context, began_s = spark.sparkContext, time.monotonic()
-    _await_executors(context, timeout_s)
-    timeout_s -= time.monotonic() - began_s
-    n = _TASKS_PER_SLOT * max(1, context.defaultParallelism)
+    n = tasks_on_all_executors(context)
     found: list[Any] = []
 
     def collect() -> None:
@@ -182,15 +193,16 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
 
     thread = threading.Thread(target=collect, name="preflight", daemon=True)
     thread.start()
-    thread.join(timeout_s)
+    while thread.is_alive() and time.monotonic() - began_s < timeout_s:
+        thread.join(_LOOK_S)
+        arrivals.look()
     if thread.is_alive():
-        executors = _count_executors(context)
         context.cancelAllJobs()
         thread.join(10)
         raise PreflightError(
             explain(
-                f"Spark's master has provided no task slot within {time.monotonic() - began_s:.0f} s.",
-                given=f"{executors} executors at {context.master}",
+                f"Spark's master has provided no task slot within {timeout_s:g} s.",
+                given=f"{arrivals.count} executors at {context.master}",
                 legal="at least one executor with free cores",
                 hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",
             )

@@ -20,6 +20,7 @@ from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings, starting_offsets
 from dskype.topology.runtime.resident import Payload
 from dskype.topology.runtime.shim import Shim, stop_executors
+from dskype.topology.runtime.spark_executors import tasks_on_all_executors
 from dskype.topology.runtime.wire import OUTPUT_DDL
 
 __all__ = ["ComponentQuery", "QueryContext"]
@@ -109,8 +110,7 @@ class QueryContext:
 
     def stop_executors(self, component: str | None = None) -> None:
         """End the resident executors on every Spark executor."""
-        # With four tasks per slot, every Spark executor most likely gets one.
-        n = 1 if self.local else 4 * max(1, self.spark.sparkContext.defaultParallelism)
+        n = 1 if self.local else tasks_on_all_executors(self.spark.sparkContext)
         # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
         stop = stop_executors(self.plan.topology_id, self.epoch, component)
         self.spark.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
