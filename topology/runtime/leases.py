@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from dskype.topology.core.snapshots import FencedError, SnapshotStore
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.standstill import boot_s
 
 __all__ = ["Leases", "SupersededError"]
 
@@ -36,9 +37,10 @@ class Leases:
     :param owner: unique name of this process.
     :param home: name of the supervisor, which ends an executor before it starts its successor.
     :param epoch: number of the query's start; a lease of a later start wins, whenever it was taken.
+    :param clock: seconds, which go on while the host is suspended.
     """
 
-    def __init__(self, store: SnapshotStore, tasks: Sequence[int], *, owner: str, home: str, epoch: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: SnapshotStore, tasks: Sequence[int], *, owner: str, home: str, epoch: int, clock: Callable[[], float] = boot_s) -> None:
         self._store, self._tasks, self._clock = store, list(tasks), clock
         self._own, self._home, self._epoch = json.dumps([epoch, home, owner]).encode(), home, epoch
         self._until = -1.0

@@ -279,7 +279,7 @@ class _Resident:
         try:
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 if continuous and self._payload.given_up_s is not None:
-                    self._leases = self._leased()
+                    self._leases = self._take_leases()
                 self._executor = self._make_executor()
             if continuous:
                 self._loop = self._loop or self._make_loop(self._executor, msgpack.unpackb(memoryview(body)[BATCH.size :]))
@@ -296,7 +296,7 @@ class _Resident:
         send(connection, b"\x00", reply)
         self._served_s = time.monotonic()
 
-    def _leased(self) -> Leases:
+    def _take_leases(self) -> Leases:
         """Take the leases of the tasks; return when no executor on another host can write for them any more."""
         payload = self._payload
         leases = Leases(

@@ -55,7 +55,8 @@ class Transports:
     """The transport of each component of a topology.
 
     A component has a continuous query unless its configuration asks for micro-batches. Where continuous queries cannot run, components have
-    micro-batches. :attr:`warnings` says why if the configuration asks for continuous queries, and otherwise the log does.
+    micro-batches. :attr:`warnings` says why if the configuration asks for continuous queries, or if it concerns a whole topology on a cluster, where
+    micro-batches are several times slower; otherwise the log does.
     """
 
     def __init__(self) -> None:
@@ -92,7 +93,7 @@ class Transports:
                 hint=f"start Spark with more slots, for example {f'local[{total + missing}]' if local else 'workers with more --cores'}: slots are not cores",
             )
         if reason is not None:
-            self._say(f"topology {plan.name!r} runs in micro-batches", reason, asked=bool(asked))
+            self._say(f"topology {plan.name!r} runs in micro-batches", reason, asked=bool(asked) or not local)
         else:
             self.continuous = frozenset(chosen)
         return self.warnings

@@ -64,8 +64,14 @@ def test_a_topology_or_a_component_asks_for_a_transport_and_continuous_queries_a
 
 def test_who_asks_for_nothing_gets_micro_batches_where_continuous_queries_cannot_run_without_a_warning(caplog):
     with caplog.at_level("INFO", logger="dskype"):
-        chosen = chosen_for(plan_of(), FakeSpark(master="spark://a:7077", slots=12), KAFKA)
+        chosen = chosen_for(plan_of(), FakeSpark(master="local[12]", slots=12), KAFKA)
     assert not chosen.continuous and not chosen.warnings and "runs in micro-batches: Each executor of a component" in caplog.text
+
+
+def test_on_a_cluster_too_few_slots_are_a_warning_although_nobody_asked_for_a_transport():
+    chosen = chosen_for(plan_of(), FakeSpark(master="spark://a:7077", slots=12), KAFKA)
+    assert not chosen.continuous
+    assert len(chosen.warnings) == 1 and "5 executors, 1 slots too few" in chosen.warnings[0] and "workers with more --cores" in chosen.warnings[0]
 
 
 @pytest.mark.parametrize(("master", "continuous"), [("local[128]", {"words", "count", "sink"}), ("spark://a:7077", {"count", "sink"})])
