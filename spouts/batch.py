@@ -21,10 +21,10 @@ def select_lists(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.
     :param offsets: int64[n + 1]; list *i* has the values ``offsets[i]`` to ``offsets[i + 1]``.
     :param rows: int64[], the lists, in any order.
     """
-    lengths = np.diff(offsets)[rows]
+    lengths = offsets[rows + 1] - offsets[rows]
     selected = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(lengths, out=selected[1:])
-    return selected, np.arange(selected[-1]) + np.repeat(offsets[:-1][rows] - selected[:-1], lengths)
+    return selected, np.arange(selected[-1]) + np.repeat(offsets[rows] - selected[:-1], lengths)
 
 
 class MessageBatch(NamedTuple):
