@@ -3,7 +3,7 @@
 By default a routing simulation runs in one process, for any number of tasks
 (:mod:`~dskype.deploy.benchmarks.papers.distribution_simulation`). With ``--spark`` the same methods run on Spark and Kafka, with as many tasks as
 this machine can run. With ``--boolean`` all distributors run on boolean subscriptions
-(:mod:`~dskype.deploy.benchmarks.papers.distribution_boolean`).
+(:mod:`~dskype.deploy.benchmarks.papers.distribution_boolean`), with both on Spark and Kafka.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from dskype.deploy.benchmarks.papers import distribution_boolean, distribution_report
-from dskype.deploy.benchmarks.papers.distribution_boolean import TASKS
+from dskype.deploy.benchmarks.papers.distribution_boolean import PRODUCTION, TASKS
 from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NAMES, Setting, experiments
 from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation
 from dskype.deploy.benchmarks.papers.distribution_workload import LONG, PLACES, DataSet, Scale, View, Workload, file_names, read_data
@@ -65,13 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare all distributors on boolean subscriptions instead, of the three groups of PS2Stream: 100000 (--full: a million), with 16384 arrivals and --tasks",
     )
     spark = parser.add_argument_group("on Spark and Kafka")
-    spark.add_argument("--spark", action="store_true", help="run methods on Spark and Kafka instead of the simulation")
-    spark.add_argument("--methods", metavar="NAME,...", type=lambda text: text.split(","), default=list(METHODS), help=f"default: {','.join(METHODS)}")
+    spark.add_argument("--spark", action="store_true", help="run methods on Spark and Kafka instead of the simulation, with --boolean, too")
+    spark.add_argument(
+        "--methods", metavar="NAME,...", type=lambda text: text.split(","), help=f"default: {','.join(METHODS)}; with --boolean {','.join(PRODUCTION)}"
+    )
     spark.add_argument(
         "--tasks",
         metavar="N,...",
         type=lambda text: [positive(n) for n in text.split(",")],
-        help=f"of the subscription bolt; default: 2,4; with --boolean {','.join(map(str, TASKS))}",
+        help=f"of the subscription bolt; default: 2,4; in the simulation of --boolean {','.join(map(str, TASKS))}",
     )
     spark.add_argument("--seconds", type=positive, metavar="SECS", default=30, help="how long to measure each; default: 30")
     output(parser)
@@ -181,12 +183,12 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 if a checked list or a match is wrong, or a run on Spark failed.
     """
-    if args.boolean:
-        return distribution_boolean.run(args)
     if args.spark:
         from dskype.deploy.benchmarks.papers import distribution_spark
 
         return distribution_spark.run(args)
+    if args.boolean:
+        return distribution_boolean.run(args)
 
     scale = _scale(args)
     names = [name for name in [PLACES, *file_names(args.messages), LONG] if not args.data or name in args.data]

@@ -17,7 +17,7 @@ from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method
 from dskype.deploy.benchmarks.papers.simulated import run_and_report
 from dskype.deploy.cli.arguments import UsageError
 
-__all__ = ["METHODS", "TASKS", "experiments", "run"]
+__all__ = ["METHODS", "PRODUCTION", "TASKS", "experiments", "run"]
 
 METHODS: dict[str, Method] = {
     **{name: Method(name) for name in ("hashing", "location", "keyword", "prefix", "spatial-first", "keyword-first", "agrid", "hybrid", "text-routing")},
@@ -29,7 +29,8 @@ METHODS: dict[str, Method] = {
 TASKS = (8, 32)
 """Numbers of tasks by default."""
 
-_PRODUCTION = ("hashing", "location", "keyword", "prefix", "spatial-first", "keyword-first", "agrid", "hybrid")
+PRODUCTION = ("hashing", "location", "keyword", "prefix", "spatial-first", "keyword-first", "agrid", "hybrid")
+"""What topologies use; the others are baselines."""
 
 
 def _near_the_best(group: str) -> Claim:
@@ -47,7 +48,7 @@ def _fewest_messages(group: str) -> Claim:
     """Claim that no production distributor sends less than the A-Grid or hybrid partitioning."""
 
     def check(found: Rows) -> tuple[bool, str]:
-        values = sorted((found[name, group]["communication"], name) for name in _PRODUCTION)
+        values = sorted((found[name, group]["communication"], name) for name in PRODUCTION)
         return values[0][1] in ("agrid", "hybrid"), ", ".join(f"{name} {value:,.2f}" for value, name in values[:3])
 
     return Claim(f"On {group} the A-Grid or hybrid partitioning sends the fewest messages", check)
@@ -74,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
     :returns: 0; 1 if a match was missing or too much.
     :raises UsageError: more than one file is named, or an option is for another comparison.
     """
-    if args.spark or args.only or args.data or args.window or args.warm_up:
-        raise UsageError("--boolean: expected none of --spark, --only, --data, --window and --warm-up; they are for top-k subscriptions")
+    if args.only or args.data or args.window or args.warm_up:
+        raise UsageError("--boolean: expected none of --only, --data, --window and --warm-up; they are for top-k subscriptions")
     if len(args.messages) > 1:
         raise UsageError(f"FILE: expected one file of messages with --boolean; given: {', '.join(args.messages)}")
     sizes = {"count": args.arrivals or 16_384, "subscriptions": args.subscriptions or (1_000_000 if args.full else 100_000), "sample": args.sample or 20_000}

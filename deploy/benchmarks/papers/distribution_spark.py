@@ -13,88 +13,90 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.benchmarks import throughput, throughput_report
+from dskype.deploy.benchmarks.boolean.records import boolean_records
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.emulator.measure import print_table
+from dskype.deploy.benchmarks.papers.distribution_boolean import METHODS as BOOLEAN_METHODS
+from dskype.deploy.benchmarks.papers.distribution_boolean import PRODUCTION
+from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS
 from dskype.deploy.benchmarks.papers.distribution_workload import PLACES, DataSet, Scale, Workload
 from dskype.deploy.benchmarks.papers.experiments import table_line
-from dskype.deploy.cli.arguments import UsageError, common, target
+from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method
+from dskype.deploy.cli.arguments import UsageError, target
 from dskype.deploy.demo.places import places
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS, distributor_class
+from dskype.distribution.base import Sample
+from dskype.distribution.sampling import read_sample
+from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.local import LocalCluster
 
-__all__ = ["markdown", "run", "settings", "summary"]
+__all__ = ["markdown", "methods", "run", "settings", "summary"]
 
 _K = 20
 _TASKS = (2, 4)
+_SAMPLE = 20_000
+"""Messages, and at most as many subscriptions, that plans are learned from."""
 
 
-def settings(args: argparse.Namespace, method: str, tasks: int, plan: Path | None) -> argparse.Namespace:
+def methods(args: argparse.Namespace) -> dict[str, Method]:
+    """Return the methods that are asked for, by name: distributors, and with ``--boolean`` the series of the comparison in simulations.
+
+    :raises UsageError: one is unknown.
+    """
+    known = {name: Method(name) for name in DISTRIBUTORS} | (BOOLEAN_METHODS if args.boolean else {})
+    names = args.methods or (PRODUCTION if args.boolean else METHODS)
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"--methods: expected some of {', '.join(known)}; given: {unknown[0]}")
+    return {name: known[name] for name in names}
+
+
+def settings(args: argparse.Namespace, method: Method, tasks: int, plan: Path | None) -> argparse.Namespace:
     """Return the arguments of the throughput benchmark for one method.
 
     :param plan: file of the method's plan; None: the method has none.
     """
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    common(parser)
-    throughput.add_arguments(parser)
-    line = [
-        "--subscriptions",
-        str(args.subscriptions or 20_000),
-        "--window",
-        str(args.window or 20_000),
-        "-k",
-        str(_K),
-        "--results",
-        "deltas",
-        "--tasks",
-        f"subscription-bolt={tasks}",
-        "--seconds",
-        str(args.seconds),
-        "--latency-seconds",
-        "0",
-        "--seed",
-        str(args.seed),
-        "--conf",
-        f"dskype.distributor={method}",
-    ]
-    if plan is not None:
-        line += ["--conf", "dskype.distributor.options=" + json.dumps({"plan": str(plan)})]
-    found = parser.parse_args(line)
-    for name in ("config", "conf", "bootstrap_servers", "kafka"):
-        setattr(found, name, getattr(args, name))
-    return found
+    options = {**method.options, **({"plan": str(plan)} if plan else {})}
+    line = ["--subscriptions", args.subscriptions or (100_000 if args.boolean else 20_000), "--tasks", f"subscription-bolt={tasks}"]
+    line += ["--boolean", "--matches", "grouped"] if args.boolean else ["--window", args.window or 20_000, "-k", _K, "--results", "deltas"]
+    line += ["--seconds", args.seconds, "--latency-seconds", 0, "--verify", args.check, "--seed", args.seed]
+    line += ["--conf", f"dskype.distributor={method.distributor}"]
+    line += ["--conf", "dskype.distributor.options=" + json.dumps(options)] if options else []
+    return throughput.arguments_for(args, *line)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run every method with every number of tasks; print a table or JSON, write the page.
 
     :returns: 0; 1 if a run had problems, so that its figures cannot be trusted.
+    :raises UsageError: a method is unknown, or an option is for simulations.
     """
-    if unknown := [name for name in args.methods if name not in DISTRIBUTORS]:
-        raise UsageError(f"--methods: expected some of {', '.join(DISTRIBUTORS)}; given: {unknown[0]}")
-    where = target(args)
+    refused = ("FILE", args.messages), ("--only", args.only), ("--data", args.data), ("--full", args.full), ("--warm-up", args.warm_up)
+    if given := [name for name, value in (*refused, ("--window", args.boolean and args.window)) if value]:
+        raise UsageError(f"--spark: expected none of {', '.join(name for name, _ in refused)}, and no --window with --boolean; given: {', '.join(given)}")
+    chosen, where = methods(args), target(args)
     end_on_sigterm()
-    found: dict[str, Any] = {"machine": throughput_report.machine(), "rows": []}
+    found: dict[str, Any] = {"machine": throughput_report.machine(), "boolean": args.boolean, "rows": []}
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dskype-distribution-") as folder:
-        first = settings(args, "hashing", 1, None)
+        first = settings(args, Method("hashing"), 1, None)
         vocabulary = throughput.build_vocabulary(first, Path(folder))
-        workload = _workload(first, vocabulary)
+        sample = _boolean_sample(first, vocabulary, Path(folder)) if args.boolean else _workload(first, vocabulary).view(_K).sample
         found |= {"subscriptions": first.subscriptions[0], "window": first.window, "seconds_each": first.seconds}
         for tasks in args.tasks or _TASKS:
-            for method in args.methods:
+            for name, method in chosen.items():
                 plan = None
-                if method != "hashing":
-                    plan = Path(folder) / f"{method}-{tasks}.json"
-                    plan.write_text(json.dumps(distributor_class(method).learn(tasks, workload.view(_K).sample)), encoding="utf-8")
+                if method.distributor != "hashing":
+                    plan = Path(folder) / f"plan-{len(found['rows'])}.json"
+                    plan.write_text(json.dumps(distributor_class(method.distributor).learn(tasks, sample, dict(method.options))), encoding="utf-8")
                 one = settings(args, method, tasks, plan)
-                say(f"{method}, {tasks} tasks")
+                say(f"{name}, {tasks} tasks")
                 with LocalCluster(bootstrap_servers=where.bootstrap_servers, master=where.master, conf=where.conf, progress=say) as cluster:
                     r = throughput.measure(cluster, one, one.subscriptions[0], throughput.configuration(one, vocabulary))
-                found["rows"].append({"method": method, "tasks": tasks, **summary(r), "problems": throughput.problems(r)})
+                found["rows"].append({"method": name, "tasks": tasks, **summary(r), "problems": throughput.problems(r)})
     found["seconds"] = time.perf_counter() - began
     if args.output == "json":
         print(json.dumps(found, indent=1))
@@ -111,12 +113,22 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(row["problems"] for row in found["rows"]) else 0
 
 
+def _boolean_sample(args: argparse.Namespace, vocabulary: Path, folder: Path) -> Sample:
+    """Return messages that will be published, and other subscriptions than those that will be registered, by the topology's vocabulary."""
+    every = places(args.seed, args.messages, args.places)
+    messages, subscriptions = folder / "messages.jsonl", folder / "subscriptions.jsonl"
+    messages.write_bytes(b"\n".join(every.records(0, _SAMPLE)))
+    records = boolean_records(every, min(_SAMPLE, args.subscriptions[0]), args.seed + 1)
+    subscriptions.write_bytes(b"\n".join(b'{"key":"%b","value":%b}' % (id.encode(), value) for id, value in records))
+    return read_sample(messages, subscriptions, Vocabulary.load(vocabulary), Settings.from_conf(throughput.configuration(args, vocabulary)))
+
+
 def _workload(args: argparse.Namespace, vocabulary: Path) -> Workload:
     """Return the messages that will be published, and subscriptions like those that will be registered, by the topology's vocabulary."""
     found, known = places(args.seed, args.messages, args.places), Vocabulary.load(vocabulary)
     texts = found.texts.to_pylist()
     corpus = Corpus(PLACES, np.asarray(found.lat), np.asarray(found.lon), *known.weigh_texts(texts, Tokenizer()), known)
-    return Workload(DataSet(PLACES, corpus, texts), Scale(1, args.window, 0, sample=min(20_000, args.subscriptions[0]), seed=args.seed), _K)
+    return Workload(DataSet(PLACES, corpus, texts), Scale(1, args.window, 0, sample=min(_SAMPLE, args.subscriptions[0]), seed=args.seed), _K)
 
 
 def summary(r: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,6 +141,7 @@ def summary(r: Mapping[str, Any]) -> dict[str, Any]:
         "messages_per_s": r["mean_per_s"],
         "all_active_s": r["all_active_s"],
         "replication": r["placements"] / r["subscriptions"],
+        "matches": bolt.get("metrics_per_message", {}).get("matches", 0.0),
         "communication": matching.get("tuples_per_message", 0.0),
         "bytes": matching.get("bytes_per_message") or 0.0,
         "distribution_us": r.get("components", {}).get("distribution-bolt", {}).get("busy_us_per_message", 0.0),
@@ -138,7 +151,20 @@ def summary(r: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_HEADINGS = ["method", "tasks", "messages/s", "tuples", "bytes", "replication", "distribution us", "work us", "all CPU us", "active after s", "others' cores"]
+_HEADINGS = [
+    "method",
+    "tasks",
+    "messages/s",
+    "matches",
+    "tuples",
+    "bytes",
+    "replication",
+    "distribution us",
+    "work us",
+    "all CPU us",
+    "active after s",
+    "others' cores",
+]
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
@@ -146,6 +172,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         row["method"],
         str(row["tasks"]),
         f"{row['messages_per_s']:,.0f}",
+        f"{row['matches']:.2f}",
         f"{row['communication']:.2f}",
         f"{row['bytes']:,.0f}",
         f"{row['replication']:.2f}",
@@ -164,8 +191,10 @@ def markdown(found: Mapping[str, Any]) -> str:
         [
             "# Distribution mechanisms on Spark and Kafka",
             "",
-            f"{found['subscriptions']:,} subscriptions, |W| = {found['window']:,}, k = {_K}, places of GeoNames; {m['cores']} cores of {m['processor']} for everything, "
-            f"broker and producer included; {found['seconds_each']} s each, deltas published.",
+            f"{found['subscriptions']:,} "
+            + ("boolean subscriptions" if found["boolean"] else f"subscriptions, |W| = {found['window']:,}, k = {_K}")
+            + f", places of GeoNames; {m['cores']} cores of {m['processor']} for everything, broker and producer included; {found['seconds_each']} s each, "
+            + ("matches grouped by message." if found["boolean"] else "deltas published."),
             "Tuples and bytes: distribution -> subscription bolt; us: busy time of the bolts, and processor time of all processes; per message applied.",
             "",
             table_line(_HEADINGS),

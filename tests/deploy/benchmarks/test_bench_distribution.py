@@ -15,10 +15,12 @@ from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.papers import distribution, distribution_report, distribution_spark
 from dskype.deploy.benchmarks.papers.distribution import Bench, run_experiments
+from dskype.deploy.benchmarks.papers.distribution_boolean import PRODUCTION
 from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NAMES, VARIANTS, Setting, experiments
 from dskype.deploy.benchmarks.papers.distribution_maintenance import MONITOR, SAMPLE, maintain
 from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation, simulate, subscription_at
 from dskype.deploy.benchmarks.papers.distribution_workload import LONG, PLACES, DataSet, Scale, Workload, as_messages, file_names, read_data, sample_of
+from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import UsageError, common
 from dskype.deploy.client.balancing import balance
@@ -371,7 +373,14 @@ def test_the_command_line_runs_an_experiment_on_a_file(tmp_path: Path, capsys, m
 def test_senseless_arguments_are_refused(tmp_path, capsys):
     assert cli.main(["bench", "distribution", "--only", "methods,nothing"]) == 2
     assert "'nothing'" in capsys.readouterr().err
-    for arguments in (["--warm-up", "-1"], ["--data", "nothing"], ["a.csv", "b/a.csv"], ["--spark", "--methods", "nothing"]):
+    for arguments in (
+        ["--warm-up", "-1"],
+        ["--data", "nothing"],
+        ["a.csv", "b/a.csv"],
+        ["--spark", "--methods", "nothing"],
+        ["--spark", "--full"],
+        ["--spark", "a.csv"],
+    ):
         assert cli.main(["bench", "distribution", *arguments]) != 0
         assert "given" in capsys.readouterr().err
 
@@ -388,11 +397,38 @@ def parsed(*line: str) -> argparse.Namespace:
 
 def test_the_throughput_benchmark_is_asked_for_a_method(tmp_path):
     args = parsed("--spark", "--subscriptions", "300", "--window", "200", "--seconds", "3", "-c", "x=1")
-    asked = distribution_spark.settings(args, "prefix", 3, tmp_path / "plan.json")
+    asked = distribution_spark.settings(args, Method("prefix"), 3, tmp_path / "plan.json")
     assert asked.subscriptions == [300] and asked.window == 200 and dict(asked.tasks) == {"subscription-bolt": 3} and asked.seconds == 3
     assert dict(asked.overrides) == {"dskype.distributor": "prefix", "dskype.distributor.options": {"plan": str(tmp_path / "plan.json")}}
-    assert dict(asked.conf) == {"x": 1} and asked.latency_seconds == 0
-    assert dict(distribution_spark.settings(args, "hashing", 3, None).overrides) == {"dskype.distributor": "hashing"}
+    assert dict(asked.conf) == {"x": 1} and asked.latency_seconds == 0 and not asked.boolean
+    assert dict(distribution_spark.settings(args, Method("hashing"), 3, None).overrides) == {"dskype.distributor": "hashing"}
+
+
+def test_methods_on_spark_are_distributors_and_with_boolean_subscriptions_baselines_too(tmp_path):
+    assert list(distribution_spark.methods(parsed("--spark"))) == ["hashing", "location", "keyword", "prefix"]
+    assert list(distribution_spark.methods(parsed("--spark", "--boolean"))) == list(PRODUCTION)
+    args = parsed("--spark", "--boolean", "--methods", "text: metric,uniform-space", "--check", "7")
+    metric, uniform = distribution_spark.methods(args).values()
+    asked = distribution_spark.settings(args, metric, 4, tmp_path / "plan.json")
+    assert asked.boolean and asked.matches == "grouped" and asked.verify == 7 and asked.subscriptions == [100_000]
+    options = {"method": "metric", "summaries": False, "plan": str(tmp_path / "plan.json")}
+    assert dict(asked.overrides) == {"dskype.distributor": "text-partitioning", "dskype.distributor.options": options}
+    assert uniform == Method("uniform-space")
+
+
+def test_boolean_plans_for_spark_are_learned_from_other_subscriptions_than_those_that_are_registered(tmp_path, monkeypatch):
+    from dskype.deploy.benchmarks import throughput
+    from dskype.deploy.demo import places
+
+    whole = places.load()
+    monkeypatch.setattr(places, "load", lambda file=None: whole.slice(0, 500))
+    asked = distribution_spark.settings(parsed("--spark", "--boolean", "--subscriptions", "300"), Method("hashing"), 1, None)
+    sample = distribution_spark._boolean_sample(asked, throughput.build_vocabulary(asked, tmp_path), tmp_path)
+    assert sample.messages.n == 500 and sample.n == 300 and np.isfinite(sample.rectangles()).all()
+    for name, method in distribution_spark.methods(parsed("--spark", "--boolean")).items():
+        if name != "hashing":
+            plan = DISTRIBUTORS[method.distributor].learn(2, sample, dict(method.options))
+            assert make_distributor(method.distributor, 2, dict(method.options), json.loads(json.dumps(plan))).tasks == 2
 
 
 def test_plans_for_spark_are_learned_by_the_vocabulary_of_the_topology(data, tmp_path, monkeypatch):
@@ -401,7 +437,7 @@ def test_plans_for_spark_are_learned_by_the_vocabulary_of_the_topology(data, tmp
 
     whole = places.load()
     monkeypatch.setattr(places, "load", lambda file=None: whole.slice(0, 500))
-    asked = distribution_spark.settings(parsed("--spark", "--subscriptions", "50", "--window", "100"), "hashing", 2, None)
+    asked = distribution_spark.settings(parsed("--spark", "--subscriptions", "50", "--window", "100"), Method("hashing"), 2, None)
     asked.sample = 400
     vocabulary = throughput.build_vocabulary(asked, tmp_path)
     workload = distribution_spark._workload(asked, vocabulary)
@@ -426,8 +462,9 @@ def test_a_run_on_spark_is_told_by_its_figures():
     }
     row = {"method": "prefix", "tasks": 4, **distribution_spark.summary(r)}
     assert row["replication"] == 1.5 and row["communication"] == 1.5 and row["cpu_us"] == 150 and row["work_us"] == 40
-    page = distribution_spark.markdown({"machine": {"cores": 2, "processor": "P"}, "rows": [row], "subscriptions": 20, "window": 10, "seconds_each": 3})
-    assert "| prefix | 4 | 1,234 | 1.50 | 300 | 1.50 | 7.0 | 40.0 | 150.0 | 5.0 | 0.50 |" in page
+    found = {"machine": {"cores": 2, "processor": "P"}, "boolean": False, "rows": [row], "subscriptions": 20, "window": 10, "seconds_each": 3}
+    page = distribution_spark.markdown(found)
+    assert "| prefix | 4 | 1,234 | 0.00 | 1.50 | 300 | 1.50 | 7.0 | 40.0 | 150.0 | 5.0 | 0.50 |" in page
     nothing = distribution_spark.summary({"mean_per_s": 0.0, "all_active_s": 1.0, "placements": 0, "subscriptions": 1})
     assert nothing["communication"] == nothing["cpu_us"] == 0
 
