@@ -32,7 +32,9 @@ _KILL_ALL = "kill -9 -1"
 _LEADER = "kafka, the leader of the busiest inbox"
 """Stands for the service of a fault until the fault happens."""
 _BEHIND_S = 2.0
-"""A topology that is behind by less has caught up: what tasks report is about a second old."""
+"""A topology that is behind by less is up to date: what tasks report is about a second old."""
+_SETTLED_S = 15.0
+"""A topology that has been up to date for so long has caught up. Executors whose driver was killed go on for some seconds before they notice."""
 
 
 class ContainerError(DeployError):
@@ -216,7 +218,7 @@ class _Watch:
         :param healing: ends the fault when it is closed.
         """
         healed = found.fault.heal is None
-        before, moved = self._feeding.matched(), struck
+        before, moved, up_to_date = self._feeding.matched(), struck, None
         while True:
             now, matched, behind_s = self.look()
             if matched > before:
@@ -226,8 +228,10 @@ class _Watch:
             if not healed and now - struck >= hold_s:
                 healing.close()
                 healed = True
-            elif healed and found.first_s is not None and behind_s < _BEHIND_S:
-                found.caught_up_s = now - struck
+            current = healed and found.first_s is not None and behind_s < _BEHIND_S
+            up_to_date = (up_to_date or now) if current else None
+            if up_to_date is not None and now - up_to_date >= _SETTLED_S:
+                found.caught_up_s = up_to_date - struck
                 return found
             if now - struck > hold_s + patience_s:
                 found.silent_s = max(found.silent_s, now - moved)
@@ -321,7 +325,7 @@ def _run(args: argparse.Namespace, containers: Containers, chosen: Sequence[Host
             say(f"{fault.text.format(hold=f'{args.hold:g}')} ({fault.service})")
             recoveries.append(watch.strike(fault, containers, args.hold, args.patience))
             say(as_table(recoveries[-1:], args.hold).splitlines()[-1])
-            right = recoveries[-1].caught_up_s is not None and watch.rest(5, args.patience) and right
+            right = recoveries[-1].caught_up_s is not None and right
         feeding.feeder.close()
         code = feeding.check(Console(highlight=False), say)
     print(as_table(recoveries, args.hold), flush=True)

@@ -54,7 +54,7 @@ def test_containers_are_found_by_project_and_service(docker):
         containers.pause("kafka-3")
 
 
-def test_a_fault_ends_also_if_the_run_does(monkeypatch):
+def test_a_fault_ends_also_if_the_run_does():
     topology, healed = SilentFor(60), []
     fault = HostFault("f", "it stops", "topology", topology.strike, lambda containers, service: healed.append(service))
     topology.matched = lambda wait_ms=0: 1 / 0
@@ -78,25 +78,34 @@ def test_without_docker_the_error_says_what_is_missing(tmp_path, monkeypatch, ca
 
 
 class SilentFor:
-    """A topology that handles everything at once, but nothing for some time after :meth:`strike`."""
+    """A topology that handles everything at once, but nothing for some time after :meth:`strike`.
 
-    def __init__(self, secs):
-        self._secs, self._until, self._seen = secs, 0.0, 0
+    :param delay_s: how long it goes on after it.
+    """
+
+    def __init__(self, secs, delay_s=0.0):
+        self._secs, self._delay_s, self._from, self._until, self._seen = secs, delay_s, 0.0, 0.0, 0
         self.feeder = SimpleNamespace(published=0)
 
     def matched(self, wait_ms=0):
         time.sleep(0.01)
         self.feeder.published += 1
-        if time.monotonic() >= self._until:
+        if not self._from <= time.monotonic() < self._until:
             self._seen = self.feeder.published
         return self._seen
 
     def strike(self, containers, service):
-        self._until = time.monotonic() + self._secs
+        self._from = time.monotonic() + self._delay_s
+        self._until = self._from + self._secs
 
 
-def test_a_recovery_counts_from_the_fault_to_the_first_message_that_was_published_after_it(monkeypatch):
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
     monkeypatch.setattr(hosts, "_BEHIND_S", 0.05)
+    monkeypatch.setattr(hosts, "_SETTLED_S", 0.5)
+
+
+def test_a_recovery_counts_from_the_fault_to_the_first_message_that_was_published_after_it():
     topology = SilentFor(0.3)
     watch = hosts._Watch(topology)
     assert watch.rest(0.05, 10)
@@ -104,8 +113,13 @@ def test_a_recovery_counts_from_the_fault_to_the_first_message_that_was_publishe
     assert 0.3 <= found.silent_s <= found.first_s <= found.caught_up_s < 5
 
 
-def test_whoever_is_not_back_in_time_is_never_back(monkeypatch):
-    monkeypatch.setattr(hosts, "_BEHIND_S", 0.05)
+def test_a_silence_that_begins_some_time_after_the_fault_counts_as_its_effect():
+    topology = SilentFor(0.6, delay_s=0.2)
+    found = hosts._Watch(topology).strike(HostFault("f", "it stops later", "topology", topology.strike), None, 30, 10)
+    assert found.first_s < 0.2 and found.silent_s >= 0.6 and 0.8 <= found.caught_up_s < 5
+
+
+def test_whoever_is_not_back_in_time_is_never_back():
     topology, healed = SilentFor(60), []
     fault = HostFault("f", "it stops", "topology", topology.strike, lambda containers, service: healed.append(service))
     found = hosts._Watch(topology).strike(fault, None, 0.1, 0.2)
