@@ -52,6 +52,10 @@ __all__ = ["ReplicatedPlacement", "union_of"]
 
 _PORTION = 512
 """The most subscriptions that are surveyed or moving at a time, and the most that are reviewed."""
+_ALWAYS = 32
+"""So many may always be surveyed or moving. More begin with the messages that are routed, one for :data:`_MESSAGES_PER_MOVE`."""
+_MESSAGES_PER_MOVE = 32
+"""A move costs all tasks together as much as ten to twenty messages, so moves take a third of the time under full load."""
 _LOOKED_AT = 16 * _PORTION
 """The most subscriptions that one call examines for whether a review is worth while."""
 _RAREST = 64
@@ -106,6 +110,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._to_survey: list[str] = []
         self._surveyed: set[str] = set()
         self._moving: dict[str, _Move] = {}
+        self._earned = 0  # messages that have not been counted for a move yet
         self._done = True  # all have moved, and the subscription tasks know
         self._takeover: Takeover | None = None  # the present plan takes over step by step
         self._window, self._apart = window, 1  # the next review is this many windows after the one before
@@ -133,6 +138,8 @@ class ReplicatedPlacement(PlacementStrategy):
     def _record_positions(self, messages: MessageBatch) -> None:
         if messages.n:
             self._high = max(self._high, int(messages.position.max()))
+        if self._to_survey:
+            self._earned = min(self._earned + messages.n, _PORTION * _MESSAGES_PER_MOVE)
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -419,7 +426,7 @@ class ReplicatedPlacement(PlacementStrategy):
     def _begin_moves(self) -> None:
         """Determine which subscriptions the present plan may move: those of tasks that give something away, and all top-k subscriptions."""
         self._giving = self._giving_tasks()
-        self._to_survey, self._done = self._registry.names(), False
+        self._to_survey, self._done, self._earned = self._registry.names(), False, 0
         if self._giving is not None:
             entries = ((name, self._registry.get(name)) for name in self._to_survey)
             self._to_survey = [name for name, entry in entries if entry is not None and (entry.topk or not self._giving.isdisjoint(entry.tasks))]
@@ -449,7 +456,7 @@ class ReplicatedPlacement(PlacementStrategy):
             if not self._takeover.over and not self._plans:
                 return
             self._to_survey, self._takeover = self._takeover.names(), None
-        while self._to_survey and len(self._surveyed) + len(self._moving) < _PORTION:
+        while self._to_survey and self._may_begin():
             name = self._to_survey.pop()
             entry = self._registry.get(name)
             if entry is not None and name not in self._moving:
@@ -458,6 +465,14 @@ class ReplicatedPlacement(PlacementStrategy):
         if not self._to_survey and not self._surveyed and not self._moving:
             self._done = True
             self._send_to_all(AllMoved(self._version))
+
+    def _may_begin(self) -> bool:
+        """Tell whether one more subscription may be surveyed now, and count the messages that it is begun for."""
+        under_way = len(self._surveyed) + len(self._moving)
+        if under_way >= _PORTION or (under_way >= _ALWAYS and self._earned < _MESSAGES_PER_MOVE):
+            return False
+        self._earned = max(0, self._earned - _MESSAGES_PER_MOVE)
+        return True
 
     def drop_old_routes(self, version: int) -> None:
         """Drop the routes of the plan before ``version``, because no distribution task has subscriptions left that were placed by it."""
@@ -524,6 +539,7 @@ class ReplicatedPlacement(PlacementStrategy):
             "to_survey": self._to_survey,
             "surveyed": sorted(self._surveyed),
             "moving": [[name, *move] for name, move in self._moving.items()],
+            "earned": self._earned,
             "done": self._done,
             "takeover": None if self._takeover is None else self._takeover.snapshot(),
             "watermark": self.watermark,
@@ -545,6 +561,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
         self._moving = {name: _Move(*move) for name, *move in state["moving"]}
         self.watermark, self._high = state["watermark"], state["high"]
+        self._earned = state.get("earned", 0)  # absent from snapshots of earlier versions
         takeover = state.get("takeover")  # absent from snapshots of earlier versions
         self._takeover = None if takeover is None else Takeover.restored(takeover)
         self._apart, self._review_at = state.get("apart", 1), state.get("review_at")  # absent from snapshots of earlier versions

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dskype.deploy.benchmarks.papers import distribution_boolean, distribution_report
+from dskype.deploy.benchmarks.papers import distribution_boolean, distribution_report, distribution_spark
 from dskype.deploy.benchmarks.papers.distribution_boolean import PRODUCTION, TASKS
 from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NAMES, Setting, experiments
 from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation
@@ -28,6 +28,9 @@ __all__ = ["Bench", "add_arguments", "run", "run_experiments"]
 
 _KEEP_BYTES = 2 << 30
 """Workloads are kept for the next run up to this total size."""
+
+CHECK = 200
+"""Subscriptions that are checked in each run of the simulation by default."""
 
 SMALL = Scale(subscriptions=40_000, window=50_000, arrivals=4_000, warm_up=1_000)
 FULL = Scale(subscriptions=1_000_000, window=100_000, arrivals=5_000, warm_up=1_000, sample=50_000)
@@ -54,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sample", type=positive, metavar="N", help="subscriptions to learn plans from, together with the messages of the window; default: 20000"
     )
     parser.add_argument(
-        "--check", type=positive, metavar="N", default=200, help="subscriptions per run whose lists are compared with the exact ones; default: 200"
+        "--check",
+        type=positive,
+        metavar="N",
+        help=f"subscriptions per run whose results are compared with the exact ones; default: {CHECK}, on Spark and Kafka {distribution_spark.CHECK}",
     )
     parser.add_argument("--repeat", type=positive, metavar="N", default=2, help="run every task N times, and use the shortest time of each step; default: 2")
     parser.add_argument("--folder", metavar="DIR", help="write a report, tables and plots there")
@@ -99,7 +105,7 @@ class Bench:
     :param check: see :func:`~dskype.deploy.benchmarks.papers.distribution_simulation.simulate`, as for ``repeat``.
     """
 
-    def __init__(self, data: Mapping[str, DataSet], scale: Scale, most_k: Mapping[str, int] | None = None, check: int = 200, repeat: int = 1) -> None:
+    def __init__(self, data: Mapping[str, DataSet], scale: Scale, most_k: Mapping[str, int] | None = None, check: int = CHECK, repeat: int = 1) -> None:
         self.data, self.scale, self.most_k, self.check, self.repeat = data, scale, dict(most_k or {}), check, repeat
         self._workloads: dict[tuple[str, int, float], Workload] = {}
         self._plans: dict[str, dict[str, Any]] = {}
@@ -184,8 +190,6 @@ def run(args: argparse.Namespace) -> int:
     :returns: 0; 1 if a checked list or a match is wrong, or a run on Spark failed.
     """
     if args.spark:
-        from dskype.deploy.benchmarks.papers import distribution_spark
-
         return distribution_spark.run(args)
     if args.boolean:
         return distribution_boolean.run(args)
@@ -208,7 +212,7 @@ def run(args: argparse.Namespace) -> int:
         "scale": vars(scale),
         "data": [{"name": one.name, **one.corpus.described()} for one in data.values()],
         "repeat": args.repeat,
-        "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check, args.repeat)),
+        "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check or CHECK, args.repeat)),
     }
     found["seconds"] = time.perf_counter() - began
     distribution_report.REPORT.show(found, args)

@@ -34,10 +34,15 @@ from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.local import LocalCluster
 
-__all__ = ["markdown", "methods", "run", "settings", "summary"]
+__all__ = ["CHECK", "markdown", "methods", "run", "settings", "summary"]
 
 _K = 20
 _TASKS = (2, 4)
+_WARM_UP_S = 20
+
+CHECK = 20
+"""Subscriptions that are verified in each run by default."""
+
 _SAMPLE = 20_000
 """Messages, and at most as many subscriptions, that plans are learned from."""
 
@@ -62,7 +67,7 @@ def settings(args: argparse.Namespace, method: Method, tasks: int, plan: Path | 
     options = {**method.options, **({"plan": str(plan)} if plan else {})}
     line = ["--subscriptions", args.subscriptions or (100_000 if args.boolean else 20_000), "--tasks", f"subscription-bolt={tasks}"]
     line += ["--boolean", "--matches", "grouped"] if args.boolean else ["--window", args.window or 20_000, "-k", _K, "--results", "deltas"]
-    line += ["--seconds", args.seconds, "--latency-seconds", 0, "--verify", args.check, "--seed", args.seed]
+    line += ["--warm-up", _WARM_UP_S, "--seconds", args.seconds, "--latency-seconds", 0, "--verify", args.check or CHECK, "--seed", args.seed]
     line += ["--conf", f"dskype.distributor={method.distributor}"]
     line += ["--conf", "dskype.distributor.options=" + json.dumps(options)] if options else []
     return throughput.arguments_for(args, *line)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dskype.bolts.replication.messages import ReplicaReport
-from dskype.bolts.replication.replicated_placement import _PORTION, ReplicatedPlacement, union_of
+from dskype.bolts.replication.replicated_placement import _ALWAYS, _MESSAGES_PER_MOVE, _PORTION, ReplicatedPlacement, union_of
 from dskype.distribution import Distributor, Placed
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
@@ -185,6 +185,40 @@ def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
     placer.drop_old_routes(1)
     assert {p["version"] for *_, p in collector.sent if p["type"] == "plan"} == {2}
     assert placer.routes(one).tasks.tolist() == [2, 3]
+
+
+def routed(placer, n):
+    """Have ``n`` messages routed."""
+    number = np.arange(n)
+    placer.routes(MessageBatch(number, number, np.zeros(n), np.zeros(n), np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)))
+
+
+def test_a_change_of_plan_leaves_room_for_messages():
+    placer, collector, context = made()
+    for number in range(600):
+        placer.register(f"s{number}", f"0-{number}", topk(0, 1))
+    collector.taken()
+    routed(placer, 100_000)  # before the change: they do not count
+    placer.enqueue_plan(1, {"of": [0, 1, 2]})
+
+    def surveyed():
+        return [name for _, name, _, p in collector.taken() if p["type"] == "survey"]
+
+    def answered(name):
+        report(placer, name, placer._registry.get(name).registration, 1, "survey", None, topk(0, 1).encode(), 20)
+
+    first = surveyed()
+    assert len(first) == _ALWAYS
+    routed(placer, 10 * _MESSAGES_PER_MOVE)
+    assert not surveyed()  # a report lets more begin
+    answered(first[0])
+    assert len(surveyed()) == 10
+    routed(placer, 100 * _PORTION * _MESSAGES_PER_MOVE)
+    state = unpack_state(pack_state(placer.snapshot()))  # a crash on the way
+    placer, collector, context = made()
+    placer.restore(state)
+    answered(first[1])
+    assert len(surveyed()) == _PORTION - (_ALWAYS + 10 - 2)
 
 
 def test_a_plan_that_makes_no_sense_is_refused_and_the_next_one_is_taken():
