@@ -11,7 +11,7 @@ from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Sample
 from dskype.distribution.gridt import Zone
 from dskype.distribution.gridt_distributor import GridtDistributor, sample_loads
-from dskype.distribution.kdt_tree import Limits, hybrid_partitions, zones_of
+from dskype.distribution.kdt_tree import Limits, exchange_leaves, hybrid_partitions, zones_of
 from dskype.distribution.leaf_loads import Leaf
 from dskype.distribution.limits_choice import chosen_partitions
 from dskype.distribution.migration import Adjusted, adjust, loads_of_zones, matched_tasks
@@ -59,7 +59,7 @@ class HybridDistributor(GridtDistributor):
 
         root = root_of(sample)
         if delta is not None:
-            partitions = hybrid_partitions(root, tasks, Limits(delta, sigma, theta))
+            partitions = exchange_leaves(hybrid_partitions(root, tasks, Limits(delta, sigma, theta)))
         else:
             partitions = chosen_partitions(root, root_of, sample, tasks, sigma, theta)
         return zones_of(partitions, sample.messages.n)

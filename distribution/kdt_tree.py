@@ -23,6 +23,7 @@ __all__ = [
     "candidates",
     "divide_space",
     "divide_text",
+    "exchange_leaves",
     "hybrid_partitions",
     "merge_nodes",
     "split_cells",
@@ -48,6 +49,9 @@ _AT_ONCE = 16
 
 _EQUAL = 1.01
 """Greatest loads that differ by less than this factor count as equal; then the least load decides."""
+
+_EXCHANGES = 4
+"""So many exchanges for each leaf at most. Each keeps more subscriptions together, so there is an end without a limit, too."""
 
 _IDLE = 1e-9
 """The load of a task without nodes, so that the ratio of loads is always defined."""
@@ -273,6 +277,52 @@ def merge_nodes(nodes: Sequence[Node], tasks: int) -> list[Partition]:
         if node.items is not None:
             shares[id(node.leaf)].add(task, node.contents)
     return [Partition(some, float(load)) for some, load in zip(own, loads)]
+
+
+def exchange_leaves(partitions: Sequence[Partition]) -> list[Partition]:
+    """Exchange whole leaves between tasks, so that a task has neighbours and fewer subscriptions live on several tasks. No load leaves the range of all loads.
+
+    The exchange or move that keeps most subscriptions together comes first. O(leaves ** 2) for each, after O(leaves ** 2 * subscriptions) once.
+    """
+    whole = [(node, task) for task, partition in enumerate(partitions) for node in partition.nodes if node.items is None]
+    if len(whole) < 2 or len(partitions) < 2:
+        return list(partitions)
+    held = np.zeros((len(whole), whole[0][0].leaf.loads.sample.n), np.float32)
+    for row, (node, _) in zip(held, whole):
+        row[node.leaf.subscriptions] = 1.0
+    shared = (held @ held.T).astype(np.float64)  # counts are exact in float32
+    np.fill_diagonal(shared, 0.0)
+    tasks, own = np.array([task for _, task in whole]), np.array([node.load for node, _ in whole])
+    loads = np.array([partition.load for partition in partitions])
+    least, greatest, every = loads.min(), loads.max(), np.arange(len(whole))
+
+    def fits(load: np.ndarray) -> np.ndarray:
+        return (load >= least) & (load <= greatest)
+
+    for _ in range(_EXCHANGES * len(whole)):
+        near = np.zeros((len(whole), len(partitions)))
+        np.add.at(near.T, tasks, shared)  # subscriptions that a leaf shares with those of each task
+        here = near[every, tasks]
+        there = near[:, tasks]  # of leaf i with the task of leaf j
+        moves = np.where(fits(loads + own[:, None]) & fits(loads[tasks] - own)[:, None], near - here[:, None], 0.0)
+        moves[every, tasks] = 0.0
+        after = loads[tasks][:, None] - own[:, None] + own
+        swaps = np.where(fits(after) & fits(after.T), there + there.T - here[:, None] - here - 2 * shared, 0.0)
+        swaps[tasks[:, None] == tasks] = 0.0
+        i, j = np.unravel_index(int(swaps.argmax()), swaps.shape)
+        leaf, task = np.unravel_index(int(moves.argmax()), moves.shape)
+        if max(swaps[i, j], moves[leaf, task]) <= 0:
+            break
+        if swaps[i, j] >= moves[leaf, task]:
+            loads[tasks[i]], loads[tasks[j]] = after[i, j], after[j, i]
+            tasks[i], tasks[j] = tasks[j], tasks[i]
+        else:
+            loads[tasks[leaf]], loads[task] = loads[tasks[leaf]] - own[leaf], loads[task] + own[leaf]
+            tasks[leaf] = task
+    nodes = [[node for node in partition.nodes if node.items is not None] for partition in partitions]
+    for (node, _), task in zip(whole, tasks.tolist()):
+        nodes[task].append(node)
+    return [Partition(some, float(load)) for some, load in zip(nodes, loads)]
 
 
 def _cut_by_space(nodes: Sequence[Node], largest: Node) -> list[Node] | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.distribution.base import Sample
-from dskype.distribution.kdt_tree import Limits, Partition, candidates, hybrid_partitions, zones_of
+from dskype.distribution.kdt_tree import Limits, Partition, candidates, exchange_leaves, hybrid_partitions, zones_of
 from dskype.distribution.leaf_loads import Leaf
 from dskype.distribution.migration import loads_of_zones
 from dskype.distribution.sampling import halves
@@ -70,6 +70,6 @@ def chosen_partitions(root: Leaf, root_of: Callable[[Sample], Leaf], sample: Sam
         best = min((one for one in found if _LEVEL * one.greatest <= least), key=lambda one: one.sum)
         plan = hybrid_partitions(root, tasks, best.limits)
         if loads_of_zones(root, zones_of(plan, len(root.rows)), tasks).max() <= best.greatest * len(root.rows):
-            return plan
+            return exchange_leaves(plan)
         found.remove(best)
-    return hybrid_partitions(root, tasks, every[-1])
+    return exchange_leaves(hybrid_partitions(root, tasks, every[-1]))

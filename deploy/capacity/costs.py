@@ -1,6 +1,6 @@
 """Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/scale.md shows the same table.
 
-The processor times are of one core of the machine of docs/benchmarks/README.md, with micro-batches. Continuous queries take about half.
+The processor times are of one core of the machine of docs/benchmarks/README.md, with continuous queries.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 __all__ = ["COSTS", "DISTRIBUTORS", "Cost", "Routing", "cost"]
 
-_MICRO = "-c topology.emulator.transport=micro-batch"
-_TOPK = f"`dskype bench throughput --subscriptions 100000 --window 200000 --results deltas --warm-up 75 {_MICRO}`, 2026-11-22"
-_LISTS = f"`dskype bench throughput --subscriptions 100000 --window 200000 --results topk --warm-up 75 {_MICRO}`, 2026-11-22"
-_MILLION = f"`dskype bench throughput --subscriptions 1000000 --window 200000 --results deltas --warm-up 75 {_MICRO}`, 2026-11-22"
-_BOOLEAN = "docs/benchmarks/history.md and boolean.md, 1 and 5 million boolean subscriptions in micro-batches, 2026-11-22"
-_CHAIN = "`python -m dskype.deploy.benchmarks.emulator.chain --only throughput --transport micro-batch`, batch bolts, 2026-11-21"
+_TOPK = "`dskype bench throughput --subscriptions 100000 --window 200000 --results deltas --warm-up 30`, 2026-11-23"
+_LISTS = "`dskype bench throughput --subscriptions 100000 --window 200000 --results topk --warm-up 30`, 2026-11-23"
+_MILLION = "`dskype bench throughput --subscriptions 1000000 --window 200000 --results deltas --warm-up 40 --seconds 60`, 2026-11-23"
+_MICRO = "the same with 100,000 and a million subscriptions in micro-batches, 2026-11-22"
+_BOOLEAN = "docs/benchmarks/boolean.md, 1 and 5 million boolean subscriptions, 2026-11-23"
+_CHAIN = "`python -m dskype.deploy.benchmarks.emulator.chain --only throughput --acking no`, batch bolts, 2026-11-23"
 _ROUTING = "`dskype bench distribution --full --only methods --data places --window 50000`, and without `--full`, 2026-11-23"
-_SPARK = "`dskype bench distribution --spark --methods hashing,prefix --tasks 2 --subscriptions 5000`, 2026-11-21"
+_SPARK = "`dskype bench distribution --spark --methods hashing,prefix --tasks 2 --subscriptions 5000 --window 10000`, 2026-11-23"
 _BYTES = "frames of 256 places, 6.7 words each, 2026-11-23"
 
 
@@ -35,30 +35,30 @@ class Cost(NamedTuple):
 
 
 COSTS = {
-    "topk_message": Cost(90, "us", "a message in everything but its results, all processes: 236 us less 17 deltas", _TOPK),
-    "boolean_message": Cost(80, "us", "a message with boolean subscriptions in everything but its matches: 121 us less snapshots", _BOOLEAN),
+    "topk_message": Cost(29, "us", "a message in everything but its results, all processes: 112 us less 17 deltas", _TOPK),
+    "boolean_message": Cost(34, "us", "a message with boolean subscriptions in everything but its matches: 35 us less 4.8 matches", _BOOLEAN),
     "spout_message": Cost(16, "us", "of these, the message spout: the most of all runs", _LISTS),
-    "distribution_message": Cost(7.3, "us", "of these, the distribution bolt where it routes nothing", _TOPK),
-    "broker_message": Cost(7, "us", "of these, the broker: 46 us less 17 deltas", _TOPK),
+    "distribution_message": Cost(5.0, "us", "of these, the distribution bolt where it routes nothing", _TOPK),
+    "broker_message": Cost(6.6, "us", "of these, the broker: 20 us less 17 deltas", _TOPK),
     "tuple": Cost(
         1.08,
         "us",
         "a message at a subscription task that it changes nothing at: 47 us with hashing, 22 with prefix for 28.4 fewer tuples and 23 more changes",
         _ROUTING,
     ),
-    "tuple_transport": Cost(0.58, "us", "a tuple's hop in all processes: 1.54 cores for 887,884 tuples/s over three hops", _CHAIN),
-    "topk_result": Cost(2.5, "us", "a delta in the subscription bolt, matching included", _TOPK),
-    "boolean_result": Cost(0.57, "us", "a match in the subscription bolt: 18.5 less 7.7 us for 18.8 more of them", _BOOLEAN),
-    "result_transport": Cost(3.8, "us", "a result in the JVM (the sink)", _TOPK),
-    "result_broker": Cost(2.3, "us", "a result in the broker", _TOPK),
-    "result_merge": Cost(4.0, "us", "a result whose replicas the result bolt merges: 70 us more for 17.4 of them", _SPARK),
-    "delta_share": Cost(0.87, "", "deltas of a subscription per message, as a share of 2 k / window: 17 of 20, 175 of 200", _MILLION),
+    "tuple_transport": Cost(0.23, "us", "a tuple's hop in all processes: 1.71 cores for 2,463,427 tuples/s over three hops", _CHAIN),
+    "topk_result": Cost(2.6, "us", "a delta in the subscription bolt, matching included: 44 us for 17", _TOPK),
+    "boolean_result": Cost(0.34, "us", "a match in the subscription bolt: 15.3 less 8.8 us for 19.1 more of them", _BOOLEAN),
+    "result_transport": Cost(1.5, "us", "a result in the client that writes it: 26 us for 17", _TOPK),
+    "result_broker": Cost(0.8, "us", "a result in the broker: 147 less 20 us for 161 more of them", _MILLION),
+    "result_merge": Cost(2.8, "us", "a result whose replicas the result bolt merges: 49 us more for 17.4 of them", _SPARK),
+    "delta_share": Cost(0.87, "", "deltas of a subscription per message, as a share of 2 k / window: 17 of 20, 178 of 200", _MILLION),
     "matches": Cost(4.8e-6, "", "matches per message and boolean subscription, unless you know better: 4.8 with a million", _BOOLEAN),
-    "topk_subscription": Cost(2_100, "bytes", "a subscription in all processes, k = 20: 5.3 less 3.5 GiB for 900,000 more", _MILLION),
-    "boolean_subscription": Cost(320, "bytes", "a boolean subscription in all processes: 4.6 less 3.4 GiB for 4 million more", _BOOLEAN),
+    "topk_subscription": Cost(2_100, "bytes", "a subscription in all processes, k = 20: 5.3 less 3.5 GiB for 900,000 more", _MICRO),
+    "boolean_subscription": Cost(376, "bytes", "a boolean subscription in all processes: 4.6 less 3.2 GiB for 4 million more", _BOOLEAN),
     "window_message": Cost(333, "bytes", "a message in the window of the message bolt (`chunks`)", "`MessageWindow.memory_bytes`, 100,000 places, 2026-11-23"),
-    "registration": Cost(534, "us", "a top-k subscription, registered and looked up in a full window: 267 s on two cores for a million", _MILLION),
-    "boolean_registration": Cost(284, "us", "a boolean subscription, registered: 710 s on two cores for 5 million", _BOOLEAN),
+    "registration": Cost(332, "us", "a top-k subscription, registered and looked up in a full window: 166 s on two cores for a million", _MILLION),
+    "boolean_registration": Cost(143, "us", "a boolean subscription, registered: 358 s on two cores for 5 million", _BOOLEAN),
     "message_bytes": Cost(129, "bytes", "a message as JSON", "20,000 places, 2026-11-23"),
     "tuple_bytes": Cost(161, "bytes", "a message in a frame", _BYTES),
     "result_bytes": Cost(199, "bytes", "a result in its topic: 12,000/s fill 32 GiB in four hours", "docs/pubsub.md, 2026-11-22"),

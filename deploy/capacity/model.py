@@ -123,7 +123,8 @@ def _per_result(load: Load, routing: Routing) -> float:
 
 def _subscription_tasks(load: Load, site: Site, routing: Routing) -> float:
     """Return how many tasks of the subscription bolt share the work; inf if messages alone fill each of them."""
-    changes = load.rate * load.results * routing.repeats * cost(f"{load.kind}_result") * _US * routing.balance
+    each = routing.repeats * cost(f"{load.kind}_result") + cost("result_transport")  # a task writes its results itself
+    changes = load.rate * load.results * each * _US * routing.balance
     memory = load.subscriptions * routing.replication * cost(f"{load.kind}_subscription")
     least = max(1.0, memory / (site.memory_bytes * site.full / site.cores))  # a task has its core's share of a host's memory
     if routing.tuples is None:
