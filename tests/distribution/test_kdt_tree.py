@@ -9,7 +9,7 @@ from dskype.distribution import distributor_class, kdt_tree, make_distributor
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.base import Sample
 from dskype.distribution.baselines.hypergraphs import partition_hypergraph
-from dskype.distribution.kdt_tree import Limits, Node, assign_items, hybrid_partitions, merge_nodes
+from dskype.distribution.kdt_tree import Limits, Node, assign_items, divide_text, exchange_leaves, hybrid_partitions, merge_nodes
 from dskype.distribution.leaf_loads import SampleLoads, Shares
 from dskype.distribution.loads import LoadModel
 from tests.distribution import worlds
@@ -132,6 +132,37 @@ def test_merging_never_gives_a_task_more_than_it_must():
     loads = [partition.load for partition in partitions]
     assert loads == pytest.approx([sum(node.load for node in partition.nodes) for partition in partitions], abs=1e-6)
     assert max(loads) - min(loads) <= max(node.load for node in nodes)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_exchanged_leaves_leave_fewer_copies_and_no_greater_load(seed):
+    rng = np.random.default_rng([67, seed])
+    root = loads_of(sample_of(rng, 800, 300)).root()
+    leaves = [root.inside(CellBox(x, y, x + 2, y + 2)) for x in range(0, 16, 2) for y in range(0, 16, 2)]
+    divided = divide_text(Node.whole(leaves[0]), 2)
+    merged = merge_nodes([*divided, *map(Node.whole, leaves[1:])], 6)
+    found = exchange_leaves(merged)
+
+    def nodes(partitions):
+        return sorted(id(node) for partition in partitions for node in partition.nodes)
+
+    def copies(partitions):
+        return sum(len(set().union(*(node.leaf.subscriptions.tolist() for node in partition.nodes if node.items is None))) for partition in partitions)
+
+    before, loads = ([partition.load for partition in each] for each in (merged, found))
+    assert nodes(found) == nodes(merged) and copies(found) < copies(merged)
+    assert min(before) - 1e-9 <= min(loads) and max(loads) <= max(before) + 1e-9 and sum(loads) == pytest.approx(sum(before))
+    moved = [sum(node.load for node in partition.nodes if node.items is None) for partition in found]
+    stayed = [partition.load - sum(node.load for node in partition.nodes if node.items is None) for partition in merged]
+    assert loads == pytest.approx([sum(pair) for pair in zip(moved, stayed)])  # parts of divided leaves stay where they are
+    assert exchange_leaves(found)[0].load == pytest.approx(found[0].load) and copies(exchange_leaves(found)) == copies(found)
+
+
+def test_there_is_nothing_to_exchange_with_one_task_or_one_leaf():
+    root = loads_of(sample_of(np.random.default_rng(68))).root()
+    for tasks in (1, 3):
+        merged = merge_nodes([Node.whole(root)], tasks)
+        assert exchange_leaves(merged) == merged
 
 
 def regional(rng, wide):

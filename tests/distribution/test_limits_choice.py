@@ -9,7 +9,7 @@ from dskype.distribution import distributor_class, limits_choice, make_distribut
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.gridt import Part, Zone
 from dskype.distribution.gridt_distributor import sample_loads
-from dskype.distribution.kdt_tree import Limits, candidates, hybrid_partitions, zones_of
+from dskype.distribution.kdt_tree import Limits, candidates, exchange_leaves, hybrid_partitions, zones_of
 from dskype.distribution.leaf_loads import Leaf, SampleLoads
 from dskype.distribution.limits_choice import Judged, chosen_partitions, judged
 from dskype.distribution.migration import loads_of_zones
@@ -76,7 +76,7 @@ def test_the_least_greatest_load_wins_and_of_level_ones_the_least_sum(sample, mo
     far = 1e6  # no plan costs so much for what it was learned from
     monkeypatch.setattr(limits_choice, "judged", lambda *_: [Judged(limits, far * most, total) for limits, (most, total) in zip(every, figures)])
     root = root_of(sample)
-    assert plain(chosen_partitions(root, root_of, sample, TASKS, SIGMA, THETA)) == plain(hybrid_partitions(root, TASKS, every[best]))
+    assert plain(chosen_partitions(root, root_of, sample, TASKS, SIGMA, THETA)) == plain(exchange_leaves(hybrid_partitions(root, TASKS, every[best])))
 
 
 def plain(partitions):
@@ -90,13 +90,14 @@ def test_a_plan_that_costs_more_than_those_by_which_its_parameters_were_judged_i
     figures = [(0.5 * own[0], 1.0), *((2.0 * most, 1.0) for most in own[1:])]
     monkeypatch.setattr(limits_choice, "judged", lambda *_: [Judged(limits, *pair) for limits, pair in zip(every, figures)])
     found = plain(chosen_partitions(root, root_of, sample, TASKS, SIGMA, THETA))
-    assert found != plain(hybrid_partitions(root, TASKS, every[0])) and found in [plain(hybrid_partitions(root, TASKS, limits)) for limits in every[1:]]
+    first, *others = (plain(exchange_leaves(hybrid_partitions(root, TASKS, limits))) for limits in every)
+    assert found != first and found in others
 
 
 def test_a_threshold_that_is_given_is_used_as_it_is(sample):
     options = {"granularity": 32, **OPTIONS, "delta": 0.3}
     plan = distributor_class("hybrid").learn(TASKS, sample, options)
-    zones = zones_of(hybrid_partitions(root_of(sample), TASKS, Limits(0.3, SIGMA, 8 * TASKS)), sample.messages.n)
+    zones = zones_of(exchange_leaves(hybrid_partitions(root_of(sample), TASKS, Limits(0.3, SIGMA, 8 * TASKS))), sample.messages.n)
     assert plan["zones"] == [zone.encode() for zone in zones]
 
 
