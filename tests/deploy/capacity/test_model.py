@@ -20,10 +20,11 @@ ONE = Site(cores=2, memory_bytes=24e9, full=1.0, copies=1)
 
 
 @pytest.mark.parametrize(
-    ("subscriptions", "window", "rate", "measured_us"), [(100_000, 200_000, 17_671, 112), (1_000_000, 200_000, 2_068, 979), (10_000, 20_000, 21_539, 85)]
+    ("subscriptions", "window", "rate", "deltas", "measured_us"),
+    [(100_000, 200_000, 17_671, None, 112), (1_000_000, 200_000, 2_068, None, 979), (10_000, 20_000, 21_539, 10.6, 85)],
 )
-def test_the_model_is_near_what_whole_topologies_took(subscriptions, window, rate, measured_us):
-    found = need(Load(subscriptions, rate, window_s=window / rate), ONE, ROUTINGS["hashing"])
+def test_the_model_is_near_what_whole_topologies_took(subscriptions, window, rate, deltas, measured_us):
+    found = need(Load(subscriptions, rate, window_s=window / rate, results_per_message=deltas), ONE, ROUTINGS["hashing"])
     assert (found.worker_cores + found.broker_cores) / rate * 1e6 == pytest.approx(measured_us, rel=0.1)
     assert found.subscription_tasks <= 2 and found.hosts <= 2
 
