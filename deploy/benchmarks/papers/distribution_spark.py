@@ -38,7 +38,7 @@ __all__ = ["CHECK", "markdown", "methods", "run", "settings", "summary"]
 
 _K = 20
 _TASKS = (2, 4)
-_WARM_UP_S = 20
+_WARM_UP_S, _LATENCY_S = 20, 10
 
 CHECK = 20
 """Subscriptions that are verified in each run by default."""
@@ -67,7 +67,7 @@ def settings(args: argparse.Namespace, method: Method, tasks: int, plan: Path | 
     options = {**method.options, **({"plan": str(plan)} if plan else {})}
     line = ["--subscriptions", args.subscriptions or (100_000 if args.boolean else 20_000), "--tasks", f"subscription-bolt={tasks}"]
     line += ["--boolean", "--matches", "grouped"] if args.boolean else ["--window", args.window or 20_000, "-k", _K, "--results", "deltas"]
-    line += ["--warm-up", _WARM_UP_S, "--seconds", args.seconds, "--latency-seconds", 0, "--verify", args.check or CHECK, "--seed", args.seed]
+    line += ["--warm-up", _WARM_UP_S, "--seconds", args.seconds, "--latency-seconds", _LATENCY_S, "--verify", args.check or CHECK, "--seed", args.seed]
     line += ["--conf", f"dskype.distributor={method.distributor}"]
     line += ["--conf", "dskype.distributor.options=" + json.dumps(options)] if options else []
     return throughput.arguments_for(args, *line)
@@ -153,6 +153,8 @@ def summary(r: Mapping[str, Any]) -> dict[str, Any]:
         "work_us": bolt.get("busy_us_per_message", 0.0),
         "cpu_us": sum(p["cpu_us_per_message"] for p in processes),
         "other_cores": r.get("other_cores", 0.0),
+        "first_p50_ms": r.get("latency", {}).get("first_p50_ms"),
+        "first_p99_ms": r.get("latency", {}).get("first_p99_ms"),
     }
 
 
@@ -168,6 +170,8 @@ _HEADINGS = [
     "work us",
     "all CPU us",
     "active after s",
+    "p50 ms",
+    "p99 ms",
     "others' cores",
 ]
 
@@ -185,6 +189,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         f"{row['work_us']:.1f}",
         f"{row['cpu_us']:.1f}",
         f"{row['all_active_s']:.1f}",
+        *("-" if row[which] is None else f"{row[which]:,.0f}" for which in ("first_p50_ms", "first_p99_ms")),
         f"{row['other_cores']:.2f}",
     ]
 
@@ -201,6 +206,7 @@ def markdown(found: Mapping[str, Any]) -> str:
             + f", places of GeoNames; {m['cores']} cores of {m['processor']} for everything, broker and producer included; {found['seconds_each']} s each, "
             + ("matches grouped by message." if found["boolean"] else "deltas published."),
             "Tuples and bytes: distribution -> subscription bolt; us: busy time of the bolts, and processor time of all processes; per message applied.",
+            "p50 and p99: from a message to its first result, at half of the throughput.",
             "",
             table_line(_HEADINGS),
             table_line(["---"] + ["---:"] * (len(_HEADINGS) - 1)),

@@ -400,7 +400,7 @@ def test_the_throughput_benchmark_is_asked_for_a_method(tmp_path):
     asked = distribution_spark.settings(args, Method("prefix"), 3, tmp_path / "plan.json")
     assert asked.subscriptions == [300] and asked.window == 200 and dict(asked.tasks) == {"subscription-bolt": 3} and asked.seconds == 3
     assert dict(asked.overrides) == {"dskype.distributor": "prefix", "dskype.distributor.options": {"plan": str(tmp_path / "plan.json")}}
-    assert dict(asked.conf) == {"x": 1} and asked.latency_seconds == 0 and not asked.boolean
+    assert dict(asked.conf) == {"x": 1} and not asked.boolean
     assert dict(distribution_spark.settings(args, Method("hashing"), 3, None).overrides) == {"dskype.distributor": "hashing"}
 
 
@@ -453,6 +453,7 @@ def test_a_run_on_spark_is_told_by_its_figures():
         "placements": 30.0,
         "subscriptions": 20,
         "other_cores": 0.5,
+        "latency": {"first_p50_ms": 12.3, "first_p99_ms": None},
         "streams": [
             {"stream": "matching", "tuples_per_message": 1.5, "bytes_per_message": 300.0},
             {"stream": "window", "tuples_per_message": 1.0, "bytes_per_message": 9.0},
@@ -464,7 +465,7 @@ def test_a_run_on_spark_is_told_by_its_figures():
     assert row["replication"] == 1.5 and row["communication"] == 1.5 and row["cpu_us"] == 150 and row["work_us"] == 40
     found = {"machine": {"cores": 2, "processor": "P"}, "boolean": False, "rows": [row], "subscriptions": 20, "window": 10, "seconds_each": 3}
     page = distribution_spark.markdown(found)
-    assert "| prefix | 4 | 1,234 | 0.00 | 1.50 | 300 | 1.50 | 7.0 | 40.0 | 150.0 | 5.0 | 0.50 |" in page
+    assert "| prefix | 4 | 1,234 | 0.00 | 1.50 | 300 | 1.50 | 7.0 | 40.0 | 150.0 | 5.0 | 12 | - | 0.50 |" in page
     nothing = distribution_spark.summary({"mean_per_s": 0.0, "all_active_s": 1.0, "placements": 0, "subscriptions": 1})
     assert nothing["communication"] == nothing["cpu_us"] == 0
 
