@@ -20,7 +20,7 @@ def test_the_command_line_compares_all_distributors(tmp_path, capsys):
     assert_runs_on_a_file("distribution", ["--boolean", "--tasks", "2,3"], ["boolean-2", "boolean-3"], tmp_path, capsys)
 
 
-@pytest.mark.parametrize("more", [["--spark"], ["a", "b"], ["--only", "tasks"]])
+@pytest.mark.parametrize("more", [["--spark", "--window", "10"], ["a", "b"], ["--only", "tasks"]])
 def test_what_is_for_the_other_comparison_is_refused(capsys, more):
     assert cli.main(["bench", "distribution", "--boolean", *more]) == 1
     assert "--boolean" in capsys.readouterr().err
