@@ -13,12 +13,67 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["bind_socket", "connect_socket", "die_with_parent", "runtime_folder", "set_name"]
+__all__ = ["Stop", "StopSignal", "bind_socket", "connect_socket", "die_with_parent", "runtime_folder", "set_name"]
 
 _LONGEST_ADDRESS = 100
 """Most bytes of a socket's path; the kernel accepts 107."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+_STOP_PATIENCE_S = 2.0
+"""How long work may go on after SIGTERM; less than the supervisor waits for an executor, because ``cleanup`` comes after it."""
+_STOP_AGAIN_S = 0.5
+
+
+class Stop(BaseException):
+    """SIGTERM asks this process to end. No ``Exception``: code that handles errors of its input must not take a stop for one."""
+
+
+class StopSignal:
+    """Turn SIGTERM into :class:`Stop` where nothing is half done, not in the middle of work.
+
+    Work that goes on for longer than ``patience_s`` is interrupted, and again every half a second, because destructors and callbacks lose exceptions.
+
+    :param patience_s: time in s that work has to end by itself.
+    """
+
+    def __init__(self, patience_s: float = _STOP_PATIENCE_S) -> None:
+        self._patience_s, self._asked, self._waiting = patience_s, False, False
+
+    def install(self) -> None:
+        """Handle SIGTERM, and SIGALRM for the patience; call it in the main thread. A fork has to set its own handler of SIGTERM."""
+        signal.signal(signal.SIGALRM, self._interrupt)
+        signal.signal(signal.SIGTERM, self._on_term)
+
+    def ignore(self) -> None:
+        """Ignore these signals from now on: the process is ending."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _on_term(self, number: int, frame: object) -> None:
+        asked_before, self._asked = self._asked, True
+        if self._waiting:
+            raise Stop
+        if not asked_before:  # another signal gives no more time
+            signal.setitimer(signal.ITIMER_REAL, self._patience_s, _STOP_AGAIN_S)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        raise Stop
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let SIGTERM end what is done within at once; enter it where the process may end.
+
+        :raises Stop: SIGTERM came before or comes meanwhile.
+        """
+        self._waiting = True  # before the look at what was asked: no signal is missed between the two
+        try:
+            if self._asked:
+                raise Stop
+            yield
+        finally:
+            self._waiting = False
 
 
 def die_with_parent(parent: int, sign: signal.Signals = signal.SIGKILL) -> None:

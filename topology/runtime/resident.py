@@ -44,7 +44,7 @@ from dskype.topology.routing import java_hash
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.leases import Leases
-from dskype.topology.runtime.processes import die_with_parent, set_name
+from dskype.topology.runtime.processes import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
 
@@ -116,14 +116,6 @@ def warm_up() -> None:
     gc.freeze()
 
 
-class _Stop(Exception):
-    """SIGTERM asks the executor to end."""
-
-
-def _on_term(number: int, frame: object) -> None:
-    raise _Stop
-
-
 def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> None:
     """Serve batches until SIGTERM; called in a fresh fork of the supervisor."""
     topology, component, index = key
@@ -138,12 +130,13 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     # A client says ten things when it connects, and complains when the machine is busy; a fork that writes a snapshot has clients of its own.
     logging.getLogger("kafka").setLevel(logging.WARNING)
     logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)
-    signal.signal(signal.SIGTERM, _on_term)
+    stop = StopSignal()
+    stop.install()
     resident = _Resident(listener, content, component, index, log_file)
     try:
-        resident.run()
-    except _Stop:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        resident.run(stop)
+    except Stop:
+        stop.ignore()
         resident.close()
 
 
@@ -222,7 +215,11 @@ class _Resident:
         reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level) if isinstance(spout, KafkaSpout) else KafkaInboxReader(self._payload.kafka)
         return Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
 
-    def run(self) -> None:
+    def run(self, stop: StopSignal) -> None:
+        """Serve shims until SIGTERM, which ends a batch only if it takes too long.
+
+        :raises Stop: always, in the end.
+        """
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
@@ -230,7 +227,8 @@ class _Resident:
             if wait_s and wait_s < _LEAST_SELECT_S:
                 time.sleep(wait_s)
                 wait_s = 0.0
-            ready = selector.select(wait_s)
+            with stop.waiting():
+                ready = selector.select(wait_s)
             for key, _ in ready:
                 connection = cast("socket.socket", key.fileobj)
                 if connection is self._listener:
@@ -289,8 +287,6 @@ class _Resident:
             rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
             self._maybe_snapshot(batch_id)
             reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
-        except _Stop:
-            raise
         except Exception as error:
             self._fail(connection, error)
         send(connection, b"\x00", reply)
@@ -327,8 +323,6 @@ class _Resident:
     def _step(self, connection: socket.socket) -> None:
         try:
             self._loop.step()
-        except _Stop:
-            raise
         except Exception as error:
             self._fail(connection, error)
         self._log_file.check()

@@ -27,7 +27,7 @@ from typing import cast
 import msgpack
 
 from dskype.topology.runtime import resident
-from dskype.topology.runtime.processes import bind_socket, connect_socket, die_with_parent, runtime_folder, set_name
+from dskype.topology.runtime.processes import Stop, StopSignal, bind_socket, connect_socket, die_with_parent, runtime_folder, set_name
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
 
 __all__ = ["ask_supervisor", "start_supervisor"]
@@ -96,14 +96,9 @@ def start_supervisor() -> int:
         os._exit(0)
 
 
-class _Stop(Exception):
-    """A signal asks the supervisor to end."""
-
-
 class _Supervisor:
     def __init__(self, listener: socket.socket, folder: Path, parent: int) -> None:
         self._listener, self._folder, self._parent = listener, folder, parent
-        self._asked_to_end = False
         self._children: dict[Key, _Child] = {}
         self._payloads: dict[str, bytes] = {}
         self._stopped: dict[str, int] = {}
@@ -111,28 +106,27 @@ class _Supervisor:
         self._serial = 0
 
     def run(self) -> None:
-        def stop(number: int, frame: object) -> None:
-            self._asked_to_end = True  # code that was interrupted may catch the exception, or be a destructor, whose exceptions are lost
-            raise _Stop
-
-        signal.signal(signal.SIGTERM, stop)
+        stop = StopSignal()
+        stop.install()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        resident.warm_up()
-        self._selector.register(self._listener, selectors.EVENT_READ)
         try:
-            while not self._asked_to_end and os.getppid() == self._parent:
-                for key, _ in self._selector.select(timeout=5):
+            resident.warm_up()
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            while os.getppid() == self._parent:
+                with stop.waiting():
+                    ready = self._selector.select(timeout=5)
+                for key, _ in ready:
                     if key.fileobj is self._listener:
                         connection, _ = self._listener.accept()
                         self._selector.register(connection, selectors.EVENT_READ)
                     else:
                         self._serve(cast("socket.socket", key.fileobj))
                 self._reap()
-        except _Stop:
+        except Stop:
             pass
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            stop.ignore()
             self._stop_children(list(self._children))
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -150,8 +144,6 @@ class _Supervisor:
             request = msgpack.unpackb(receive(connection))
             answer = self._answer(request)
             send(connection, msgpack.packb(answer))
-        except _Stop:
-            raise
         except Exception as error:  # an error of a client must not end the zygote
             if not isinstance(error, ConnectionError):
                 traceback.print_exc()

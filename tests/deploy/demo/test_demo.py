@@ -334,7 +334,7 @@ def test_the_screen_is_not_overfull(width, height):
 def test_without_a_terminal_lines_are_printed_now_and_then(monkeypatch):
     out = io.StringIO()
     clock = [100.0]
-    monkeypatch.setattr("dskype.deploy.demo.screen.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("dskype.deploy.demo.screen.time", SimpleNamespace(monotonic=lambda: clock[0]))
     with Screen(lambda word: f"{word.subscription} {word.message} [bold]", Console(file=out, width=60)) as screen:
         for i in range(12):
             clock[0] += 1

@@ -8,6 +8,7 @@ import os
 import stat
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_force_downloads_again_over_a_damaged_set(small_set: Path) -> None:
 
 
 def test_an_unreachable_repository_is_reported_with_ways_out_and_without_secrets(small_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars.time, "sleep", lambda s: None)
+    monkeypatch.setattr(jars, "time", SimpleNamespace(sleep=lambda s: None))
     monkeypatch.setenv(jars.MIRROR_VARIABLE, "http://someone:hunter2@127.0.0.1:9/maven")
     with pytest.raises(JarsError) as e:
         jars.broker_jars()

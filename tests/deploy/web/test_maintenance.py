@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_it_says_what_is_wrong_and_goes_on(maintain, served, monkeypatch, capsys
 
     monkeypatch.setenv("UI_TOKEN", TOKEN)
     monkeypatch.setattr(sys, "argv", ["maintain.py", served.url, topology])
-    monkeypatch.setattr(maintain.time, "sleep", pause)
+    monkeypatch.setattr(maintain, "time", SimpleNamespace(sleep=pause))
     with pytest.raises(KeyboardInterrupt):
         maintain.main()
     assert capsys.readouterr().err.count(said) == 3  # the server has no measurements of the topology

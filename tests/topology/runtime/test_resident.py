@@ -18,6 +18,7 @@ from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.processes import Stop, StopSignal
 from dskype.topology.runtime.resident import LogFile, Payload, _Resident
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
@@ -154,3 +155,50 @@ def test_the_log_of_an_executor_has_an_end(tmp_path):
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.is_file()}
     assert set(sizes) == {"a.log", "a.log.1"} and sum(sizes.values()) <= 2200
     assert (tmp_path / "a.log.1").read_text().splitlines()[-1].startswith("099") or (tmp_path / "a.log").read_text().splitlines()[-1].startswith("099")
+
+
+class Loop:
+    """Stands in for the loop of an executor: batches of code that takes every error for one of its input, or that never ends."""
+
+    def __init__(self, folder: Path, what: str) -> None:
+        self._folder, self._what = folder, what
+
+    def step(self) -> None:
+        (self._folder / "begun").touch()
+        if self._what == "idle":
+            return
+        try:
+            end = time.monotonic() + (0.5 if self._what == "batch" else 60)
+            while time.monotonic() < end:
+                time.sleep(0.01)
+            (self._folder / "finished").touch()
+        except Exception as error:
+            (self._folder / "poison").write_text(repr(error))
+
+
+@pytest.mark.parametrize("what", ["idle", "batch", "stuck"])
+def test_a_stop_waits_for_the_batch_unless_it_is_stuck_and_closes_the_components(resident, tmp_path, what):
+    shim, other = socket.socketpair()
+    resident._loop, resident._executor = Loop(tmp_path, what), SimpleNamespace(close=(tmp_path / "closed").touch, askable=False)
+    resident._wanted_by = None if what == "idle" else other
+    if what == "idle":
+        (tmp_path / "begun").touch()
+    pid = os.fork()
+    if not pid:
+        try:
+            stop = StopSignal(patience_s=5.0 if what == "batch" else 0.2)
+            stop.install()
+            (tmp_path / "installed").touch()
+            resident.run(stop)
+        except Stop:
+            stop.ignore()
+            resident.close()
+        finally:
+            os._exit(0)
+    wait_for(lambda: (tmp_path / "installed").exists() and (tmp_path / "begun").exists(), 60, "the batch")
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: os.waitpid(pid, os.WNOHANG)[0], 30, "the end of the process")
+    left = {path.name for path in tmp_path.iterdir()} & {"finished", "poison", "closed"}
+    assert left == {"idle": {"closed"}, "batch": {"finished", "closed"}, "stuck": {"closed"}}[what]
+    shim.close()
+    other.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from dskype.topology.runtime import shim as shim_module
@@ -52,7 +54,7 @@ def watch(monkeypatch):
     watch = StandstillWatch(3.0, clock)
     monkeypatch.setattr(shim_module, "boot_s", clock)
     monkeypatch.setattr(shim_module, "process_watch", lambda limit_s: watch)
-    monkeypatch.setattr(shim_module.time, "sleep", lambda seconds: setattr(clock, "now_s", clock.now_s + seconds))
+    monkeypatch.setattr(shim_module, "time", SimpleNamespace(sleep=lambda seconds: setattr(clock, "now_s", clock.now_s + seconds)))
     return watch
 
 
