@@ -64,7 +64,7 @@ class HybridDistributor(GridtDistributor):
             partitions = chosen_partitions(root, root_of, sample, tasks, sigma, theta)
         return zones_of(partitions, sample.messages.n)
 
-    def adjusted(self, sample: Sample, selection: str = "greedy", measured: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Adjusted]:
+    def adjusted(self, sample: Sample, selection: str = "moves", measured: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Adjusted]:
         """Return the plan after a local load adjustment for a recent sample, and what was moved (section V-A).
 
         :param selection: a name in :data:`~dskype.distribution.migration.SELECTIONS`.

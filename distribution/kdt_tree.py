@@ -102,6 +102,18 @@ class Node:
         assert self.items is not None
         return self.leaf.contents(self.items)
 
+    @cached_property
+    def subscriptions(self) -> np.ndarray:
+        """The subscriptions of the sample that live there, int64[]."""
+        return self.leaf.subscriptions if self.items is None else self.leaf.subscriptions[self.contents.subscriptions]
+
+    @cached_property
+    def load_with_repeats(self) -> float:
+        """Its load, with the checks of a divided leaf that another task does, too; see :meth:`Leaf.checked_again`."""
+        if self.items is None or self.leaf.loads.product:
+            return self.load
+        return self.load + self.leaf.loads.model.check_us * self.leaf.checked_again(self.items)
+
 
 class Partition(NamedTuple):
     """The nodes of one task, and the sum of their loads."""

@@ -3,6 +3,9 @@
 A part is a zone of one task, or what a task has of the terms of a divided zone. *Phase I* divides a zone by text, or joins what two tasks have of one, where this makes less load. *Phase II*
 solves the minimum cost migration problem (definition 4): it finds the parts that together are at least the load that has to move, and have the fewest subscriptions. The paper's cells are small. Parts
 are not, so phase II cuts those that are much of that load into pieces, by space if it can and else by text. Pieces that stay are put together again.
+
+Rectangles overlap several parts, so parts that move together move fewer subscriptions than they have, and a task may have some of them already. The paper's selections do not know this;
+:func:`select_by_moves` does.
 """
 
 from __future__ import annotations
@@ -17,7 +20,19 @@ from dskype.distribution.gridt import Part, Zone
 from dskype.distribution.kdt_tree import Node, divide_space, divide_text
 from dskype.distribution.leaf_loads import Leaf
 
-__all__ = ["SELECTIONS", "Adjusted", "adjust", "loads_of_zones", "matched_tasks", "select_by_programme", "select_by_size", "select_greedily", "select_randomly"]
+__all__ = [
+    "SELECTIONS",
+    "Adjusted",
+    "Movable",
+    "adjust",
+    "loads_of_zones",
+    "matched_tasks",
+    "select_by_moves",
+    "select_by_programme",
+    "select_by_size",
+    "select_greedily",
+    "select_randomly",
+]
 
 _MOST_STATES = 50_000_000
 """The dynamic programme counts sizes in coarser units if it had more states than this."""
@@ -26,6 +41,9 @@ _LOOKED_AT = 4
 """The most loaded parts that phase I looks at (the paper's p)."""
 
 _ROUNDS = 64
+
+_TAKERS = 4
+"""So many of the least loaded tasks may take. Of them the one that has most of the giver's subscriptions does."""
 
 _CUT, _PIECES = 8, (8, 2)
 """The most parts that are cut, and the most pieces of one, in the order in which they are tried. Small pieces are more work in all, because rectangles overlap several, and messages come for the words of
@@ -38,15 +56,60 @@ _SHARE = 0.25
 # -- phase II: selection ------------------------------------------------------------------------------
 
 
-def select_greedily(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.ndarray:
+class Movable(NamedTuple):
+    """Parts of a task, some of which are to be moved to another one.
+
+    :ivar loads: float64[n], > 0.
+    :ivar subscriptions: of each part, int64[] below m.
+    :ivar held: bool[m], those that the other task has already.
+    """
+
+    loads: np.ndarray
+    subscriptions: Sequence[np.ndarray]
+    held: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many subscriptions each part has, int64[n]."""
+        return np.array([len(some) for some in self.subscriptions], np.int64)
+
+    def moved(self, parts: np.ndarray) -> int:
+        """Return how many subscriptions move with some parts, int64[]."""
+        held = self.held.copy()
+        for part in parts.tolist():
+            held[self.subscriptions[part]] = True
+        return int(np.count_nonzero(held)) - int(np.count_nonzero(self.held))
+
+
+def select_by_moves(parts: Movable, needed: float) -> np.ndarray:
+    """Return parts, rising: the algorithm GR, where the size of a part is the number of subscriptions that move because of it, beside those of the parts before it. O(n * sum of sizes).
+
+    :param needed: the load that is to be moved, at most the sum of ``loads``.
+    """
+    held, loads = parts.held.copy(), parts.loads.tolist()
+    left, taken, sum_load, sum_moved = list(range(len(loads))), list[int](), 0.0, 0
+    best: tuple[int, list[int]] | None = None
+    while left:
+        _, moved, part = min((new / loads[i], new, i) for i in left for new in [int(np.count_nonzero(~held[parts.subscriptions[i]]))])
+        left.remove(part)
+        if sum_load + loads[part] < needed:
+            taken.append(part)
+            sum_load, sum_moved = sum_load + loads[part], sum_moved + moved
+            held[parts.subscriptions[part]] = True
+        elif best is None or sum_moved + moved < best[0]:
+            best = sum_moved + moved, [*taken, part]
+    return np.sort(np.array(taken if best is None else best[1], np.int64))
+
+
+def select_greedily(parts: Movable, needed: float) -> np.ndarray:
     """Return parts, rising: the algorithm GR. O(n log n).
 
     In rising order of size / load, a part is taken if the load is less than needed with it, too. Any other one would be enough with those before it: a candidate. The cheapest candidate is
     returned.
 
-    :param loads: float64[n], > 0; ``sizes``: int64[n].
     :param needed: the load that is to be moved, at most the sum of ``loads``.
     """
+    loads, sizes = parts.loads, parts.sizes
     taken, sum_load, sum_size = list[int](), 0.0, 0
     best: tuple[int, list[int]] | None = None
     for part in np.argsort(sizes / loads, kind="stable").tolist():
@@ -58,17 +121,17 @@ def select_greedily(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.n
     return np.sort(np.array(taken if best is None else best[1], np.int64))
 
 
-def select_by_programme(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.ndarray:
-    """Return the parts with the least size, rising: the algorithm DP. O(n * size of the greedy choice), also in memory.
+def select_by_programme(parts: Movable, needed: float) -> np.ndarray:
+    """Return the parts with the least sum of sizes, rising: the algorithm DP. O(n * size of the greedy choice), also in memory.
 
     Parameters are those of :func:`select_greedily`. With very many subscriptions sizes are rounded up to coarser units.
     """
-    greedy = select_greedily(loads, sizes, needed)
+    sizes, greedy = parts.sizes, select_greedily(parts, needed)
     unit = max(1, -(-int(sizes[greedy].sum()) * len(sizes) // _MOST_STATES))
     units = -(-sizes // unit)
     most = int(units[greedy].sum())
     best, chosen = np.zeros(most + 1), np.zeros((len(sizes), most + 1), np.bool_)
-    for part, (load, size) in enumerate(zip(loads.tolist(), units.tolist())):
+    for part, (load, size) in enumerate(zip(parts.loads.tolist(), units.tolist())):
         if size > most:
             continue
         other = np.full(most + 1, -np.inf)
@@ -89,23 +152,25 @@ def _first_enough(loads: np.ndarray, order: np.ndarray, needed: float) -> np.nda
     return np.sort(order[: min(len(order), int(np.searchsorted(before, needed)) + 1)])
 
 
-def select_by_size(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.ndarray:
+def select_by_size(parts: Movable, needed: float) -> np.ndarray:
     """Return the largest parts that are enough, rising: the algorithm SI. Parameters are those of :func:`select_greedily`."""
-    return _first_enough(loads, np.argsort(-sizes, kind="stable"), needed)
+    return _first_enough(parts.loads, np.argsort(-parts.sizes, kind="stable"), needed)
 
 
-def select_randomly(loads: np.ndarray, sizes: np.ndarray, needed: float) -> np.ndarray:
+def select_randomly(parts: Movable, needed: float) -> np.ndarray:
     """Return random parts that are enough, rising: the algorithm RA. The same arguments give the same ones; they are those of :func:`select_greedily`."""
-    return _first_enough(loads, np.random.default_rng([len(sizes), int(sizes.sum())]).permutation(len(sizes)), needed)
+    n = len(parts.loads)
+    return _first_enough(parts.loads, np.random.default_rng([n, int(parts.sizes.sum())]).permutation(n), needed)
 
 
-SELECTIONS: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
+SELECTIONS: dict[str, Callable[[Movable, float], np.ndarray]] = {
+    "moves": select_by_moves,
     "greedy": select_greedily,
     "programme": select_by_programme,
     "size": select_by_size,
     "random": select_randomly,
 }
-"""Names of selections; the paper calls them GR, DP, SI and RA."""
+"""Names of selections; the paper calls the last four GR, DP, SI and RA."""
 
 
 # -- both phases --------------------------------------------------------------------------------------
@@ -115,7 +180,7 @@ class Adjusted(NamedTuple):
     """Zones after an adjustment.
 
     :ivar zones: with their loads by the sample.
-    :ivar moved: how many subscriptions of the sample were moved, each as often as it was.
+    :ivar moved: how many subscriptions of the sample came to a task that did not have them.
     :ivar rounds: pairs of tasks between which something was moved.
     :ivar before: the greatest load of a task, in us for a message; ``after``: likewise.
     """
@@ -135,45 +200,41 @@ class _Held(NamedTuple):
     node: Node
 
     @property
-    def size(self) -> int:
-        """The number of subscriptions."""
-        return len(self.node.leaf.subscriptions) if self.node.items is None else len(self.node.contents.subscriptions)
+    def load(self) -> float:
+        return self.node.load_with_repeats
+
+    @property
+    def subscriptions(self) -> np.ndarray:
+        return self.node.subscriptions
 
 
-def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selection: str = "greedy") -> Adjusted:
-    """Move parts from the most loaded task to the least loaded one until the ratio of their loads is at most ``sigma``, or nothing helps.
+def adjust(root: Leaf, zones: Sequence[Zone], tasks: int, sigma: float, selection: str = "moves") -> Adjusted:
+    """Move parts from the most loaded task to one of the least loaded ones until the ratio of the greatest and the least load is at most ``sigma``, or nothing helps.
 
     :param root: a recent sample.
     :param zones: the present ones.
     :param selection: a name in :data:`SELECTIONS`.
     """
     held = [part for number, zone in enumerate(zones) for part in _held(root, number, zone)]
-    moved, rounds, messages, every, numbers = 0, 0, root.loads.sample.messages.n, range(tasks), itertools.count(len(zones))
-    before = _greatest(held, every, tasks)
+    moved, rounds, messages, numbers = 0, 0, root.loads.sample.messages.n, itertools.count(len(zones))
+    before = float(_loads(held, tasks).max())
     while rounds < _ROUNDS:
-        loads = np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
-        giver, taker = int(loads.argmax()), int(loads.argmin())
-        if loads[giver] <= sigma * loads[taker]:
+        loads = _loads(held, tasks)
+        giver = int(loads.argmax())
+        if loads[giver] <= sigma * loads.min():
             break
-        between, needed = (giver, taker), float(loads[giver] - loads[taker]) / 2
-        migrations = (_migrated(held, between, needed, selection, (pieces, numbers)) for pieces in _PIECES)
-        changes = itertools.chain([_split_or_joined(held, giver, taker)], migrations)
-        found = next((change for change in changes if change is not None and _greatest(change[0], between, tasks) < loads[giver]), None)
+        changes = (_changed(held, giver, taker, loads, selection, numbers) for taker in _takers(held, loads, sigma))
+        found = next((change for change in changes if change is not None), None)
         if found is None:
             break
         held, rounds = found[0], rounds + 1
         moved += found[1]
-    return Adjusted(_zones(held, messages), moved, rounds, before / messages, _greatest(held, every, tasks) / messages)
+    return Adjusted(_zones(held, tasks, messages), moved, rounds, before / messages, float(_loads(held, tasks).max()) / messages)
 
 
 def loads_of_zones(root: Leaf, zones: Sequence[Zone], tasks: int) -> np.ndarray:
     """Return the load of each task by a sample, float64[tasks], in us for all its messages, with what several tasks of a divided zone check."""
-    held = [part for number, zone in enumerate(zones) for part in _held(root, number, zone)]
-    found = np.bincount([part.task for part in held], [part.node.load for part in held], tasks)
-    for part in held if not root.loads.product else ():
-        if part.node.items is not None:
-            found[part.task] += root.loads.model.check_us * part.node.leaf.checked_again(part.node.items)
-    return found
+    return _loads([part for number, zone in enumerate(zones) for part in _held(root, number, zone)], tasks)
 
 
 def matched_tasks(common: np.ndarray) -> np.ndarray:
@@ -190,8 +251,48 @@ def matched_tasks(common: np.ndarray) -> np.ndarray:
     return found
 
 
-def _greatest(held: list[_Held], some: Sequence[int], tasks: int) -> float:
-    return float(np.bincount([part.task for part in held], [part.node.load for part in held], tasks)[list(some)].max())
+def _living(held: Sequence[_Held], tasks: int) -> np.ndarray:
+    """Return which subscriptions of the sample live on which task, bool[tasks, subscriptions]."""
+    found = np.zeros((tasks, held[0].node.leaf.loads.sample.n), np.bool_)
+    for part in held:
+        found[part.task, part.subscriptions] = True
+    return found
+
+
+def _loads(held: Sequence[_Held], tasks: int) -> np.ndarray:
+    """Return the load of each task, float64[tasks]. A task handles updates of a subscription once, in however many of its parts it lives."""
+    task_of = [part.task for part in held]
+    several = np.bincount(task_of, [len(part.subscriptions) for part in held], tasks) - _living(held, tasks).sum(axis=1)
+    return np.bincount(task_of, [part.load for part in held], tasks) - held[0].node.leaf.loads.update_us * several
+
+
+def _takers(held: Sequence[_Held], loads: np.ndarray, sigma: float) -> list[int]:
+    """Return the least loaded tasks, first the one that has most of the giver's subscriptions. Then fewer of them move, and fewer live on several tasks."""
+    giver, living = int(loads.argmax()), _living(held, len(loads))
+    least = [task for task in np.argsort(loads, kind="stable")[:_TAKERS].tolist() if loads[giver] > sigma * loads[task]]
+    return sorted(least, key=lambda task: -np.count_nonzero(living[giver] & living[task]))
+
+
+class _Pair(NamedTuple):
+    """A task that gives, one that takes, and the load that is to move. ``there``: bool[subscriptions], those that live on the taker."""
+
+    giver: int
+    taker: int
+    needed: float
+    there: np.ndarray
+
+
+def _changed(held: list[_Held], giver: int, taker: int, loads: np.ndarray, selection: str, numbers: Iterator[int]) -> tuple[list[_Held], int] | None:
+    """Do one of both phases: return the parts after it, and how many subscriptions move; None: nothing makes the greater load of both tasks less.
+
+    :param numbers: of new zones.
+    """
+    pair = _Pair(giver, taker, float(loads[giver] - loads[taker]) / 2, _living(held, len(loads))[taker])
+    migrations = (_migrated(held, pair, selection, pieces, numbers) for pieces in _PIECES)
+    for change in itertools.chain([_split_or_joined(held, giver, taker)], migrations):
+        if change is not None and _loads(change, len(loads))[[giver, taker]].max() < loads[giver]:
+            return change, int(np.count_nonzero(_living(change, len(loads))[taker] & ~pair.there))
+    return None
 
 
 def _held(root: Leaf, number: int, zone: Zone) -> list[_Held]:
@@ -209,49 +310,47 @@ def _held(root: Leaf, number: int, zone: Zone) -> list[_Held]:
     ]
 
 
-def _split_or_joined(held: list[_Held], giver: int, taker: int) -> tuple[list[_Held], int] | None:
-    """Do phase I: return the parts after one change that makes the sum of loads less, and how many subscriptions it moves; None: there is none."""
-    for part in sorted((part for part in held if part.task == giver), key=lambda part: -part.node.load)[:_LOOKED_AT]:
+def _split_or_joined(held: list[_Held], giver: int, taker: int) -> list[_Held] | None:
+    """Do phase I: return the parts after one change that makes the sum of loads less; None: there is none."""
+    for part in sorted((part for part in held if part.task == giver), key=lambda part: -part.load)[:_LOOKED_AT]:
         node = part.node
         others = [one for one in held if one is not part]
         if node.items is None:
             halves = divide_text(node, 2)
-            if len(halves) == 2 and sum(half.load for half in halves) < node.load:
-                kept, given = (
-                    _Held(part.zone, task, half) for task, half in zip((giver, taker), sorted(halves, key=lambda half: -len(half.contents.subscriptions)))
-                )
-                return [*others, kept, given], given.size
+            # Without repeats a load is never more, and is known at once.
+            if len(halves) == 2 and sum(half.load for half in halves) < node.load and sum(half.load_with_repeats for half in halves) < node.load:
+                more, fewer = sorted(halves, key=lambda half: -len(half.subscriptions))
+                return [*others, _Held(part.zone, giver, more), _Held(part.zone, taker, fewer)]
             continue
         for other in others:
             if other.task == taker and other.zone == part.zone and other.node.items is not None:
                 joined = Node.of_items(node.leaf, np.concatenate((node.items, other.node.items)))
-                if joined.load < node.load + other.node.load:
-                    return [*(one for one in others if one is not other), _Held(part.zone, taker, joined)], part.size
+                if joined.load_with_repeats < part.load + other.load:
+                    return [*(one for one in others if one is not other), _Held(part.zone, taker, joined)]
     return None
 
 
-def _migrated(held: list[_Held], between: tuple[int, int], needed: float, selection: str, cut: tuple[int, Iterator[int]]) -> tuple[list[_Held], int] | None:
-    """Do phase II: return the parts after the migration, and how many subscriptions it moves; None: there is nothing to move.
+def _migrated(held: list[_Held], pair: _Pair, selection: str, most: int, numbers: Iterator[int]) -> list[_Held] | None:
+    """Do phase II: return the parts after the migration; None: there is nothing to move.
 
-    :param between: the task that gives, and the one that takes.
-    :param cut: the most pieces of a part, and the numbers of new zones.
+    :param most: pieces of a part.
+    :param numbers: of new zones.
     """
-    giver, taker = between
-    pieces = _cut([part for part in held if part.task == giver], needed, *cut)
-    own = [(piece, part) for part, some in pieces for piece in some if 0 < piece.node.load < 2 * needed]
+    pieces = _cut([part for part in held if part.task == pair.giver], pair.needed, most, numbers)
+    own = [(piece, part) for part, some in pieces for piece in some if 0 < piece.load < 2 * pair.needed]
     if not own:
         return None
-    loads, sizes = np.array([piece.node.load for piece, _ in own]), np.array([piece.size for piece, _ in own])
+    movable = Movable(np.array([piece.load for piece, _ in own]), [piece.subscriptions for piece, _ in own], pair.there)
     # Pieces may be less load together than their part: fewer messages are wanted in a smaller rectangle.
-    chosen = SELECTIONS[selection](loads, sizes, min(needed, float(loads.sum()) / 2)).tolist()
+    chosen = SELECTIONS[selection](movable, min(pair.needed, float(movable.loads.sum()) / 2)).tolist()
     moved = {id(own[i][0]) for i in chosen}
     touched = {id(own[i][1]) for i in chosen}
     kept = [part for part in held if id(part) not in touched]
     changed = list[_Held]()
     for part, some in pieces:
         if id(part) in touched:
-            changed += _rejoined(part, [piece._replace(task=taker) if id(piece) in moved else piece for piece in some], cut[1])
-    return _together([*kept, *changed], {piece.zone for piece in changed}), int(sizes[chosen].sum())
+            changed += _rejoined(part, [piece._replace(task=pair.taker) if id(piece) in moved else piece for piece in some], numbers)
+    return _together([*kept, *changed], {piece.zone for piece in changed})
 
 
 def _rejoined(part: _Held, pieces: list[_Held], numbers: Iterator[int]) -> list[_Held]:
@@ -271,13 +370,13 @@ def _rejoined(part: _Held, pieces: list[_Held], numbers: Iterator[int]) -> list[
 
 def _cut(parts: list[_Held], needed: float, most: int, numbers: Iterator[int]) -> list[tuple[_Held, list[_Held]]]:
     """Return each part with its pieces: the heaviest ones are cut."""
-    largest = {id(part) for part in sorted(parts, key=lambda part: -part.node.load)[:_CUT]}
+    largest = {id(part) for part in sorted(parts, key=lambda part: -part.load)[:_CUT]}
     return [(part, _pieces(part, _SHARE * needed, most, numbers) if id(part) in largest else [part]) for part in parts]
 
 
 def _pieces(part: _Held, load: float, most: int, numbers: Iterator[int]) -> list[_Held]:
     """Return at most ``most`` pieces of a part, each of about the given load if possible: cut by space if it can be, and else by text."""
-    count = min(most, int(np.ceil(part.node.load / max(load, 1e-12))))
+    count = min(most, int(np.ceil(part.load / max(load, 1e-12))))
     if count < 2:
         return [part]
     if part.node.items is None:
@@ -304,7 +403,10 @@ def _together(held: list[_Held], zones: set[int]) -> list[_Held]:
     return found
 
 
-def _zones(held: list[_Held], messages: int) -> list[Zone]:
+def _zones(held: list[_Held], tasks: int, messages: int) -> list[Zone]:
+    """Return the zones of all parts. The loads of the parts of a task add up to its load."""
+    sums = np.bincount([part.task for part in held], [part.load for part in held], tasks)
+    share = np.divide(_loads(held, tasks), sums, out=np.zeros(tasks), where=sums > 0) / messages
     found: dict[int, list[_Held]] = {}
     for part in held:
         found.setdefault(part.zone, []).append(part)
@@ -313,6 +415,6 @@ def _zones(held: list[_Held], messages: int) -> list[Zone]:
         parts = []
         for part in same:
             terms, buckets = ((), ()) if part.node.items is None else part.node.leaf.items.described(part.node.items)
-            parts.append(Part(part.task, part.node.load / messages, terms, buckets))
+            parts.append(Part(part.task, float(share[part.task]) * part.load, terms, buckets))
         zones.append(Zone(same[0].node.leaf.cells, ()).with_parts(parts))
     return zones

@@ -42,7 +42,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.balance.tolerance": 0.1,
     "dskype.balance.operations": 64,
     "dskype.balance.cost.min": 100,
-    "dskype.balance.selection": "greedy",
+    "dskype.balance.selection": "moves",
     "dskype.balance.sample": 16_384,
     "dskype.balance.repartition.ms": 86_400_000,
     "dskype.balance.repartition.gain": 0.2,
@@ -163,7 +163,7 @@ class BalanceSettings(NamedTuple):
     takeover_rest: float
 
 
-_SELECTIONS = ("greedy", "programme", "random", "size")
+_SELECTIONS = ("greedy", "moves", "programme", "random", "size")
 
 
 def _selection(conf: Mapping[str, Any]) -> str:

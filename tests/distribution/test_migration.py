@@ -6,8 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from dskype.distribution import HybridDistributor
-from dskype.distribution.migration import SELECTIONS, matched_tasks, select_by_programme, select_greedily
+from dskype.distribution import HybridDistributor, migration
+from dskype.distribution.agrid import AGrid, CellBox
+from dskype.distribution.gridt import Part, Zone
+from dskype.distribution.leaf_loads import SampleLoads
+from dskype.distribution.migration import SELECTIONS, Movable, loads_of_zones, matched_tasks, select_by_moves, select_by_programme, select_greedily
 from dskype.distribution.partitioned import measure
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.settings import Settings
@@ -15,31 +18,59 @@ from dskype.topology.errors import IllegalArgumentException
 from tests.distribution.test_kdt_tree import MODEL, regional
 
 
+def apart(loads, sizes):
+    """Return parts that have no subscription in common, and none that the other task has."""
+    ends = np.cumsum(sizes)
+    return Movable(loads, [np.arange(end - size, end) for size, end in zip(sizes.tolist(), ends.tolist())], np.zeros(ends[-1], np.bool_))
+
+
 def parts(rng, n=9):
-    return rng.uniform(0.1, 5, n), rng.integers(0, 40, n)
+    return apart(rng.uniform(0.1, 5, n), rng.integers(0, 40, n))
+
+
+def overlapping(rng, n=9, m=60):
+    """Return intervals of a line, as neighbouring rectangles have subscriptions in common."""
+    begins = rng.integers(0, m - m // 5, n)
+    return Movable(rng.uniform(0.1, 5, n), [np.arange(begin, begin + rng.integers(0, m // 5)) for begin in begins], rng.random(m) < 0.2)
+
+
+def subsets(parts, needed):
+    every = (np.array(some, np.int64) for k in range(len(parts.loads) + 1) for some in itertools.combinations(range(len(parts.loads)), k))
+    return [some for some in every if parts.loads[some].sum() >= needed]
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_programme_moves_least_and_every_selection_moves_enough(seed):
+@pytest.mark.parametrize("drawn", [parts, overlapping])
+def test_the_programme_moves_least_and_every_selection_moves_enough(drawn, seed):
     rng = np.random.default_rng([seed, 71])
-    loads, sizes = parts(rng)
-    needed = float(loads.sum()) * rng.random()
-    subsets = (some for k in range(len(loads) + 1) for some in itertools.combinations(range(len(loads)), k))
-    least = min(int(sizes[list(some)].sum()) for some in subsets if loads[list(some)].sum() >= needed)
+    movable = drawn(rng)
+    needed = float(movable.loads.sum()) * rng.random()
+    enough = subsets(movable, needed)
+    least, fewest = min(int(movable.sizes[some].sum()) for some in enough), min(map(movable.moved, enough))
     for name, select in SELECTIONS.items():
-        found = select(loads, sizes, needed)
-        assert loads[found].sum() >= needed * (1 - 1e-9) and found.tolist() == sorted(set(found.tolist())), name
-        assert sizes[found].sum() >= least
-    assert sizes[select_by_programme(loads, sizes, needed)].sum() == least
+        found = select(movable, needed)
+        assert movable.loads[found].sum() >= needed * (1 - 1e-9) and found.tolist() == sorted(set(found.tolist())), name
+        assert movable.sizes[found].sum() >= least and movable.moved(found) >= fewest
+    assert movable.sizes[select_by_programme(movable, needed)].sum() == least
+
+
+def test_without_common_subscriptions_the_selection_by_moves_is_the_greedy_one():
+    rng = np.random.default_rng(75)
+    for _ in range(40):
+        movable = parts(rng, 30)
+        needed = float(movable.loads.sum()) / 4
+        assert movable.moved(select_by_moves(movable, needed)) == movable.sizes[select_greedily(movable, needed)].sum()
 
 
 def test_the_greedy_selection_is_cheaper_than_the_largest_parts_and_than_random_ones():
-    rng, moved = np.random.default_rng(72), dict.fromkeys(SELECTIONS, 0)
+    rng, sizes, moved = np.random.default_rng(72), dict.fromkeys(SELECTIONS, 0), dict.fromkeys(SELECTIONS, 0)
     for _ in range(40):
-        loads, sizes = parts(rng, 60)
+        movable, common = parts(rng, 60), overlapping(rng, 60, 400)
         for name, select in SELECTIONS.items():
-            moved[name] += int(sizes[select(loads, sizes, float(loads.sum()) / 5)].sum())
-    assert moved["programme"] <= moved["greedy"] < 0.6 * moved["random"] < moved["size"]
+            sizes[name] += int(movable.sizes[select(movable, float(movable.loads.sum()) / 5)].sum())
+            moved[name] += common.moved(select(common, float(common.loads.sum()) / 5))
+    assert sizes["programme"] <= sizes["greedy"] < 0.6 * sizes["random"] < sizes["size"]
+    assert moved["moves"] < 0.9 * moved["greedy"] < 0.6 * moved["random"] < moved["size"]
 
 
 def test_every_selection_may_be_chosen_for_load_balancing():
@@ -50,15 +81,13 @@ def test_every_selection_may_be_chosen_for_load_balancing():
 
 
 def test_coarser_sizes_are_still_enough(monkeypatch):
-    from dskype.distribution import migration
-
     monkeypatch.setattr(migration, "_MOST_STATES", 500)
     rng = np.random.default_rng(73)
     for _ in range(10):
-        loads, sizes = parts(rng, 20)
-        needed = float(loads.sum()) / 3
-        assert loads[select_by_programme(loads, sizes * 1000, needed)].sum() >= needed * (1 - 1e-9)
-        assert loads[select_greedily(loads, sizes * 1000, needed)].sum() >= needed
+        movable = apart(rng.uniform(0.1, 5, 20), 1000 * rng.integers(0, 40, 20))
+        needed = float(movable.loads.sum()) / 3
+        assert movable.loads[select_by_programme(movable, needed)].sum() >= needed * (1 - 1e-9)
+        assert movable.loads[select_greedily(movable, needed)].sum() >= needed
 
 
 def drifted(rng):
@@ -79,7 +108,9 @@ def test_an_adjustment_restores_the_balance_after_a_drift(selection):
     after = HybridDistributor(6, options, plan)
     loads = after.loads()
     busiest = [float(measure(one, now).loads.max()) for one in (before, after)]
-    assert found.rounds > 0 and found.moved > 0 and busiest[1] < busiest[0]
+    held = [one._held_by_tasks(one, now) for one in (before, after)]
+    moved = int(((1 - held[0]) * held[1]).sum())
+    assert found.rounds > 0 and found.moved >= moved > 0 and busiest[1] < busiest[0]  # what moves twice counts twice
     assert loads.max() / loads.mean() < 1.5
     giving = before.giving_tasks(after)
     for i in range(0, now.n, 40):
@@ -126,6 +157,32 @@ def test_a_plan_from_scratch_has_to_be_much_better_and_leaves_what_it_can():
     fresh = HybridDistributor(6, options, HybridDistributor.learn(6, now, options))
     same = [int((before._held_by_tasks(one, now) & before._held_by_tasks(before, now)).sum()) for one in (after, fresh)]
     assert sorted(after.loads()) == pytest.approx(sorted(fresh.loads())) and same[0] >= same[1]
+
+
+def test_a_task_with_several_zones_updates_a_subscription_once():
+    sample = regional(np.random.default_rng(66), 60.0)
+    root = SampleLoads(AGrid(16, 16), sample, MODEL, False, sample.n).root()
+    whole, left, right = CellBox(0, 0, 16, 16), CellBox(0, 0, 8, 16), CellBox(8, 0, 16, 16)
+
+    def loads(*zones):
+        return loads_of_zones(root, [Zone(cells, (Part(task, 1.0, (), ()),)) for cells, task in zones], 2)
+
+    both = sum(bool(x0 < 8) and bool(x1 > 8) for x0, x1 in root.loads.boxes[:, 0, [0, 2]].tolist())
+    apart_, together = loads((left, 0), (right, 1)), loads((left, 0), (right, 0))
+    assert both > 10 and together[0] == pytest.approx(apart_.sum() - both * root.loads.update_us) and together[1] == 0
+    assert together[0] == pytest.approx(loads((whole, 0))[0])
+
+
+def test_of_the_least_loaded_tasks_the_one_with_most_in_common_takes():
+    """So fewer subscriptions move, and fewer live on several tasks."""
+    root = SampleLoads(AGrid(16, 16), regional(np.random.default_rng(66), 60.0), MODEL, False, 1).root()
+    strips = [CellBox(x, 0, x + 2, 16) for x in range(0, 16, 2)]
+    held = [part for task, cells in enumerate(strips) for part in migration._held(root, task, Zone(cells, (Part(task, 1.0, (), ()),)))]
+    sets = [set(root.inside(cells).subscriptions.tolist()) for cells in strips]
+    loads = np.array([2.0, 9.0, 7.5, 2.0, 1.0, 2.0, 2.0, 2.0])  # the third one has nearly as much
+    expected = sorted([4, 0, 3, 5], key=lambda task: -len(sets[1] & sets[task]))
+    assert migration._takers(held, loads, 1.3) == expected and len(sets[1] & sets[expected[0]]) > len(sets[1] & sets[expected[-1]])
+    assert migration._takers(held, np.append(9.0, np.full(7, 7.5)), 1.3) == []
 
 
 def test_tasks_are_matched_by_what_they_have_in_common():

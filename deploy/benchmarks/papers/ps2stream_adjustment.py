@@ -25,7 +25,7 @@ from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
 from dskype.distribution.base import Sample
 from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.kdt_tree import divide_space
-from dskype.distribution.migration import SELECTIONS, loads_of_zones
+from dskype.distribution.migration import SELECTIONS, Movable, loads_of_zones
 from dskype.distribution.recent_sample import sample_of
 from dskype.distribution.subscriptions import BooleanSubscription, decode_subscription
 from dskype.spouts.settings import DEFAULTS
@@ -196,17 +196,12 @@ class AdjustmentBench:
             for leaf in own:
                 *_, pieces = divide_space(leaf, max(1, setting.cells // len(own)))
                 leaves += [piece for piece in pieces if piece.load > 0]
-            loads, sizes = np.array([leaf.load for leaf in leaves]), np.array([len(leaf.subscriptions) for leaf in leaves])
-            chosen, us = _timed(partial(select, loads, sizes, float(loads.sum()) / 4), 1)
-            found.append((us / 1e3, len(loads), int(sizes[chosen].sum())))
-        ms, cells, moved = zip(*found)
+            movable = Movable(np.array([leaf.load for leaf in leaves]), [leaf.subscriptions for leaf in leaves], np.zeros(root.loads.sample.n, np.bool_))
+            chosen, us = _timed(partial(select, movable, float(movable.loads.sum()) / 4), 1)
+            found.append((us / 1e3, len(leaves), int(movable.sizes[chosen].sum()), movable.moved(chosen)))
+        ms, cells, sizes, moved = (float(np.mean(one)) for one in zip(*found))
         scale = workload.subscriptions.n / max(1, root.loads.sample.n)
-        return {
-            "select_ms": float(np.mean(ms)),
-            "cells": float(np.mean(cells)),
-            "moved": round(scale * float(np.mean(moved))),
-            "subscriptions": workload.subscriptions.n,
-        }
+        return {"select_ms": ms, "cells": cells, "sizes": round(scale * sizes), "moved": round(scale * moved), "subscriptions": workload.subscriptions.n}
 
     # -- Figures 12b, 12c, 14 and 15 ----------------------------------------------------------------------------------
 

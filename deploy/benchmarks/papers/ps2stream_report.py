@@ -38,6 +38,7 @@ _MEASURES = {
     "select_ms": ("select ms", 3),
     "adjust_s": ("adjust s", 3),
     "rounds": ("rounds", 0),
+    "sizes": ("sum of sizes", 0),
     "moved": ("moved", 0),
     "moved_mib": ("moved MiB", 2),
     "move_s": ("moving s", 3),
@@ -56,7 +57,7 @@ _LEGEND = (
     "messages: copies that are sent, per message; repl.: workers of a subscription.",
     "load max/min: of workers, as the plan estimates it; busy: as measured. route: the distributor's part of distr.; place: per subscription; work: of all workers, per tuple; slowest: of the busiest; "
     "update: of all workers, per update; us. zones: leaves of the tree, of which some are divided by text.",
-    "by model: tuples/s, and load max/min, by the load model from all messages and subscriptions; select: choosing the cells that move; adjust: all of a local adjustment; moved: subscriptions, to each worker; moving: work of the busiest worker for it; p50, p99, < 100 ms, > 1 s: latency of "
+    "by model: tuples/s, and load max/min, by the load model from all messages and subscriptions; select: choosing the cells that move; adjust: all of a local adjustment; sum of sizes: the subscriptions of each cell, as the paper counts; moved: subscriptions, to each worker; moving: work of the busiest worker for it; p50, p99, < 100 ms, > 1 s: latency of "
     "messages, and shares of them, in the 10 s from the beginning of the adjustment on, at 0.7 of the throughput.",
 )
 

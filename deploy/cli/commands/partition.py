@@ -129,7 +129,7 @@ def _divide_arguments(parser: argparse.ArgumentParser) -> None:
 def _adjust_arguments(parser: argparse.ArgumentParser) -> None:
     _change_arguments(parser)
     _sample_options(parser, required=True)
-    parser.add_argument("--selection", choices=sorted(SELECTIONS), default="greedy", help="what chooses the parts that are moved; default: greedy")
+    parser.add_argument("--selection", choices=sorted(SELECTIONS), default="moves", help="what chooses the parts that are moved; default: moves")
     parser.add_argument(
         "--option", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="an option of the distributor, e.g. costs; repeatable"
     )

@@ -39,9 +39,10 @@ def test_every_row_is_measured(corpus, tmp_path):
     chosen = [smaller(experiment) for experiment in ADJUSTMENTS]
     experiments = run_experiments(chosen, Bench(corpus, TINY), lambda line: None)
     selection, migration, drift = (e["rows"] for e in experiments)
-    assert [len(e["rows"]) for e in experiments] == [4, 4, 6] and not any(e["notes"] for e in experiments)
+    assert [len(e["rows"]) for e in experiments] == [5, 5, 6] and not any(e["notes"] for e in experiments)
     assert all(row["select_ms"] > 0 and row["moved"] > 0 for row in selection)
-    least = {row["series"]: row["moved"] for row in selection}
+    assert all(row["moved"] <= row["sizes"] for row in selection)
+    least = {row["series"]: row["sizes"] for row in selection}
     assert least["DP"] <= min(least.values())
     for row in migration:
         assert row["different"] == 0 and row["greatest_after_us"] <= row["greatest_before_us"] and 0 <= row["above_1_s"] <= 1 - row["below_100_ms"] <= 1
@@ -55,7 +56,7 @@ def test_every_row_is_measured(corpus, tmp_path):
 
 def test_claims_follow_the_figures():
     rng = random.Random(3)
-    measures = ("modelled", "select_ms", "moved", "move_s", "below_100_ms")
+    measures = ("modelled", "select_ms", "sizes", "moved", "move_s", "below_100_ms")
 
     def make_up(experiment):
         wrong = rng.choice((0, 2))
