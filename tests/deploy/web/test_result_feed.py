@@ -410,6 +410,34 @@ def test_a_result_that_is_read_before_its_message_waits_for_it_but_not_for_what_
     assert run(scene()) == ["coffee", None]
 
 
+def test_messages_that_the_topology_refuses_stop_nobody_and_take_no_room(kafka, feeds):
+    topics = kafka.topology()
+    huge, long = b"1" + b"0" * 400, b"a" * 100_000
+    for value in (
+        b'{"text": "x", "lat": %b, "lon": 1}' % huge,
+        b'{"text": "x", "bbox": [1, 1, 2, %b]}' % huge,
+        b'{"text": "x", "bbox": [%b]}' % (b"1, " * 9 + b"1"),
+        b'{"id": "%b", "text": "x", "lat": 1, "lon": 1}' % long,
+        b'{"id": ["%b"], "text": "x", "lat": 1, "lon": 1}' % long,
+        b'{"id": %b, "text": "x", "lat": 1, "lon": 1}' % huge,
+        b"[" * 100_000,
+    ):
+        kafka.broker.write(topics.messages, None, value)
+    kafka.broker.write(topics.messages, None, b'{"id": "m1", "text": "Coffee", "lat": 1, "lon": 2}')
+
+    async def scene():
+        follower = feeds.of("dskype").results(None, "now", "", True)
+        events = await take(follower, lambda events: events)
+        write_result(kafka, topics, "a", 1)
+        events += await take(follower, at_least(1))
+        follower.close()
+        return events
+
+    (found,) = [event.data for event in run(scene()) if event.name == "result"]
+    assert (found["message"], found["text"], found["lat"]) == ("m1", "Coffee", 1.0)
+    assert list(feeds.of("dskype")._messages._known) == ['"m1"']
+
+
 def test_a_client_that_wants_messages_connects_again_when_they_are_not_read_any_more(kafka, feeds):
     kafka.topology()
 
