@@ -122,7 +122,8 @@ class RecordReader:
             return None
         found = self._other.poll(0)
         if found is not None and found.error() is None:
-            if (own := self._consumer.poll(_LATE_S)) is not None:
+            own = self._consumer.poll(_LATE_S)
+            if own is not None and (own.error() is None or _checked(own)):
                 return own
             log.warning("Kafka has records of %s/%s but gives none; a new client continues", found.topic(), found.partition())
             self._consumer, self._other = self._other, self._consumer

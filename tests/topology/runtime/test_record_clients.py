@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.runtime import record_reader, record_writer
@@ -96,6 +96,44 @@ def test_a_client_that_has_read_everything_stays(bootstrap_servers, name, impati
         assert reader.read(0.01, 1) == []
     produce()  # while another client tries
     assert until_read(reader, 1) == [1] and reader._other is None
+
+
+class Client:
+    """Gives what it has, then nothing."""
+
+    def __init__(self, *given):
+        self.given = list(given)
+
+    def assign(self, partitions):
+        pass
+
+    def poll(self, wait_s):
+        return self.given.pop(0) if self.given else None
+
+    def consume(self, most, wait_s):
+        return []
+
+    def position(self, partitions):
+        return partitions
+
+    def close(self):
+        pass
+
+
+def message(offset, error=None):
+    value = SimpleNamespace(topic="in", partition=0, offset=offset, timestamp=(1, 0), key=None, value=b"", headers=None, error=error)
+    return SimpleNamespace(**{name: (lambda found=found: found) for name, found in vars(value).items()})
+
+
+def test_an_error_that_passes_loses_no_record_of_the_other_client(monkeypatch):
+    first, other = Client(), Client(message(0), message(1))
+    clients = iter([first, other])
+    monkeypatch.setattr(record_reader, "Consumer", lambda settings: next(clients))
+    monkeypatch.setattr(record_reader, "_STALL_S", 0.0)
+    reader = record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0})
+    assert reader.read(0.0, 1) == []  # the other client begins
+    first.given = [None, message(0, KafkaError(KafkaError._TRANSPORT))]
+    assert until_read(reader, 2) == [0, 1]
 
 
 @pytest.mark.parametrize("answers", [[True, True], [True, False, True, False, True, True], [False, False]])
