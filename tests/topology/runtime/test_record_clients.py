@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.runtime import record_reader, record_writer
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 
 from .helpers import make_topic
 
@@ -71,6 +71,24 @@ def test_a_client_that_stops_reading_is_replaced_and_nothing_is_read_twice(boots
         assert reader._consumer is not stalled and reader._other is None
     produce(15)
     assert until_read(reader, 5) == list(range(15, 20))
+
+
+def test_a_partition_that_is_added_is_read_from_the_first_record_that_there_still_is(bootstrap_servers, name, impatient):
+    kafka = KafkaSettings(bootstrap_servers)
+    topic = make_topic(kafka, name, partitions=2)
+    with kafka.producer() as producer:
+        for _ in range(5):
+            producer.send(topic, b"0", partition=1)
+    with TopicAdmin(kafka) as admin:
+        admin.delete_records({(topic, 1): 3})
+    reader = record_reader.RecordReader(kafka, f"dskype-{name}", {(topic, 0): 0})
+    reader.add({(topic, 1): record_reader.BEGINNING})
+    assert until_read(reader, 2) == [3, 4]
+    stalled = reader._consumer  # the one that takes its place goes on behind what was read
+    stalled.pause([TopicPartition(topic, 1)])
+    with kafka.producer() as producer:
+        producer.send(topic, b"0", partition=1)
+    assert until_read(reader, 1) == [5] and reader._consumer is not stalled
 
 
 def test_a_client_that_has_read_everything_stays(bootstrap_servers, name, impatient, monkeypatch):
