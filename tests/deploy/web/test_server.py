@@ -48,6 +48,15 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
     events.close()
 
 
+def test_what_is_known_of_a_subscription_does_not_come_from_its_own_record(kafka, served):
+    kafka.topology()
+    told = {"status": "active", "since": 7, "registration": "9-9", "registered_ms": 1, "id": "park"}
+    assert post(served, "subscriptions", {**PARK, **told}) == (200, {"subscription": "park"})
+    found = get(served, "subscription?id=park")["registered"]
+    assert (found["id"], found["status"], found["since"], found["registration"]) == ("park", "pending", None, "0-0") and found["registered_ms"] > 1
+    assert found["text"] == PARK["text"]
+
+
 def test_a_message_is_published(kafka, served):
     topics = kafka.topology()
     status, answer = post(served, "messages", {"text": "Coffee", "lat": 1, "lon": 2})
