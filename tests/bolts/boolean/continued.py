@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -52,15 +53,20 @@ def play(task: BooleanSubscriptions, steps: Sequence[Step]) -> list[tuple[list[t
     return found
 
 
+def continue_from(index: str, state: bytes, steps: Sequence[Step]) -> Any:
+    """Return what :func:`play` does after a state was restored, or the text of an error: other indexes go on."""
+    try:
+        task = empty_task(index)
+        task.restore(unpack_state(state))
+        return play(task, steps)
+    except Exception:
+        return traceback.format_exc()
+
+
 def main() -> None:
     """Continue from the states that are given, by the name of the index."""
     states, steps = pickle.load(sys.stdin.buffer)
-    found = {}
-    for index, state in states.items():
-        task = empty_task(index)
-        task.restore(unpack_state(state))
-        found[index] = play(task, steps)
-    pickle.dump(found, sys.stdout.buffer)
+    pickle.dump({index: continue_from(index, state, steps) for index, state in states.items()}, sys.stdout.buffer)
 
 
 if __name__ == "__main__":

@@ -82,18 +82,31 @@ def wanted(steps):
 
 
 @pytest.fixture(scope="module")
-def continued():
-    """Return what the steps after the snapshot should find, and what each index finds here and in another process."""
+def expected():
+    """Return the steps before and after the snapshot, and what they should find."""
     early, late = scene()
-    expected, states, here = wanted([*early, *late])[0], {}, {}
+    found = wanted([*early, *late])[0]
+    return early, late, found[: len(early)], found[len(early) :]
+
+
+@pytest.fixture(scope="module")
+def begun(expected):
+    """Return what each index finds before the snapshot, its snapshot, and what it finds then if it just goes on."""
+    early, late, *_ = expected
+    found = {}
     for name in INDEXES:
         task = empty_task(name)
-        assert play(task, early) == expected[: len(early)], name
-        states[name] = pack_state(task.snapshot())
-        here[name] = play(task, late)
+        first = play(task, early)
+        found[name] = first, pack_state(task.snapshot()), play(task, late)
+    return found
+
+
+@pytest.fixture(scope="module")
+def continued(expected, begun):
+    """Return what each index finds after the snapshot in another process, one for all of them."""
     child = subprocess.run(
         [sys.executable, "-m", "tests.bolts.boolean.continued"],
-        input=pickle.dumps((states, late)),
+        input=pickle.dumps(({name: state for name, (_, state, _) in begun.items()}, expected[1])),
         capture_output=True,
         cwd=Path(__file__).parents[3],
         env={**os.environ, "PYTHONHASHSEED": "77"},
@@ -101,14 +114,17 @@ def continued():
         check=False,
     )
     assert child.returncode == 0, child.stderr.decode()
-    return expected[len(early) :], here, pickle.loads(child.stdout)
+    return pickle.loads(child.stdout)
 
 
 @pytest.mark.parametrize("name", sorted(INDEXES))
-def test_a_snapshot_is_continued_in_another_process(continued, name):
-    expected, here, there = continued
-    for found in (here, there):
-        for step, (one, other) in enumerate(zip(found[name], expected, strict=True)):
+def test_a_snapshot_is_continued_in_another_process(expected, begun, continued, name):
+    _, _, before, after = expected
+    first, _, here = begun[name]
+    there = continued[name]
+    assert not isinstance(there, str), there
+    for found, right in ((first, before), (here, after), (there, after)):
+        for step, (one, other) in enumerate(zip(found, right, strict=True)):
             assert one == other, f"step {step}"
 
 
