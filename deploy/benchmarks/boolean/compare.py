@@ -12,6 +12,9 @@ All indexes are filled first, and then take turns with the same messages, ``--ro
 batches as fit into ``--budget`` seconds, at least one. ``--apart`` measures one index after the other, and so needs the memory of one only.
 ``--options lanes='{"x": 1}'`` passes options to an index.
 
+After several workloads three more tables have a row for each of them: us per message, us to insert a subscription, and bytes. So
+``--workloads wide-or-1,wide-or-16,wide-or-64,wide-or`` shows what expressions cost by their width.
+
 The pairs of each batch are hashed. An index must agree with the others, with itself after subscriptions have left and returned, and for ``--samples`` messages with a
 plain computation that compares every subscription. The exit code is 1 if one does not. From Python: :func:`compare` returns what ``--json`` writes.
 """
@@ -60,6 +63,9 @@ COLUMNS = {
 
 _COMPILING = 10
 """The time limit for compiling kernels, as a multiple of the time limit for building an index."""
+
+_SIDE_BY_SIDE = ("message_us", "build_us", "bytes")
+"""What several workloads are compared by at the end."""
 
 _FIRST_TABLE = 7
 """Columns of the first of two tables: a terminal has room for no more."""
@@ -154,6 +160,14 @@ def show(found: Mapping[str, Any]) -> None:
     print("  all indexes find the same" if found["equal"] else "\n".join(f"  WRONG: {error}" for error in found["errors"]), flush=True)
 
 
+def show_side_by_side(found: Sequence[Mapping[str, Any]], indexes: Sequence[str]) -> None:
+    """Print a table with a row for each workload, and for each index what matching, inserting and keeping costs."""
+    for column in _SIDE_BY_SIDE:
+        heading, digits = COLUMNS[column]
+        rows = [[one["workload"], *(f"{one['indexes'][name][column]:,.{digits}f}" if name in one["indexes"] else "-" for name in indexes)] for one in found]
+        print_table(heading, ["", *indexes], rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare indexes as the command line says."""
     parser = argparse.ArgumentParser(description="compare boolean indexes")
@@ -202,6 +216,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report["workloads"].append(found)
         if args.json:
             Path(args.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if len(report["workloads"]) > 1:
+        show_side_by_side(report["workloads"], args.indexes.split(","))
     return 0 if all(found["equal"] for found in report["workloads"]) else 1
 
 

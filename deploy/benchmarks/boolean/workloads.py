@@ -45,7 +45,8 @@ __all__ = [
 _FREQUENT = 200
 _HOTSPOT_KM = 20.0
 _CELLS_PER_DEG = 4
-_WIDE = 256
+_WIDTHS = (1, 16, 64)
+_WIDEST = 256
 _REGIONS, _RARE = 10, 0.99
 
 
@@ -326,19 +327,23 @@ def _expressions(corpus: Corpus, n: int, m: int, rng: np.random.Generator) -> tu
     return with_expressions(draw_subscriptions(corpus, n, rng, keywords=(2, 6)), rng), draw_messages(corpus, m, rng)
 
 
-def _wide(corpus: Corpus, n: int, m: int, rng: np.random.Generator) -> tuple[BooleanSubscriptions, MessageBatch]:
-    """Alternatives of 256 words of the rarer three quarters of the vocabulary; half of them need a word of the place as well."""
-    rows = _rows(corpus, n, rng)
-    width = min(_WIDE, max(2, len(corpus.vocabulary) // 4))
-    lists, shapes = [], np.where(rng.random(n) < 0.5, ANY, REQUIRED_AND_ANY).astype(np.int8)
-    for row in rows.tolist():
-        own = rng.choice(_terms(corpus, row))
-        others = np.unique(rng.integers(0, max(2, 3 * len(corpus.vocabulary) // 4), width - 1))
-        lists.append(np.concatenate([[own], others[others != own]]))
-    side_km = sides_km(rng, n, 1, 50)
-    offsets = np.concatenate([[0], np.cumsum([len(terms) for terms in lists])])
-    boxes = boxes_around(corpus.lat[rows], corpus.lon[rows], side_km, side_km)
-    return BooleanSubscriptions(boxes, offsets, np.concatenate(lists).astype(np.int32), shapes), draw_messages(corpus, m, rng)
+def _wide(width: int) -> Callable[[Corpus, int, int, np.random.Generator], tuple[BooleanSubscriptions, MessageBatch]]:
+    """Return what draws alternatives of so many words: one of the place, the others of the rarer three quarters of the vocabulary. Half of the subscriptions need the word of the place as well."""
+
+    def draw_wide(corpus: Corpus, n: int, m: int, rng: np.random.Generator) -> tuple[BooleanSubscriptions, MessageBatch]:
+        rows = _rows(corpus, n, rng)
+        most = min(width, max(2, len(corpus.vocabulary) // 4))
+        lists, shapes = [], np.where(rng.random(n) < 0.5, ANY, REQUIRED_AND_ANY).astype(np.int8)
+        for row in rows.tolist():
+            own = rng.choice(_terms(corpus, row))
+            others = np.unique(rng.integers(0, max(2, 3 * len(corpus.vocabulary) // 4), most - 1))
+            lists.append(np.concatenate([[own], others[others != own]]))
+        side_km = sides_km(rng, n, 1, 50)
+        offsets = np.concatenate([[0], np.cumsum([len(terms) for terms in lists])])
+        boxes = boxes_around(corpus.lat[rows], corpus.lon[rows], side_km, side_km)
+        return BooleanSubscriptions(boxes, offsets, np.concatenate(lists).astype(np.int32), shapes), draw_messages(corpus, m, rng)
+
+    return draw_wide
 
 
 WORKLOADS: dict[str, Kind] = {
@@ -356,7 +361,8 @@ WORKLOADS: dict[str, Kind] = {
     "laps-short-areas": Kind("LAPS: rectangles of 1 to 50 km, 6 to 20 words", 1_000_000, _with_messages(words=(6, 20), area_km=(1, 50))),
     "laps-long-areas": Kind("LAPS: rectangles of 1 to 50 km, 100 to 1,000 words", 1_000_000, _with_messages(words=(100, 1000), area_km=(1, 50))),
     "expressions": Kind("and, or, and of or, or of and over 2 to 6 words", 300_000, _expressions),
-    "wide-or": Kind("alternatives of 256 words", 20_000, _wide),
+    **{f"wide-or-{width}": Kind(f"alternatives of {width} words", 20_000, _wide(width)) for width in _WIDTHS},
+    "wide-or": Kind(f"alternatives of {_WIDEST} words", 20_000, _wide(_WIDEST)),
     "ps2stream-q1": Kind("PS2Stream: squares of 1 to 50 km, 1 to 3 words by their frequency", 1_000_000, _regional("q1")),
     "ps2stream-q2": Kind("PS2Stream: squares of 1 to 100 km, one word not of the most frequent 1 %", 1_000_000, _regional("q2")),
     "ps2stream-q3": Kind("PS2Stream: one or the other in each of 100 regions", 1_000_000, _regional("q3")),

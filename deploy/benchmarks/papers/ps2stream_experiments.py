@@ -88,6 +88,8 @@ def _every(text: str, name: str, measure: str, most: float) -> Claim:
 
     def check(found: Rows) -> tuple[bool, str]:
         values = [(x, row[measure]) for (series, x), row in found.items() if series == name]
+        if not values:
+            raise KeyError(name)
         return max(value for _, value in values) <= most, listed(values, 2)
 
     return Claim(text, check)

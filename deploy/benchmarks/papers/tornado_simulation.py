@@ -247,9 +247,13 @@ class BooleanSimulation:
         if self._last is None or not np.array_equal(self._last[0], rows):
             self._last = None
             index = make_index(self.index)
-            insert(index, _taken(self.workload.subscriptions, rows), np.arange(len(rows)))
+            insert(index, _taken(self.workload.subscriptions, rows), self._at_first(rows))
             self._last = rows, index
         return self._last[1]
+
+    def _at_first(self, rows: np.ndarray) -> np.ndarray:
+        """Return which of the subscriptions of an evaluator are there from the start, as places in ``rows``: here all."""
+        return np.arange(len(rows))
 
     def _match(self, task: int, index: BooleanIndex, rows: np.ndarray) -> list[np.ndarray]:
         """Do an evaluator's work in all steps; return its matches as in :attr:`BooleanWorkload.expected`."""
@@ -262,7 +266,11 @@ class BooleanSimulation:
                 message, slot = index.match(messages)
                 self.busy[number, task] = min(self.busy[number, task], time.thread_time() - t0)
             found.append(messages.seq[message] * self.n + rows[slot])
+            self._update(number, task, index, rows)
         return found
+
+    def _update(self, number: int, task: int, index: BooleanIndex, rows: np.ndarray) -> None:
+        """Apply what changes at an evaluator after a step: here nothing."""
 
     def _found(self, living: np.ndarray) -> dict[str, Any]:
         n = self.workload.messages.n

@@ -1,10 +1,5 @@
 """The plain table, GI2 and FAST: small capacities, lazy deletion, memory under churn, and what their parts look like."""
 
-import os
-import pickle
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -126,36 +121,6 @@ def test_memory_does_not_grow_under_churn(name, options):
         sizes.append(index.memory_bytes)
     index._check()
     assert max(sizes[200:]) <= 1.6 * max(sizes[60:100])
-
-
-def test_snapshots_are_restored_in_another_process():
-    rng = seeded(8)
-    live = {slot: any_subscription(rng) for slot in range(0, 300, 2)}
-    rows = [any_place_message(rng) for _ in range(30)]
-    states = {}
-    for name in SMALL:
-        index = make_index(name)
-        insert(index, live)
-        index.remove_many(range(0, 300, 6))
-        states[name] = pack_state(index.snapshot())
-    given = pickle.dumps((states, messages_of(rows)))
-    program = """
-import pickle, sys
-from dskype.bolts.boolean import make_index
-from dskype.topology.core.values import unpack_state
-states, batch = pickle.load(sys.stdin.buffer)
-found = {}
-for name, state in states.items():
-    index = make_index(name)
-    index.restore(unpack_state(state))
-    found[name] = [column.tolist() for column in index.match(batch)]
-pickle.dump(found, sys.stdout.buffer)
-"""
-    environment = {**os.environ, "PYTHONHASHSEED": "77"}
-    found = pickle.loads(subprocess.run([sys.executable, "-c", program], input=given, capture_output=True, check=True, env=environment).stdout)
-    assert found.keys() == states.keys()
-    for name, columns in found.items():
-        assert list(zip(*columns)) == expected({slot: s for slot, s in live.items() if slot % 6}, rows), name
 
 
 @pytest.mark.parametrize("name", SMALL)

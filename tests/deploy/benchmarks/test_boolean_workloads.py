@@ -66,6 +66,8 @@ def test_workloads_have_the_sizes_that_they_name(corpus):
     assert set(np.diff(few.offsets).tolist()) <= {1, 2}
     words = np.diff(draw_messages(corpus, 50, rng, words=(20, 30)).offsets)
     assert words.min() >= 20 and words.max() <= 30
+    widths = {name: np.diff(draw(name, corpus, 200, 5).subscriptions.offsets) for name in ("wide-or-1", "wide-or-16", "wide-or")}
+    assert set(widths["wide-or-1"].tolist()) == {1} and 14 < widths["wide-or-16"].mean() <= 16 and widths["wide-or"].mean() > 50
     assert (np.diff(draw("many-keywords", corpus, 100, 50).subscriptions.offsets) == 20).all()
     hot = draw("hot-keyword", corpus, 100, 50)
     assert set(hot.subscriptions.terms.tolist()) == {len(corpus.vocabulary) - 1} == set(hot.messages.terms[hot.messages.offsets[1:] - 1].tolist())
@@ -139,7 +141,12 @@ def test_the_comparison_is_a_command(corpus, tmp_path, capsys):
     ]
     assert compare.main(arguments) == 0
     found = json.loads((tmp_path / "found.json").read_text())
-    assert [w["subscriptions"] for w in found["workloads"]] == [100, 100] and "all indexes find the same" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert [w["subscriptions"] for w in found["workloads"]] == [100, 100] and "all indexes find the same" in shown
+    cells = [line.replace("│", " ").split() for line in shown.splitlines()]
+    last = [line for line in cells if line[:1] in (["q1"], ["small"])]
+    assert [line[0] for line in last] == ["q1", "small"] * 3, "side by side: time of messages, time of insertions, bytes"
+    assert [float(line[1]) for line in last[:2]] == [round(w["indexes"]["plain"]["message_us"], 2) for w in found["workloads"]]
     assert compare.main(["--list"]) == 0 and "hotspot" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         compare.main(["--workloads", "unknown"])
