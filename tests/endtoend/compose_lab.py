@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dskype import bolts
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
 
@@ -158,8 +159,9 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
 
 
 def _kernel_folders(cache: Path) -> list[str]:
-    """Return the folders of the cache that hold this repository's kernels, by Numba's rule for their names."""
-    sources = {file.parent for file in ROOT.glob("*/**/*_kernels.py")}
+    """Return the folders of the cache that hold this repository's kernels, by Numba's rule for their names: they have the path by which modules are imported."""
+    imported = Path(bolts.__file__).parents[1]
+    sources = {file.parent for package in imported.glob("[a-z]*/") for file in package.rglob("*_kernels.py")}
     names = (f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}" for folder in sorted(sources))
     return [name for name in names if (cache / name).is_dir()]
 

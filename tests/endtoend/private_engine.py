@@ -37,7 +37,7 @@ cd "$1"
 if [ -n "$2" ]; then
     mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work,metacopy=on" overlay "$1/writable"
     chown 1000:1000 "$1/writable"
-    chown -R 1000:1000 $4
+    [ -z "$4" ] || chown -R 1000:1000 $4
 fi
 # There is no name server but the engine's own, which says nothing when it is asked for a container that is gone: ask once, for a second, not for twenty.
 dockerd --dns-opt timeout:1 --dns-opt attempts:1 --data-root "$1/data" --exec-root "$1/exec" --pidfile "$1/pid" -H "unix://$1/socket" --cgroup-parent "/$3" \
