@@ -35,8 +35,7 @@ def test_executors_with_the_drivers_versions_are_accepted_whatever_the_patch_lev
 
 
 @pytest.mark.parametrize(
-    ("python", "dskype"),
-    [("3.10.14", DSKYPE), (f"{MINOR}1.1", DSKYPE), (f"4.{MINOR.partition('.')[2]}.1", DSKYPE), (PYTHON, f"{DSKYPE}.1"), (PYTHON, "0.0.9")],
+    ("python", "dskype"), [("3.10.14", DSKYPE), (f"{MINOR}1.1", DSKYPE), (f"4.{MINOR.partition('.')[2]}.1", DSKYPE), (PYTHON, f"{DSKYPE}.1"), (PYTHON, "0.0.9")]
 )
 def test_an_executor_with_another_python_or_another_dskype_is_named_with_its_host(python, dskype):
     with pytest.raises(PreflightError) as error:
