@@ -182,10 +182,10 @@ class _Arrivals:
             self.look()
 
 
-def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[str, ...]]:
+def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[Any, ...]]:
     """Run the probe on all of Spark's executors."""
     arrivals = _Arrivals(spark.sparkContext)
-    found, tried = list[tuple[str, ...]](), -1
+    found, tried = list[tuple[Any, ...]](), -1
     while tried != arrivals.count:  # those that came meanwhile are tried out, too
         tried = arrivals.count
         found += _run_once(spark, probe, timeout_s, arrivals)
@@ -193,7 +193,7 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
     return found
 
 
-def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[str, ...]]:
+def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[Any, ...]]:
     """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
     context, began_s = spark.sparkContext, time.monotonic()
     n = tasks_on_all_executors(context)
