@@ -53,6 +53,9 @@ _EQUAL = 1.01
 _EXCHANGES = 4
 """So many exchanges for each leaf at most. Each keeps more subscriptions together, so there is an end without a limit, too."""
 
+_AT_A_TIME = 16_384
+"""So many subscriptions are compared at a time, because each takes four bytes for each leaf."""
+
 _IDLE = 1e-9
 """The load of a task without nodes, so that the ratio of loads is always defined."""
 
@@ -299,11 +302,7 @@ def exchange_leaves(partitions: Sequence[Partition]) -> list[Partition]:
     whole = [(node, task) for task, partition in enumerate(partitions) for node in partition.nodes if node.items is None]
     if len(whole) < 2 or len(partitions) < 2:
         return list(partitions)
-    held = np.zeros((len(whole), whole[0][0].leaf.loads.sample.n), np.float32)
-    for row, (node, _) in zip(held, whole):
-        row[node.leaf.subscriptions] = 1.0
-    shared = (held @ held.T).astype(np.float64)  # counts are exact in float32
-    np.fill_diagonal(shared, 0.0)
+    shared = _shared([node.leaf.subscriptions for node, _ in whole], whole[0][0].leaf.loads.sample.n)
     tasks, own = np.array([task for _, task in whole]), np.array([node.load for node, _ in whole])
     loads = np.array([partition.load for partition in partitions])
     least, greatest, every = loads.min(), loads.max(), np.arange(len(whole))
@@ -335,6 +334,23 @@ def exchange_leaves(partitions: Sequence[Partition]) -> list[Partition]:
     for (node, _), task in zip(whole, tasks.tolist()):
         nodes[task].append(node)
     return [Partition(some, float(load)) for some, load in zip(nodes, loads)]
+
+
+def _shared(subscriptions: Sequence[np.ndarray], n: int) -> np.ndarray:
+    """Return how many subscriptions two different leaves share, float64[leaves, leaves].
+
+    :param subscriptions: of each leaf, int64[], rising; below ``n``.
+    """
+    found = np.zeros((len(subscriptions), len(subscriptions)))
+    held = np.zeros((len(subscriptions), min(n, _AT_A_TIME)), np.float32)
+    for start in range(0, n, _AT_A_TIME):
+        held[:] = 0.0
+        for row, some in zip(held, subscriptions):
+            first, end = np.searchsorted(some, (start, start + _AT_A_TIME))
+            row[some[first:end] - start] = 1.0
+        found += held @ held.T  # counts are exact in float32
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def _cut_by_space(nodes: Sequence[Node], largest: Node) -> list[Node] | None:

@@ -33,8 +33,8 @@ def sample_of(messages: MessageBatch, boxes: np.ndarray, offsets: np.ndarray, te
 class RecentSample:
     """Keeps some of the newest messages, and some of the subscriptions. Both follow from what it is told, so a restored task has the same ones.
 
-    Of messages it keeps every *stride*-th one, and of these the newest. Of subscriptions it keeps those whose id has a hash below a limit. When they are too many, the limit is halved. So each present
-    subscription is as likely to be kept as any other, however old it is.
+    Of messages it keeps every *stride*-th one, and of these the newest. Of subscriptions it keeps those whose id has a hash below a limit. When they are too many without those that have ended, the
+    limit is halved. So each present subscription is as likely to be kept as any other, however old it is.
 
     :param most: how many messages are kept, and how many subscriptions.
     """
@@ -71,13 +71,19 @@ class RecentSample:
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
-    def register(self, name: str, subscription: Subscription) -> None:
-        """Take a subscription into account, in place of one with the same name. O(1), amortised."""
+    def register(self, name: str, subscription: Subscription, present: Callable[[str], bool]) -> None:
+        """Take a subscription into account, in place of one with the same name. O(1), amortised.
+
+        :param present: as of :meth:`sample`; this one counts as present.
+        """
         if _hash(name) >= self._below:
             return
         box = list(subscription.bbox) if isinstance(subscription, BooleanSubscription) else [np.nan] * 4
         self._subscriptions[name] = box, routing_terms(subscription).tolist()
-        while len(self._subscriptions) > self._most:
+        if len(self._subscriptions) <= self._most:
+            return
+        self._subscriptions = {other: one for other, one in self._subscriptions.items() if other == name or present(other)}
+        while len(self._subscriptions) > self._most - self._most // 4:  # so that this is not done again for a long time
             self._below >>= 1
             self._subscriptions = {name: one for name, one in self._subscriptions.items() if _hash(name) < self._below}
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import Message, RecordError, areas_of, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import Message, RecordError, areas_of, parse_key, parse_message, parse_plan, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
@@ -259,17 +259,13 @@ class SubscriptionSpout(KafkaSpout):
         return refused
 
     def _emit_plans(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
-        refused, rows = [], []
+        refused: list[tuple[Any, DeadLetter]] = []
+        rows = []
         for record in records:
             try:
-                plan = json.loads(record.value or b"null")
-                good = plan["v"] == 1 and type(plan["version"]) is int and plan["version"] > 0 and isinstance(plan["plan"], dict)
-            except (ValueError, KeyError, TypeError, RecursionError):
-                good = False
-            if good:
-                rows.append((plan["version"], plan["plan"]))
-            else:
-                refused.append((record, DeadLetter('a plan is {"v": 1, "version": a number above 0, "plan": {...}}', "invalid-plan")))
+                rows.append(parse_plan(record.value))
+            except RecordError as error:
+                refused.append((record, error))
         for row in rows:
             self._collector.emit(row, stream=streams.PLANS)
         return refused

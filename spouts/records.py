@@ -21,6 +21,7 @@ from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded
 from dskype.topology.errors import DeadLetter, explain
 
 __all__ = [
+    "PLAN_BYTES_MAX",
     "BooleanSubscription",
     "Limits",
     "Message",
@@ -31,9 +32,14 @@ __all__ = [
     "longest_record_bytes",
     "parse_key",
     "parse_message",
+    "parse_plan",
     "parse_subscription",
     "subscription_from_record",
 ]
+
+
+PLAN_BYTES_MAX = 1_000_000
+"""The most bytes of a plan in a record. Brokers accept records of up to 1 MiB by default, including headers."""
 
 
 class RecordError(DeadLetter):
@@ -258,6 +264,26 @@ def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tok
     if kind == "boolean":
         return _boolean(id, record, tokenizer, limits)
     return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
+
+
+def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
+    """Read a record of the topic of plans, ``{"v": 1, "version": int, "plan": {...}}``; return version and plan. The distributor says whether it can use the plan.
+
+    :raises RecordError: it is no plan.
+
+    >>> parse_plan(b'{"v": 1, "version": 0, "plan": {}}')
+    Traceback (most recent call last):
+    dskype.spouts.records.RecordError: Expected the 'version' of a plan; given: 0; legal: an integer from 1 to 9007199254740991
+    """
+    record = _object(value, PLAN_BYTES_MAX, "a plan")
+    if record.get("v") != 1:
+        _refuse("invalid-plan", "Expected a plan in the format 'v'", record, "v", "1")
+    version, plan = record.get("version"), record.get("plan")
+    if type(version) is not int or not 0 < version < 9007199254740992:
+        _refuse("invalid-plan", "Expected the 'version' of a plan", record, "version", "an integer from 1 to 9007199254740991")
+    if type(plan) is not dict:
+        _refuse("invalid-plan", "Expected 'plan' as a JSON object", record, "plan")
+    return version, plan
 
 
 def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:

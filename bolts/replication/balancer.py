@@ -18,8 +18,8 @@ from dskype.bolts.replication.messages import BalanceMessage, PartitionMap
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.records import PLAN_BYTES_MAX
 from dskype.spouts.settings import BalanceSettings
-from dskype.spouts.topics import PLAN_BYTES_MAX
 
 __all__ = ["Balancer"]
 

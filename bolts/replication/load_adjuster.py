@@ -74,7 +74,7 @@ class LoadAdjuster(Balancer):
     def register(self, name: str, subscription: Subscription) -> None:
         """Take a subscription into the sample."""
         self._registered += 1
-        self._recent.register(name, subscription)
+        self._recent.register(name, subscription, self._placement.has)
 
     # -- plans --------------------------------------------------------------------------------------------------------
 

@@ -63,8 +63,8 @@ _STATE = np.dtype(
     [
         ("epoch", np.int32),
         ("guard", np.float64),
-        ("plan", np.int32),
-        ("origin", np.int32),
+        ("plan", np.int64),
+        ("origin", np.int64),
         ("mode", np.int8),
         ("evaluated", np.int64),
         ("asked", np.int64),

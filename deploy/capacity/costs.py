@@ -91,6 +91,11 @@ class Routing(NamedTuple):
     balance: float
     distribution: float
 
+    @property
+    def passes(self) -> bool:
+        """Whether results pass the result bolt, which writes them. With hashing the tasks of the subscription bolt do so."""
+        return self.name != "hashing"
+
 
 DISTRIBUTORS = (
     Routing("hashing", ("topk", "boolean"), None, 0.0, 1.00, 1.00, 1.08, 1.0),

@@ -123,7 +123,7 @@ def _per_result(load: Load, routing: Routing) -> float:
 
 def _subscription_tasks(load: Load, site: Site, routing: Routing) -> float:
     """Return how many tasks of the subscription bolt share the work; inf if messages alone fill each of them."""
-    each = routing.repeats * cost(f"{load.kind}_result") + cost("result_transport")  # a task writes its results itself
+    each = routing.repeats * cost(f"{load.kind}_result") + (0.0 if routing.passes else cost("result_transport"))
     changes = load.rate * load.results * each * _US * routing.balance
     memory = load.subscriptions * routing.replication * cost(f"{load.kind}_subscription")
     least = max(1.0, memory / (site.memory_bytes * site.full / site.cores))  # a task has its core's share of a host's memory
@@ -152,16 +152,17 @@ def need(load: Load, site: Site, routing: Routing) -> Need:
     worker_cores = load.rate * worker_us * _US + results * _per_result(load, routing) * _US
     broker_cores = (load.rate * cost("broker_message") + results * cost("result_broker")) * _US * site.copies
     window = load.rate * load.window_s if load.kind == "topk" else 0.0
+    merge = cost("result_merge") if routing.replication > 1 else 0.0
     counts = {
         "spout": load.rate * cost("spout_message"),
         "distribution": load.rate * cost("distribution_message") * routing.distribution,
-        "result": results * cost("result_merge") if routing.replication > 1 else 0.0,
+        "result": results * (merge + cost("result_transport")) if routing.passes else 0.0,
     }
     small = {name: max(1, math.ceil(us * _US / site.full)) for name, us in counts.items()}
     message_tasks = max(1, math.ceil(window * cost("window_message") / (site.memory_bytes * site.full / site.cores)))
-    # A message comes in, goes to the distribution bolt, to a message bolt, and to subscription tasks; a replicated result passes its bolt.
+    # A message comes in, goes to the distribution bolt, to a message bolt, and to subscription tasks; a result passes its bolt.
     frames = 2 + tuples if load.kind == "topk" else 1 + tuples
-    passed = results * (2 if routing.replication > 1 else 1)
+    passed = results * (2 if routing.passes else 1)
     written = load.rate * (cost("message_bytes") + frames * cost("tuple_bytes")) + passed * cost("result_bytes")
     all_tasks = tasks + message_tasks + sum(small.values())
     memory = (

@@ -233,7 +233,7 @@ class _Watch:
             if up_to_date is not None and now - up_to_date >= _SETTLED_S:
                 found.caught_up_s = up_to_date - struck
                 return found
-            if now - struck > hold_s + patience_s:
+            if up_to_date is None and now - struck > hold_s + patience_s:  # who is up to date by then gets the time to stay so
                 found.silent_s = max(found.silent_s, now - moved)
                 return found
 

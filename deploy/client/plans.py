@@ -8,7 +8,7 @@ from typing import Any
 
 from dskype.distribution import DISTRIBUTORS, HasPartitions, Partitioned, make_distributor, start_distributor
 from dskype.distribution.base import TAKEOVER
-from dskype.spouts.topics import PLAN_BYTES_MAX
+from dskype.spouts.records import PLAN_BYTES_MAX, RecordError, parse_plan
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.nimbus_topic import ClusterClient
@@ -76,21 +76,20 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
         found, content = parse_record(record.value)
         if found > version:
             version, plan = found, content
-    if isinstance(plan, dict):
+    if plan is not None:
         plan.pop(TAKEOVER, None)
-    if plan is None:
+    else:
         settings = client.settings
         tasks = len(component_tasks(client))
         plan = start_distributor(settings, tasks, Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()).plan()
     return version, plan
 
 
-def parse_record(value: bytes | None) -> tuple[int, Any]:
-    """Return version and plan in the value of a record of the topic of plans; (0, None) if it is malformed."""
+def parse_record(value: bytes | None) -> tuple[int, dict[str, Any] | None]:
+    """Return version and plan in the value of a record of the topic of plans; (0, None) if the topology refuses it."""
     try:
-        found = json.loads(value or b"null")
-        return (int(found["version"]), found["plan"]) if found["v"] == 1 else (0, None)
-    except (ValueError, KeyError, TypeError):
+        return parse_plan(value)
+    except RecordError:
         return 0, None
 
 

@@ -28,7 +28,7 @@ from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening
 from dskype.deploy.client.follower import Follower, Once, make_consumer
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
-from dskype.spouts.records import parse_message, parse_subscription
+from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import PLAN_KEY, Topics, topic_config
 from dskype.topology.core.redaction import hidden_paths
@@ -234,26 +234,49 @@ class PubSub:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def subscribe(self, id: str | None = None, **fields: Any) -> str:
+    def subscribe(self, id: str | None = None, *, wait: bool = False, **fields: Any) -> str:
         """Register a subscription, or register it again.
 
         :param id: any text; default: a generated one.
+        :param wait: wait until Kafka has it.
         :param fields: ``text`` or ``keywords``, ``lat``, ``lon``, ``k``, ``alpha`` (top-k), or ``bbox`` and ``expression`` or ``keywords``,
             ``ttl_s`` (boolean); ``meta``: any JSON value, which comes back with the results. ``type`` follows from the other fields.
         :returns: the id.
         :raises RecordError: the subscription is invalid; the text says why.
+        :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
         id = uuid.uuid4().hex if id is None else id
         # Surrogates are refused by the check, with a reason.
         key = id.encode(errors="surrogatepass")
-        value = json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
+        try:
+            value = json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
+        except RecursionError:
+            raise RecordError("Expected a subscription with less nesting", "deep-nesting") from None
         self.parse_subscription(key, value)
-        self.send_subscription(key, value)
+        future = self.send_subscription(key, value)
+        if wait:
+            self._stored(future, "subscription")
         return id
 
-    def unsubscribe(self, id: str) -> None:
-        """Remove a subscription; an unknown id is not an error."""
-        self.send_subscription(id.encode(errors="surrogatepass"), None)
+    def unsubscribe(self, id: str, *, wait: bool = False) -> None:
+        """Remove a subscription; an unknown id is not an error.
+
+        :param wait: wait until Kafka has it.
+        :raises RecordError: no subscription can have this id; the text says why.
+        :raises SendError: ``wait`` is True, and Kafka did not take it.
+        """
+        key = id.encode(errors="surrogatepass")
+        parse_key(key)
+        future = self.send_subscription(key, None)
+        if wait:
+            self._stored(future, "end of the subscription")
+
+    def _stored(self, future: Any, what: str) -> Any:
+        """Wait for the place of a record that was sent."""
+        try:
+            return future.get(timeout=self._timeout_s)
+        except KafkaError as ex:
+            raise SendError(f"the {what} did not reach Kafka: {ex}") from ex
 
     def publish(
         self,
@@ -277,17 +300,14 @@ class PubSub:
         :raises RecordError: the message is invalid.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        area = None if bbox is None else list(bbox)
+        area = list(bbox) if isinstance(bbox, Iterable) and not isinstance(bbox, (str, Mapping)) else bbox
         fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": area, "ts": ts}
         value = json.dumps({k: v for k, v in fields.items() if v is not None}, ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_message(value)
         future = self.send_message(value)
         if not wait:
             return id
-        try:
-            stored = future.get(timeout=self._timeout_s)
-        except KafkaError as ex:
-            raise SendError(f"the message did not reach Kafka: {ex}") from ex
+        stored = self._stored(future, "message")
         return f"{stored.partition}-{stored.offset}" if id is None else id
 
     def send_message(self, value: bytes) -> Any:

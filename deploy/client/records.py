@@ -43,8 +43,8 @@ class Registered:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        fields = {k: v for k, v in (self.fields or {}).items() if k != "id"}
-        return {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms, **fields}
+        own = {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms}
+        return {**own, **{k: v for k, v in (self.fields or {}).items() if k not in own}}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.records import json_object
 from dskype.deploy.web.tail import Tail
 from dskype.spouts.areas import centre_of
+from dskype.spouts.records import Limits
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.events import Event
 
@@ -28,23 +29,25 @@ SAMPLE = 100
 """Messages of one event of the map, at most."""
 _EVERY_S = 0.5
 _QUIET_S = 15.0
-_TEXT = 300
+_TEXT, _ID = 300, Limits().id_max_bytes
 _LOOK_S, _PATIENCE_S = 0.02, 1.0
 
 
 def message_of(record: Any) -> dict[str, Any] | None:
-    """Return id, text, latitude and longitude (of an area its centre, and its ``bbox``) of a record of messages; None if it has none."""
+    """Return id, text, latitude and longitude (of an area its centre, and its ``bbox``) of a record of messages; None if it has none, or an id that is none."""
     value = json_object(record.value)
     if value is None:
         return None
     try:
         box = [float(x) for x in value["bbox"]] if "bbox" in value else None
         lat, lon = centre_of(*box) if box is not None else (float(value["lat"]), float(value["lon"]))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     if not (-90 <= lat <= 90 and -180 <= lon <= 180):  # so neither NaN nor infinite
         return None
     text, id = value.get("text"), value.get("id")
+    if not (id is None or (type(id) is int and -(1 << 63) <= id < 1 << 63) or (isinstance(id, str) and len(id) <= _ID)):  # many are remembered
+        return None
     found = {"id": f"{record.partition}-{record.offset}" if id is None else id, "text": text[:_TEXT] if isinstance(text, str) else "", "lat": lat, "lon": lon}
     return found if box is None else {**found, "bbox": box}
 

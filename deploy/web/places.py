@@ -31,6 +31,8 @@ class Place(NamedTuple):
         :param offset: of the record.
         :param found: what the record has for the client, in order.
         """
+        if offset < self.offset:
+            return
         taken = self.taken if self.offset == offset else 0
         for number, one in enumerate(found[taken:], taken + 1):
             yield one, Place(offset, number) if number < len(found) else Place(offset + 1)

@@ -211,10 +211,9 @@ class ResultFollower:
         self._mark = Places.of(self._tail.join(self))
         if self._places is None:
             self._places = Places(self._mark)
-        for where, place in self._places.items():
-            if place.offset > self._mark.get(where, place).offset:  # the topic was made anew
-                self._places[where] = Place(0)
-        if not self._places.reached(self._mark):
+        # Behind the mark there may be records that the tail has not read yet, or nothing, because the topic was made anew: only Kafka knows.
+        ahead = any(place.offset > self._mark.get(where, place).offset for where, place in self._places.items())
+        if ahead or not self._places.reached(self._mark):
             with self._reader_lock:
                 self._reader = self._open(self._places.offsets(), _LEAST_BYTES)
                 self._reading = self._read_to_mark(self._reader)
@@ -252,8 +251,7 @@ class ResultFollower:
                     events = []
             for where, at in reader.positions().items():  # offsets without records: what was compacted, marks of transactions
                 end = self._mark.get(where, Place(at))
-                if at > self._places.get(where, Place(0)).offset:
-                    self._places[where] = min(Place(at), end)
+                self._places.advance([(where, min(Place(at), end))])
             yield events
 
     # -- events ----------------------------------------------------------------------------------------------------------
@@ -271,7 +269,7 @@ class ResultFollower:
                 batch = self._queue.popleft()
                 self._queued -= len(batch.found)
             events += self._events(batch.where, batch.place.offset - 1, batch.found)
-            self._places[batch.where] = batch.place
+            self._places.advance([(batch.where, batch.place)])
         return events
 
     def _events(self, where: tuple[str, int], offset: int, found: Sequence[Found]) -> list[Event]:

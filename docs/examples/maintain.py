@@ -32,7 +32,7 @@ class Limits:
     overloaded: float = 0.8
     idle: float = 0.1
     uneven: float = 1.5
-    """Busiest task of the subscription bolt through the mean."""
+    """Busiest task of the subscription bolt divided by the mean."""
     least_busy: float = 0.1
     """While no task is busier than this, nothing is moved between tasks."""
     patience: int = 3

@@ -1,6 +1,7 @@
 """Hybrid partitioning: loads by plain sums, and the steps of Algorithm 1."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -156,6 +157,24 @@ def test_exchanged_leaves_leave_fewer_copies_and_no_greater_load(seed):
     stayed = [partition.load - sum(node.load for node in partition.nodes if node.items is None) for partition in merged]
     assert loads == pytest.approx([sum(pair) for pair in zip(moved, stayed)])  # parts of divided leaves stay where they are
     assert exchange_leaves(found)[0].load == pytest.approx(found[0].load) and copies(exchange_leaves(found)) == copies(found)
+
+
+@pytest.mark.parametrize("at_a_time", [7, 300, 16_384])
+def test_what_leaves_share_is_counted_in_little_memory(monkeypatch, at_a_time):
+    monkeypatch.setattr(kdt_tree, "_AT_A_TIME", at_a_time)
+    rng = np.random.default_rng(69)
+    leaves = [np.flatnonzero(rng.random(300) < share) for share in (0.0, 0.1, 0.5, 1.0)]
+    expected = [[0 if one is other else len(np.intersect1d(one, other)) for other in leaves] for one in leaves]
+    tracemalloc.start()
+    try:
+        assert kdt_tree._shared(leaves, 300).tolist() == expected
+        many = [np.arange(100_000) for _ in range(20)]
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        assert kdt_tree._shared(many, 100_000).max() == 100_000
+        assert tracemalloc.get_traced_memory()[1] - before < 4_000_000 < 4 * 20 * 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_there_is_nothing_to_exchange_with_one_task_or_one_leaf():

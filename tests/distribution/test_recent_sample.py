@@ -47,7 +47,7 @@ def test_a_present_subscription_is_kept_as_likely_as_any_other():
     rng, sample, present = np.random.default_rng(2), RecentSample(100), set()
     for number in range(4_000):
         name = f"s{number}"
-        sample.register(name, worlds.boolean(rng, 300) if number % 5 else worlds.subscription(worlds.sample(rng, 3, 3), 0))
+        sample.register(name, worlds.boolean(rng, 300) if number % 5 else worlds.subscription(worlds.sample(rng, 3, 3), 0), present.__contains__)
         present.add(name)
         if number % 3 == 0:
             present.discard(f"s{int(rng.integers(0, number + 1))}")
@@ -62,10 +62,26 @@ def test_a_present_subscription_is_kept_as_likely_as_any_other():
     assert set(sample._subscriptions) <= present and abs(np.mean(numbers) - mean) < 500, "old ones and new ones alike"
 
 
+def test_subscriptions_that_have_ended_take_no_room_from_those_that_are_present():
+    """A topology may run for months before somebody asks for the sample, with subscriptions that live for minutes."""
+    sample, looked_at = RecentSample(100), 0
+
+    def present(name):
+        nonlocal looked_at
+        looked_at += 1
+        return number - 50 < int(name[1:]) <= number
+
+    one = BooleanSubscription([0.0, 0.0, 9.0, 9.0], ["and", 3, 7], None, None)
+    for number in range(20_000):
+        sample.register(f"s{number}", one, present)
+    assert looked_at < 5 * 20_000, "they are not looked at each time"
+    assert sample.sample(present).n == 50
+
+
 def test_a_subscription_that_is_replaced_counts_as_it_is_now():
     sample = RecentSample(10)
     for west in (0.0, 5.0):
-        sample.register("s", BooleanSubscription([west, 0.0, 9.0, 9.0], ["and", 3, 7], None, None))
+        sample.register("s", BooleanSubscription([west, 0.0, 9.0, 9.0], ["and", 3, 7], None, None), everywhere)
     found = sample.sample(everywhere)
     assert found.rectangles().tolist() == [[5.0, 0.0, 9.0, 9.0]] and found.terms.tolist() == [3]
     assert sample.sample(lambda name: False).n == 0

@@ -277,6 +277,7 @@ def test_a_plan_that_is_none_is_a_dead_letter_and_one_for_another_topology_an_er
         b'{"v": 1, "version": true, "plan": {}}',
         b'{"v": 2, "version": 1, "plan": {}}',
         b'{"v": 1, "version": 1}',
+        b'{"v": 1, "version": 9007199254740992, "plan": {}}',
     ):
         simulation.log.append(TOPICS.plans, 0, b"plan", bad)
     simulation.change_plan(3, make_distributor("location", 5).plan())
@@ -284,7 +285,7 @@ def test_a_plan_that_is_none_is_a_dead_letter_and_one_for_another_topology_an_er
     simulation.change_plan(7, make_distributor("location", 2).plan())
     simulation.change_plan(6, make_distributor("location", 2).plan())
     simulation.drain(4)
-    assert len(dead_letters(simulation)) == 7
+    assert len(dead_letters(simulation)) == 8
     assert metric(simulation, "plans_refused") == 2 and metric(simulation, "plan_changes") == 1 and metric(simulation, "plan_version") == 7
     errors = [e["error"] for e in simulation.sim.stats.errors if e["component"] == "distribution-bolt"]
     assert len(errors) == 2 and "another number of tasks" in errors[0] and "another distributor" in errors[1]

@@ -137,6 +137,19 @@ def test_a_plan_takes_over_step_by_step(summaries):
     check(simulation)
 
 
+def test_the_versions_of_plans_may_be_times():
+    conf = {"dskype.distributor": "hybrid", "dskype.distributor.options": {"granularity": 4, "box": SPACE}}
+    simulation = Simulation(conf, {"subscription-bolt": 2, "distribution-bolt": 2})
+    for number, version in enumerate((1_764_000_000_000, 1_764_000_000_001, 9007199254740991)):
+        simulation.change_plan(version, zone(number % 2))
+        simulation.drain()
+        simulation.subscription(f"t{number}", {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5})
+        lake(simulation, f"b{number}")
+        simulation.message({"id": number, "text": "lake", "lat": 0, "lon": 0})
+        simulation.drain()
+    assert check(simulation)["final"] == 3 and not simulation.sim.stats.errors and metric(simulation, "plan_changes") == 6
+
+
 def test_a_takeover_that_is_no_share_is_refused():
     simulation = Simulation({"dskype.distributor": "hybrid"}, {"subscription-bolt": 2})
     simulation.change_plan(1, {**zone(0), "takeover": "slowly"})

@@ -19,6 +19,7 @@ from dskype.spouts.records import (
     areas_of,
     parse_key,
     parse_message,
+    parse_plan,
     parse_subscription,
     subscription_from_record,
 )
@@ -469,6 +470,17 @@ def test_a_subscription_is_the_same_after_the_wire(record):
     packed = msgpack.packb(found.to_record())
     assert subscription_from_record(msgpack.unpackb(packed)) == subscription_from_record(msgpack.unpackb(packed, use_list=False)) == found
     assert type(found).from_record({**found.to_record(), "expires_ms": 5}) == found
+
+
+@pytest.mark.parametrize("version", [1, 1_764_000_000_000, 9007199254740991])
+def test_the_version_of_a_plan_may_be_a_time(version):
+    assert parse_plan(json.dumps({"v": 1, "version": version, "plan": {"x": 1}}).encode()) == (version, {"x": 1})
+
+
+@pytest.mark.parametrize("version", [0, -1, True, "5", 5.0, 1e300, 9007199254740992, 10**400, None, ABSENT])
+def test_the_version_of_a_plan_is_an_integer_that_json_keeps(version):
+    with pytest.raises(RecordError, match="Expected the 'version' of a plan; given: .*; legal: an integer from 1 to 9007199254740991"):
+        parse_plan(json.dumps(changed({"v": 1, "plan": {}}, version=version)).encode())
 
 
 def damaged(rng, record):

@@ -17,7 +17,7 @@ from dskype.topology.core.frames import OutRecord, OutRecords
 from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.runtime.inputs import consumer_group
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.record_reader import READER_OPTIONS, RecordReader
+from dskype.topology.runtime.record_reader import BEGINNING, READER_OPTIONS, RecordReader
 from dskype.topology.runtime.record_writer import RecordWriter
 
 __all__ = ["InboxLoop", "KeptPositions"]
@@ -145,12 +145,15 @@ class InboxLoop:
         return {where: offset for where, offset in external.items() if route(executor.plan, executor.component, *where) in tasks}
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
-        """Read partitions that were added to the spout's topics, and new topics that match its pattern, from their beginning."""
+        """Read partitions that were added to the spout's topics, and new topics that match its pattern, from their beginning.
+
+        For a successor, partitions that its predecessor had found are new, too; the spout leaves out what it has emitted.
+        """
         self._look_at = time.monotonic() + _NEW_PARTITIONS_S
         found = {(t, p) for t, n in self._reader.topics().items() if t in spout.topics or re.fullmatch(spout.pattern or "", t) for p in range(n)}
         if new := found - self._known:
             self._known |= new
-            self._reader.add(self._own(dict.fromkeys(new, 0)))
+            self._reader.add(self._own(dict.fromkeys(new, BEGINNING)))
 
     def _wait_s(self) -> float:
         """Return how long to wait for a record, at most until a report is due or spouts are asked."""

@@ -70,6 +70,7 @@ class StopSignal:
         self._waiting = True  # before the look at what was asked: no signal is missed between the two
         try:
             if self._asked:
+                signal.setitimer(signal.ITIMER_REAL, 0)  # work has ended by itself: nothing may interrupt the end
                 raise Stop
             yield
         finally:

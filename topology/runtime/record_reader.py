@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import LostInputError
@@ -17,10 +17,12 @@ from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import connection_settings, log_error
 from dskype.topology.tuples import InRecord
 
-__all__ = ["READER_OPTIONS", "ReadError", "RecordReader"]
+__all__ = ["BEGINNING", "READER_OPTIONS", "ReadError", "RecordReader"]
 
 log = logging.getLogger(__name__)
 
+BEGINNING: int = OFFSET_BEGINNING
+"""In place of an offset: the first record that the log has. The one with the offset 0 may be gone."""
 READER_OPTIONS = frozenset({"check.crcs", "isolation.level"})
 """Options of a Kafka spout that a reader can take over."""
 _LIST_S = 2.0
@@ -122,7 +124,8 @@ class RecordReader:
             return None
         found = self._other.poll(0)
         if found is not None and found.error() is None:
-            if (own := self._consumer.poll(_LATE_S)) is not None:
+            own = self._consumer.poll(_LATE_S)
+            if own is not None and (own.error() is None or _checked(own)):
                 return own
             log.warning("Kafka has records of %s/%s but gives none; a new client continues", found.topic(), found.partition())
             self._consumer, self._other = self._other, self._consumer
@@ -140,7 +143,10 @@ class RecordReader:
             self._other = None
 
     def add(self, positions: Mapping[tuple[str, int], int]) -> None:
-        """Read further partitions as well."""
+        """Read further partitions as well.
+
+        :param positions: (topic, partition) -> first offset, or :data:`BEGINNING`.
+        """
         self._first |= positions
         self._end_trial()
         self._consumer.incremental_assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()])

@@ -332,7 +332,7 @@ def _scan_blocks(block, block_i4, found, low, high, first_code, last_code, n):
         mask = hits & 0xFFFF
         if mask == 0:
             continue
-        mask &= wanted_bits(block, 160 * b + CODE, bitmap) if many else among(block, 160 * b + CODE, codes, first_code, last_code)
+        mask = wanted_bits(block, 160 * b + CODE, bitmap, mask) if many else mask & among(block, 160 * b + CODE, codes, first_code, last_code)
         marked = flagged(block_i4, 80 * b + SLOT)
         unsure = mask & (marked | ~(hits >> 16))
         sure = mask ^ unsure

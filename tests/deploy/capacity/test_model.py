@@ -49,6 +49,19 @@ def test_the_cores_of_hashing_are_a_plain_sum():
     assert found.broker_cores == pytest.approx(3 * 5_000 * (6.6 + results * 0.8) / 1e6)
 
 
+@pytest.mark.parametrize(("name", "merge_us"), [("hashing", None), ("location", 0.0), ("prefix", 2.8)])
+def test_the_tasks_that_write_results_have_room_for_that(name, merge_us):
+    """With all distributors but hashing results pass the result bolt, which writes them."""
+    load, site = Load(1, 100.0, results_per_message=100_000), Site()
+    found, routing, results = need(load, site, ROUTINGS[name]), ROUTINGS[name], 100 * 100_000
+    matching = results * routing.repeats * 2.6 * routing.balance
+    if merge_us is None:
+        assert found.result_tasks == 1 and found.subscription_tasks >= (matching + results * 1.5) / 1e6 / site.full
+    else:
+        assert found.result_tasks == math.ceil(results * (1.5 + merge_us) / 1e6 / site.full)
+        assert found.subscription_tasks == pytest.approx(matching / 1e6 / site.full, rel=0.05)
+
+
 @pytest.mark.parametrize("kind", ["topk", "boolean"])
 def test_more_of_anything_never_needs_less(kind):
     load, site = Load(1_000_000, 10_000, kind), Site()

@@ -119,6 +119,13 @@ def test_a_silence_that_begins_some_time_after_the_fault_counts_as_its_effect():
     assert found.first_s < 0.2 and found.silent_s >= 0.6 and 0.8 <= found.caught_up_s < 5
 
 
+def test_whoever_is_back_in_time_may_show_afterwards_that_it_stays_so(monkeypatch):
+    monkeypatch.setattr(hosts, "_SETTLED_S", 1.5)
+    topology = SilentFor(0.3)
+    found = hosts._Watch(topology).strike(HostFault("f", "it stops", "topology", topology.strike), None, 0, 1.0)
+    assert 0.3 <= found.caught_up_s < 1.0
+
+
 def test_whoever_is_not_back_in_time_is_never_back():
     topology, healed = SilentFor(60), []
     fault = HostFault("f", "it stops", "topology", topology.strike, lambda containers, service: healed.append(service))

@@ -11,8 +11,9 @@ import pytest
 
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.python_file import load
-from dskype.topology import flux
+from dskype.topology import Fields, TopologyBuilder, flux
 from dskype.topology.local import LocalCluster
+from dskype.topology.testing import TestWordCounter, TestWordSpout
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/storm.md").read_text()
@@ -62,6 +63,35 @@ def test_the_java_topology(folder):
     loaded = load("exclaim.py", None, {}, ["mine"])
     assert loaded.flux.name == "mine" and loaded.flux.config["topology.workers"] == 2
     assert executed(loaded.flux, "exclaim") > 50
+
+
+def names_of(word: str) -> dict:
+    """Run the one Python example with this word; return what it defines."""
+    names = {"__name__": "storm_page_example"}
+    exec(compile(example("python", word), "storm.md", "exec"), names)
+    return names
+
+
+def test_the_topology_that_reads_and_writes_kafka():
+    totals = names_of("class Orders(KafkaSpout)")["totals"]()
+    with LocalCluster(simulated=True) as cluster, cluster.submit_topology("shop", {}, totals) as topology:
+        log = topology.backend.log
+        for order in (b'{"customer": "ann", "price": 3}', b'{"customer": "ann", "price": 4}', b'{"customer": "ann"}'):
+            log.append("orders", 0, None, order)
+        cluster.advance_cluster_time(10)
+        assert [(record.key, record.value) for record in log.records("totals")] == [(b"ann", b"3"), (b"ann", b"7")]
+        assert [dict(record.headers)["code"] for record in log.records("shop.dead-letters")] == [b"no-price"]
+
+
+def test_the_batch_bolt():
+    builder = TopologyBuilder()
+    builder.set_spout("words", TestWordSpout())
+    builder.set_bolt("lengths", names_of("class Lengths(BatchBolt)")["Lengths"]()).shuffle_grouping("words")
+    builder.set_bolt("count", TestWordCounter()).fields_grouping("lengths", Fields("word", "length"))
+    with LocalCluster(simulated=True) as cluster, cluster.submit_topology("words", {}, builder.create_topology()) as topology:
+        cluster.advance_cluster_time(10)
+        assert topology.stats.total("count", "executed") == topology.stats.total("lengths", "executed") > 50
+        assert not list(topology.stats.errors)
 
 
 STREAMPARSE = {

@@ -223,6 +223,15 @@ def test_the_newest_version_is_in_force_and_the_next_one_follows_it():
     assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1))))
 
 
+def test_records_that_the_topology_refuses_are_no_plans():
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    client.records += [None, b"{", b"[" * 100_000, b'{"v": 1, "version": 9}']
+    client.records += [b'{"v": 1, "version": %b, "plan": {}}' % version for version in (b"1e999", b"9.0", b'"9"', b"true", b"1" + b"0" * 400)]
+    assert read_current(client) == (3, json.loads(json.dumps(found.plan())))
+    send_plan(client, 4, found.split(0, 1))
+
+
 def test_a_plan_that_another_one_overtakes_is_refused():
     found = make_distributor("prefix", 3)
     client = FakeClient(found.plan())

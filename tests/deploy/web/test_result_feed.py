@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 import time
 from types import SimpleNamespace
 
 import pytest
 from kafka.errors import KafkaTimeoutError
 
+from dskype.deploy.client.follower import Follower
 from dskype.deploy.web import result_feed, tail
 from dskype.deploy.web.feeds import BusyError, Feeds
 from dskype.deploy.web.message_feed import MessageTail
@@ -144,6 +146,51 @@ def test_it_begins_at_the_beginning_or_at_a_time(kafka, feeds):
     for start in ("yesterday", "-1", "1.5", ""):
         with pytest.raises(IllegalArgumentException, match="cannot begin there"):
             feeds.of("dskype").results(None, start, "", False)
+
+
+class LateFollower(Follower):
+    """Reads nothing until it may."""
+
+    may = None
+
+    def poll(self, timeout_s=0.5, max_records=None):
+        if self.may is not None and not self.may.wait(timeout_s):
+            return []
+        return super().poll(timeout_s, max_records)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("at_a_time", [True, False])
+def test_a_client_may_begin_behind_what_the_tail_has_read(kafka, feeds, at_a_time, anew):
+    """The tail is always a little late, and that of another server may be ahead of it. Only behind the end of the topic everything is new."""
+    topics = kafka.topology(partitions=2)
+    for i in range(5):
+        write_result(kafka, topics, "a", i)
+        write_result(kafka, topics, "a", 20 + i, partition=1)
+
+    async def scene():
+        feed = feeds.of("dskype")
+        LateFollower.may = threading.Event()
+        feed._results._open = lambda: LateFollower(kafka, feed._topics())
+        other = feed.results(None, "now", "", False)
+        await other.next()
+        for i in range(5, 9):
+            write_result(kafka, topics, "a", i)
+        place = Places({(topics.results, 0): Place(20 if anew else 8), (topics.results, 1): Place(2)})
+        begin = ("beginning", place.text(topics)) if anew or not at_a_time else (str(kafka.broker.logs[topics.results, 0][8].timestamp), "")
+        follower = feed.results(None, *begin, False)
+        await follower.next()
+        LateFollower.may.set()
+        write_result(kafka, topics, "a", 9)
+        events = await take(follower, lambda events: 9 in numbers(events))
+        events += await take(other, lambda events: 9 in numbers(events))
+        for one in (follower, other):
+            one.close()
+        return numbers(events)
+
+    found = run(scene())
+    assert sorted(found) == sorted([*(range(10) if anew else (8, 9)), *([] if at_a_time and not anew else [22, 23, 24]), *range(5, 10)])
+    assert [n for n in found if n < 20] == [*(range(10) if anew else (8, 9)), *range(5, 10)]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -408,6 +455,34 @@ def test_a_result_that_is_read_before_its_message_waits_for_it_but_not_for_what_
         return [e.data.get("text") for e in events if e.name == "result"]
 
     assert run(scene()) == ["coffee", None]
+
+
+def test_messages_that_the_topology_refuses_stop_nobody_and_take_no_room(kafka, feeds):
+    topics = kafka.topology()
+    huge, long = b"1" + b"0" * 400, b"a" * 100_000
+    for value in (
+        b'{"text": "x", "lat": %b, "lon": 1}' % huge,
+        b'{"text": "x", "bbox": [1, 1, 2, %b]}' % huge,
+        b'{"text": "x", "bbox": [%b]}' % (b"1, " * 9 + b"1"),
+        b'{"id": "%b", "text": "x", "lat": 1, "lon": 1}' % long,
+        b'{"id": ["%b"], "text": "x", "lat": 1, "lon": 1}' % long,
+        b'{"id": %b, "text": "x", "lat": 1, "lon": 1}' % huge,
+        b"[" * 100_000,
+    ):
+        kafka.broker.write(topics.messages, None, value)
+    kafka.broker.write(topics.messages, None, b'{"id": "m1", "text": "Coffee", "lat": 1, "lon": 2}')
+
+    async def scene():
+        follower = feeds.of("dskype").results(None, "now", "", True)
+        events = await take(follower, lambda events: events)
+        write_result(kafka, topics, "a", 1)
+        events += await take(follower, at_least(1))
+        follower.close()
+        return events
+
+    (found,) = [event.data for event in run(scene()) if event.name == "result"]
+    assert (found["message"], found["text"], found["lat"]) == ("m1", "Coffee", 1.0)
+    assert list(feeds.of("dskype")._messages._known) == ['"m1"']
 
 
 def test_a_client_that_wants_messages_connects_again_when_they_are_not_read_any_more(kafka, feeds):

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from kafka.errors import MessageSizeTooLargeError
 
+from dskype.deploy.client.pubsub import PubSub, SendError
+from dskype.deploy.metrics.ui_server import UiServer, UiSettings
+from dskype.deploy.web import feeds
+from dskype.deploy.web.extension import make_extension
+from dskype.spouts.records import RecordError
 from dskype.topology.ui.events import Event
 
+from .memory_kafka import MemoryKafka, Producer
 from .scene import run_plan
 from .server import TOKEN, Events, get, post
 from .test_result_feed import delta, until, write_result
@@ -40,6 +48,15 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
     events.close()
 
 
+def test_what_is_known_of_a_subscription_does_not_come_from_its_own_record(kafka, served):
+    kafka.topology()
+    told = {"status": "active", "since": 7, "registration": "9-9", "registered_ms": 1, "id": "park"}
+    assert post(served, "subscriptions", {**PARK, **told}) == (200, {"subscription": "park"})
+    found = get(served, "subscription?id=park")["registered"]
+    assert (found["id"], found["status"], found["since"], found["registration"]) == ("park", "pending", None, "0-0") and found["registered_ms"] > 1
+    assert found["text"] == PARK["text"]
+
+
 def test_a_message_is_published(kafka, served):
     topics = kafka.topology()
     status, answer = post(served, "messages", {"text": "Coffee", "lat": 1, "lon": 2})
@@ -63,7 +80,12 @@ def test_changes_need_the_token(kafka, served, path):
         ("subscriptions", {**PARK, "id": 7}, "The id of a subscription is a text"),
         ("subscriptions", {**PARK, "self": 7}, "self"),
         ("subscriptions/remove", {"id": None}, "Expected the id"),
+        ("subscriptions/remove", {"id": ""}, "Expected the subscription id as the record's key"),
+        ("subscriptions/remove", {"id": "\ud800"}, "Expected the record's key in UTF-8"),
+        ("subscriptions/remove", {"id": "x" * 600}, "Expected a shorter subscription id"),
         ("messages", {"text": "x", "lat": 1}, "lon"),
+        ("messages", {"text": "x", "bbox": 5}, "Expected 'bbox' as four numbers; given: 5"),
+        ("messages", {"text": "x", "bbox": {"west": 1}}, "Expected 'bbox' as four numbers; given: an object"),
         ("messages", {"text": "x", "lat": 1, "lon": 1, "wait": True}, "not a message"),
         ("messages", {"lat": 1, "lon": 1}, "not a message"),
     ],
@@ -72,6 +94,53 @@ def test_what_cannot_be_used_is_refused_with_the_reason(kafka, served, path, bod
     status, answer = post(served, path, body)
     assert status == 400 and why in answer["errorMessage"], answer
     assert sum(map(len, kafka.broker.logs.values())) == 0
+
+
+class RefusingProducer(Producer):
+    """Does not get the records of subscriptions whose id begins with ``bad`` to Kafka; somebody else asks then what has become of theirs."""
+
+    others = None
+
+    def send(self, topic, key=None, value=None, headers=()):
+        if not (key or b"").startswith(b"bad"):
+            return super().send(topic, key, value, headers)
+        problem = MessageSizeTooLargeError("too large")
+
+        def note(call):
+            call(problem)
+            with pytest.raises(SendError, match="too large"):
+                self.others()
+
+        return SimpleNamespace(get=lambda timeout=None: raise_(problem), add_callback=lambda call: None, add_errback=note)
+
+
+def raise_(error):
+    raise error
+
+
+def test_who_asks_gets_to_know_what_has_become_of_their_own_record_and_of_no_other(kafka, source, monkeypatch):
+    topics = kafka.topology()
+    producer, clients = RefusingProducer(kafka.broker), []
+    monkeypatch.setattr(MemoryKafka, "producer", lambda self, **_: producer)
+    monkeypatch.setattr(feeds, "PubSub", lambda *args, **more: clients.append(PubSub(*args, **more)) or clients[-1])
+    producer.others = lambda: clients[0].flush()
+    with UiServer(source, UiSettings(port=0, token=TOKEN), [make_extension(kafka, source)]) as served:
+        for path, body in (("subscriptions", {**PARK, "id": "bad"}), ("subscriptions/remove", {"id": "bad"})):
+            status, answer = post(served, path, body)
+            assert status == 503 and "did not reach Kafka" in answer["errorMessage"], answer
+        clients[0]._failures.append(MessageSizeTooLargeError("of somebody else"))
+        assert post(served, "subscriptions", PARK) == (200, {"subscription": "park"})
+        assert post(served, "messages", {"text": "x", "lat": 1, "lon": 2})[0] == 200
+    assert [record.key for record in kafka.broker.logs[topics.subscriptions, 0]] == [b"park"]
+
+
+def test_a_subscription_that_is_nested_too_deeply_is_refused_as_any_other(kafka):
+    kafka.topology()
+    deep = None
+    for _ in range(10_000):
+        deep = [deep]
+    with pytest.raises(RecordError, match="less nesting"):
+        PubSub(kafka, conf={}).subscribe(**PARK, meta=deep)
 
 
 def test_requests_that_make_no_sense_have_a_status_that_says_whose_fault_it_is(kafka, served):

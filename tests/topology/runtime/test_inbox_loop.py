@@ -13,6 +13,7 @@ from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime import inbox_loop
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
+from dskype.topology.runtime.record_reader import BEGINNING
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FeederSpout
 from tests.topology.simulated.test_owners import emitted
@@ -58,11 +59,14 @@ class Reader:
         self.log, self.positions = kafka, dict(positions)
 
     def read(self, wait_s, most):
-        found = [r for (t, p), start in self.positions.items() for r in self.log.read(t, p, start, self.log.end(t, p))][:most]
+        found = [r for (t, p), start in self.positions.items() for r in self.log.read(t, p, self._first(t, p, start), self.log.end(t, p))][:most]
         self.positions |= {(r.topic, r.partition): r.offset + 1 for r in found}
         if not found:
             Reader.clock.sleep(wait_s)
         return found
+
+    def _first(self, topic, partition, start):
+        return self.log.begin(topic, partition) if start == BEGINNING else start
 
     def add(self, positions):
         self.positions |= positions
@@ -296,3 +300,29 @@ def test_partitions_that_are_added_go_to_one_executor_each(home, monkeypatch):
     read = [{where: offset for where, offset in loop._reader.positions.items() if where[0] != "t.in"} for loop in loops]
     assert read[0] | read[1] == {("in-a", 0): 1, ("in-a", 1): 1, ("in-b", 0): 1}
     assert not read[0].keys() & read[1].keys() and read[0] and read[1]
+
+
+def test_a_successor_goes_on_in_partitions_that_its_predecessor_found_though_their_beginning_is_gone(home, monkeypatch):
+    monkeypatch.setattr(inbox_loop, "_NEW_PARTITIONS_S", 0.0)
+
+    def begun():
+        return [home.loop("in", external={("in-a", 0): 0}, index=i) for i in range(2)]
+
+    def play(loops):
+        for number in range(3):
+            for index, loop in enumerate(loops):
+                loop._look_at = 0.0
+                home.log.append("t.in", index, None, encode_control("activate", 1_000_000))
+                home.log.append("t.in", index, None, encode_pulse(number, 1_000_000, 5))
+            steps(*loops)
+        return {where: offset for loop in loops for task in loop._executor.tasks for where, offset in task.positions().items()}["in-b", 0]
+
+    home.log.append("in-a", 0, None, b"1")
+    loops = begun()
+    for value in (b"1", b"2", b"3"):
+        home.log.append("in-b", 0, None, value)
+    assert play(loops) == 3
+    home.log.drop_before("in-b", 0, 2)  # by retention
+    home.log.append("in-b", 0, None, b"4")
+    loops = begun()
+    assert play(loops) == 4 and not any(task.errors for loop in loops for task in loop._executor.tasks)

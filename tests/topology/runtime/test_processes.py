@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from dskype.topology.runtime import processes
-from dskype.topology.runtime.processes import bind_socket, connect_socket, runtime_folder
+from dskype.topology.runtime.processes import Stop, StopSignal, bind_socket, connect_socket, runtime_folder
 from dskype.topology.runtime.supervisor import _sweep
 
 
@@ -91,3 +93,19 @@ def test_sockets_work_in_a_deep_folder(tmp_path):
         accepted, _ = listener.accept()
         assert accepted.recv(1) == b"x" and os.path.exists(path)
         accepted.close()
+
+
+def test_nothing_interrupts_the_end_after_work_that_has_ended_by_itself():
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
+    stop = StopSignal(patience_s=0.1)
+    stop.install()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)  # in the middle of work
+        with pytest.raises(Stop), stop.waiting():
+            pass
+        time.sleep(0.3)  # of the patience nothing is left
+        stop.ignore()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)

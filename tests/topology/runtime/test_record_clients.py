@@ -6,11 +6,11 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.runtime import record_reader, record_writer
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 
 from .helpers import make_topic
 
@@ -73,6 +73,24 @@ def test_a_client_that_stops_reading_is_replaced_and_nothing_is_read_twice(boots
     assert until_read(reader, 5) == list(range(15, 20))
 
 
+def test_a_partition_that_is_added_is_read_from_the_first_record_that_there_still_is(bootstrap_servers, name, impatient):
+    kafka = KafkaSettings(bootstrap_servers)
+    topic = make_topic(kafka, name, partitions=2)
+    with kafka.producer() as producer:
+        for _ in range(5):
+            producer.send(topic, b"0", partition=1)
+    with TopicAdmin(kafka) as admin:
+        admin.delete_records({(topic, 1): 3})
+    reader = record_reader.RecordReader(kafka, f"dskype-{name}", {(topic, 0): 0})
+    reader.add({(topic, 1): record_reader.BEGINNING})
+    assert until_read(reader, 2) == [3, 4]
+    stalled = reader._consumer  # the one that takes its place goes on behind what was read
+    stalled.pause([TopicPartition(topic, 1)])
+    with kafka.producer() as producer:
+        producer.send(topic, b"0", partition=1)
+    assert until_read(reader, 1) == [5] and reader._consumer is not stalled
+
+
 def test_a_client_that_has_read_everything_stays(bootstrap_servers, name, impatient, monkeypatch):
     monkeypatch.setattr(record_reader, "_TRIAL_S", 2.0)
     kafka = KafkaSettings(bootstrap_servers)
@@ -96,6 +114,44 @@ def test_a_client_that_has_read_everything_stays(bootstrap_servers, name, impati
         assert reader.read(0.01, 1) == []
     produce()  # while another client tries
     assert until_read(reader, 1) == [1] and reader._other is None
+
+
+class Client:
+    """Gives what it has, then nothing."""
+
+    def __init__(self, *given):
+        self.given = list(given)
+
+    def assign(self, partitions):
+        pass
+
+    def poll(self, wait_s):
+        return self.given.pop(0) if self.given else None
+
+    def consume(self, most, wait_s):
+        return []
+
+    def position(self, partitions):
+        return partitions
+
+    def close(self):
+        pass
+
+
+def message(offset, error=None):
+    value = SimpleNamespace(topic="in", partition=0, offset=offset, timestamp=(1, 0), key=None, value=b"", headers=None, error=error)
+    return SimpleNamespace(**{name: (lambda found=found: found) for name, found in vars(value).items()})
+
+
+def test_an_error_that_passes_loses_no_record_of_the_other_client(monkeypatch):
+    first, other = Client(), Client(message(0), message(1))
+    clients = iter([first, other])
+    monkeypatch.setattr(record_reader, "Consumer", lambda settings: next(clients))
+    monkeypatch.setattr(record_reader, "_STALL_S", 0.0)
+    reader = record_reader.RecordReader(KAFKA, "dskype-t", {("in", 0): 0})
+    assert reader.read(0.0, 1) == []  # the other client begins
+    first.given = [None, message(0, KafkaError(KafkaError._TRANSPORT))]
+    assert until_read(reader, 2) == [0, 1]
 
 
 @pytest.mark.parametrize("answers", [[True, True], [True, False, True, False, True, True], [False, False]])

@@ -1,4 +1,4 @@
-"""Lanes indexes as a process with AVX-512 filled them, matched on a processor without it, as numba is told; ``test_lanes.py`` runs this in a process of its own.
+"""Lanes indexes as this processor filled them, matched with the vector instructions of another one, as numba is told; ``test_lanes.py`` runs this in a process of its own.
 
 Only matching has vector instructions, so nothing else is compiled once more.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean.lanes.index import LanesIndex
-from dskype.bolts.boolean.lanes.vector_kernels import WIDE
+from dskype.bolts.boolean.lanes.instruction_kernels import INSTRUCTIONS
 from dskype.spouts.batch import MessageBatch
 
 
@@ -41,11 +41,14 @@ def check(file: Path) -> None:
 def main() -> None:
     """Check all indexes in a folder, and what is not visible in them."""
     from tests.bolts.boolean.lanes.test_lanes import test_many_slots_of_one_message_are_sorted
+    from tests.bolts.boolean.lanes.test_vectors import test_masks_are_those_of_numpy, test_what_is_written_is_what_numpy_picks
 
-    assert not WIDE
-    for file in sorted(Path(sys.argv[1]).glob("*.npz")):
+    instructions, folder = sys.argv[1:]
+    assert instructions == INSTRUCTIONS, INSTRUCTIONS
+    for file in sorted(Path(folder).glob("*.npz")):
         check(file)
-    test_many_slots_of_one_message_are_sorted()
+    for test in (test_many_slots_of_one_message_are_sorted, test_masks_are_those_of_numpy, test_what_is_written_is_what_numpy_picks):
+        test()
 
 
 if __name__ == "__main__":
