@@ -22,7 +22,8 @@ from .compose_lab import ROOT, lab
 from .private_engine import unusable
 
 _TIMEOUT_S = 600
-_DEMO = "--messages 1200 --subscriptions 300 --rate 80"
+_MESSAGES = 1200
+_DEMO = f"--messages {_MESSAGES} --subscriptions 300 --rate 80"
 _WORKERS = ("spark-worker-1", "spark-worker-2")
 
 
@@ -102,7 +103,7 @@ def http(engine, url, *options):
 
 
 def check_pages(engine):
-    """Check the web pages: a page, answers of both APIs, who is served, and the token."""
+    """Check the web pages: a page, answers of both APIs, who is served, and the token, with which a message is published."""
     url = address("the web pages")
     status, page = http(engine, f"{url}/dskype/map.html")
     assert status == 200 and "<title>" in page and http(engine, f"{url}/")[0] == 200
@@ -119,6 +120,11 @@ def check_pages(engine):
     for headers, expected in ((), 401), (("-H", f"Authorization: Bearer {token}"), 200):
         status, answer = http(engine, f"{url}/api/dskype/messages", *headers, "-d", '{"id": "by-hand", "text": "lake park", "lat": 43, "lon": -88}')
         assert status == expected, answer
+
+
+def processed(engine):
+    """Return how many messages the topology has processed, by the measures of the web pages."""
+    return json.loads(http(engine, f"{address('the web pages')}/api/dskype/measures")[1])["messages"]["processed"]
 
 
 def check_prometheus(engine):
@@ -150,10 +156,11 @@ def test_two_worker_containers_give_exact_results_though_the_master_starts_again
     containers.kill(_WORKERS[0])
     assert demo.end() == 0, engine.logs()
     assert re.search(r"verified  [\d,]+ results", demo.output), demo.output
-    assert components(engine, _WORKERS[1])
+    wait_for(lambda: components(engine, _WORKERS[1]), 60, "work in the container that is left")
     metrics = engine.run("exec", "dskype-metrics-1", "curl", "-fsS", "http://localhost:9464/metrics").stdout.decode()
     assert "dskype_tuples_sent_total{" in metrics
     check_pages(engine)
+    wait_for(lambda: processed(engine) == _MESSAGES + 1, 120, "the message that was published on the web pages")
     check_prometheus(engine)
     ports = engine.run("ps", "--format", "{{.Ports}}").stdout.decode()
     assert set(re.findall(r"([\d.]+|\[?:+\]?):\d+->", ports)) == {"127.0.0.1"}, ports
