@@ -1,4 +1,4 @@
-"""Fixtures that several folders share. They start what they need; nothing is skipped, except containers where no engine can run."""
+"""Fixtures that several folders share. They start what they need; nothing is skipped, except where the machine cannot have it, and nothing at all in CI (``tests/needs.py``)."""
 
 from __future__ import annotations
 

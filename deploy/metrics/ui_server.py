@@ -26,6 +26,8 @@ from dskype.topology.ui.view import Reports, TopologyView
 __all__ = ["FollowedCluster", "UiServer", "UiSettings", "require_web_server", "serve"]
 
 _START_S = 10
+_ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
+"""What to listen on to be reached by every address of this machine -> the address by which this machine itself reaches it."""
 
 
 def _logs(record: Mapping[str, Any]) -> Path | None:
@@ -76,7 +78,7 @@ class UiSettings:
     :param host: an address of this machine.
     :param port: 0: a free one.
     :param token: what changes have to show; default: a new random one.
-    :param names: further names by which requests may name the server.
+    :param names: further names by which requests may name the server; with none, a server on all addresses goes by any name.
     :param origin: the origin whose pages may read the answers, ``*`` for all; None: only the server's own.
     :param allow_remote: allow an address that other machines can reach.
     """
@@ -120,11 +122,11 @@ class UiServer:
 
         self._source, self._extensions, self.token = source, tuple(extensions), settings.token
         self._socket = socket.create_server((settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
-        host = url_host(settings.host)
+        host = url_host(_ALL_ADDRESSES.get(settings.host, settings.host))
         self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
         hosts = frozenset({"127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in settings.names)})
-        everyone = settings.host in ("0.0.0.0", "::", "")
-        options = UiOptions(source, settings.token, own_version(), None if everyone and not settings.names else hosts, settings.origin, self._extensions)
+        any_name = settings.host in _ALL_ADDRESSES and not settings.names
+        options = UiOptions(source, settings.token, own_version(), None if any_name else hosts, settings.origin, self._extensions)
         config = uvicorn.Config(make_app(options), log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="ui", daemon=True)

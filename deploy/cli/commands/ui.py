@@ -19,7 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", metavar="N", type=port, default=8080, help="0: a free one, printed; default: 8080")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
     parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach; reading needs no password")
-    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a further name of the server in URLs; repeatable")
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a further name of the server in URLs; repeatable. On 0.0.0.0 it goes by any name without this",
+    )
     parser.add_argument("--allow-origin", metavar="ORIGIN", help="let the pages of another site read the answers; '*': of all sites, with JSONP, too")
     parser.epilog = f"Changes (activate, kill, ...) need a token. It is printed, and new with every start unless ${_TOKEN} has one."
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +12,9 @@ from typing import Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-import pytest
-
 from dskype.deploy.machine.broker import free_ports
 from dskype.deploy.machine.processes import spawn_tied
+from tests.needs import InstallationError, install, unavailable, which
 from tests.topology.runtime.helpers import wait_for
 
 __all__ = ["Prometheus", "prometheus", "promtool"]
@@ -25,10 +22,10 @@ __all__ = ["Prometheus", "prometheus", "promtool"]
 
 @cache
 def _installed() -> None:
-    if shutil.which("prometheus") is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "prometheus"], check=False, capture_output=True)
-    if shutil.which("prometheus") is None:
-        pytest.skip("the package prometheus is not installed, and this user may not install it")
+    try:
+        install({"prometheus": "prometheus", "promtool": "prometheus"}, "tests of metrics and alerts")
+    except InstallationError as error:
+        unavailable(str(error))
 
 
 def promtool(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -81,7 +78,7 @@ def prometheus(folder: Path, target: str, rules: Path) -> Iterator[Prometheus]:
     with open(folder / "log", "wb") as log:
         process = spawn_tied(
             [
-                str(shutil.which("prometheus")),
+                str(which("prometheus")),
                 f"--config.file={folder}/prometheus.yml",
                 f"--storage.tsdb.path={folder}/data",
                 f"--web.listen-address=127.0.0.1:{port}",

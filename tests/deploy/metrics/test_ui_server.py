@@ -64,8 +64,14 @@ def test_other_machines_are_served_only_on_demand():
         assert "warning: everyone who can reach 0.0.0.0 can read the pages" in said[-1]
         url = f"http://127.0.0.1:{server.url.rpartition(':')[2]}api/v1/history/summary"
         assert get(url, Host="ui.example:80") == {"topo-history": []}
-        with pytest.raises(HTTPError, match="400"):
-            get(url, Host="other.example")
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", server.url) and get(f"{server.url}api/v1/history/summary") == {"topo-history": []}, (
+            "an address to open"
+        )
+        for other in ("other.example", "0.0.0.0"):
+            with pytest.raises(HTTPError, match="400"):
+                get(url, Host=other)
+    with serve(FollowedCluster(NoBroker()), UiSettings(host="0.0.0.0", port=0, allow_remote=True), said.append) as server:
+        assert get(f"{server.url}api/v1/history/summary", Host="any.example") == {"topo-history": []}, "nothing says what its names are"
 
 
 def test_the_token_is_not_shown_where_settings_are():

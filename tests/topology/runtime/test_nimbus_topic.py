@@ -170,6 +170,15 @@ def test_a_driver_elsewhere_whose_clock_is_an_hour_behind_is_alive_and_keeps_its
         assert name not in load_removed(kafka)
 
 
+def test_the_heart_of_a_driver_beats_so_that_other_hosts_know_that_it_is_alive(kafka, name, monkeypatch):
+    monkeypatch.setattr(nimbus_topic, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(nimbus_topic, "describe_driver", lambda: {"host": "elsewhere", "pid": 1, "machine": "elsewhere", "started": 5})
+    with driver(kafka, name):
+        assert watch_drivers(kafka, {name: load_states(kafka)[name]}) == {name: True}
+        before = load_states(kafka)[name]["heartbeat"]
+        wait_for(lambda: load_states(kafka)[name]["heartbeat"] >= before + 3, 60, "further beats")
+
+
 def test_a_driver_elsewhere_that_is_gone_is_found_out_by_watching(kafka, name, monkeypatch):
     monkeypatch.setattr(liveness, "DEAD_AFTER_S", 2.0)
     with elsewhere(kafka, name, beats=False):

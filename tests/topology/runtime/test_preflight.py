@@ -2,14 +2,80 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.runtime import preflight
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.preflight import PreflightError, check_executors
+from dskype.topology.runtime.resume import installed_version
+from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
+
 from .standalone import hiding, standalone
 
+PYTHON, DSKYPE = platform.python_version(), installed_version()
+MINOR = PYTHON.rpartition(".")[0]
 
-def test_missing_workers_and_a_folder_that_is_not_shared_are_found_before_a_topology_starts(bootstrap_servers, tmp_path, name):
+
+def found(host: str = "host-1", python: str = PYTHON, dskype: str = DSKYPE) -> preflight._Finding:
+    """Return what an executor tells that has no problem of its own."""
+    return preflight._Finding(host, python, dskype, brokers=True, document="probe", error="")
+
+
+def test_executors_with_the_drivers_versions_are_accepted_whatever_the_patch_level_of_python():
+    preflight._compare_versions([])
+    preflight._compare_versions([found(), found("host-2"), found("host-3", f"{MINOR}.99")])
+
+
+@pytest.mark.parametrize(
+    ("python", "dskype"), [("3.10.14", DSKYPE), (f"{MINOR}1.1", DSKYPE), (f"4.{MINOR.partition('.')[2]}.1", DSKYPE), (PYTHON, f"{DSKYPE}.1"), (PYTHON, "0.0.9")]
+)
+def test_an_executor_with_another_python_or_another_dskype_is_named_with_its_host(python, dskype):
+    with pytest.raises(PreflightError) as error:
+        preflight._compare_versions([found(), found("host-2", python, dskype), found("host-2", python, dskype)])
+    assert str(error.value) == (
+        f"Spark's executors run other versions than the driver. given: 'host-2: Python {python}, dskype {dskype}'; legal: Python {MINOR}, dskype {DSKYPE}; "
+        "hint: every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it"
+    )
+
+
+def test_all_hosts_with_other_versions_are_named_once_each():
+    others = [found("host-3", dskype="0"), found("host-2", "2.7.18"), found("host-3", dskype="0"), found()]
+    with pytest.raises(PreflightError, match=rf"given: 'host-2: Python 2.7.18, dskype {DSKYPE}; host-3: Python {PYTHON}, dskype 0';"):
+        preflight._compare_versions(others)
+
+
+def run_here(spark, probe, timeout_s):
+    """Run the test of an executor in this process."""
+    return [tuple(row.values()) for batch in probe(iter(())) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_an_executor_that_does_not_reach_the_brokers_is_named_whatever_the_store(tmp_path, monkeypatch, remote):
+    folder = tmp_path / "snapshots"
+    folder.mkdir()
+    monkeypatch.setenv(SUPERVISOR_VARIABLE, str(tmp_path / "supervisor"))
+    monkeypatch.setattr(preflight, "_run", run_here)
+    monkeypatch.setattr(FileSnapshotStore, "remote", remote)
+    nobody = KafkaSettings("127.0.0.1:1", {}, {"bootstrap_timeout_ms": 300})
+    with pytest.raises(PreflightError) as error:
+        check_executors(None, FileSnapshotStore(folder), nobody, 3)
+    assert str(error.value) == (
+        f"Spark's executors do not reach the brokers. given: 'no answer of 127.0.0.1:1 on {os.uname().nodename}'; legal: an answer on every host; "
+        "hint: the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there"
+    )
+    assert not list(folder.iterdir()), "the probes are removed"
+    assert check_executors(None, FileSnapshotStore(folder), None, 3) == [os.uname().nodename]
+
+
+def test_missing_workers_a_folder_that_is_not_shared_and_another_interpreter_are_found_before_a_topology_starts(bootstrap_servers, tmp_path, name):
     folder = tmp_path / name / "snapshots"
     folder.mkdir(parents=True)
     with (
@@ -23,8 +89,8 @@ def test_missing_workers_and_a_folder_that_is_not_shared_are_found_before_a_topo
         ) as program,
     ):
 
-        def ask(seconds: int, kind: str = "folder") -> str:
-            program.stdin.write(f"{kind} {seconds}\n")
+        def ask(argument: int | str, kind: str = "folder") -> str:
+            program.stdin.write(f"{kind} {argument}\n")
             program.stdin.flush()
             return program.stdout.readline().strip()
 
@@ -41,5 +107,11 @@ def test_missing_workers_and_a_folder_that_is_not_shared_are_found_before_a_topo
         answer = ask(90)
         assert answer.startswith("hosts: ["), answer
         assert not list(folder.iterdir()), "the probes are removed"
+        good = json.loads(ask(sys.executable, "doctor"))
+        assert (good["status"], good["code"]) == ("ok", 0), good
+        assert good["detail"] == f"{cluster.url}: 2 slots on {platform.node()}; brokers and state are reached from there, versions are equal", good
+        bad = json.loads(ask("/nowhere/python", "doctor"))
+        assert (bad["status"], bad["code"]) == ("fail", 1) and bad["detail"].startswith("Spark's executors cannot run this topology's Python."), bad
+        assert "/nowhere/python" in bad["detail"] and "every host needs the same Python" in bad["fix"], bad
         program.stdin.close()
         assert program.wait(60) == 0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+from tests.needs import install, which
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync --no-sandbox --disable-gpu"
@@ -21,18 +21,10 @@ _QUIET = "--disable-quic --no-first-run --disable-background-networking --disabl
 def installed() -> tuple[str, str]:
     """Return the paths of Chromium and its driver; on Debian, install them if they are missing.
 
-    :raises RuntimeError: they are not there and cannot be installed.
+    :raises InstallationError: they are not there and cannot be installed.
     """
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        packages = ["chromium", "chromium-driver"]
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]
-        try:
-            for command in (["apt-get", "update", "-qq"], install):
-                subprocess.run(command, check=True, capture_output=True, timeout=600, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-        except (OSError, subprocess.SubprocessError) as error:
-            msg = f"the tests of the pages need a browser; hint: apt-get install {' '.join(packages)} ({error})"
-            raise RuntimeError(msg) from error
-    return shutil.which("chromium") or "", shutil.which("chromedriver") or ""
+    install({"chromium": "chromium", "chromedriver": "chromium-driver"}, "tests of pages")
+    return which("chromium") or "", which("chromedriver") or ""
 
 
 class Browser:
