@@ -159,7 +159,7 @@ def _store_only(builder, address, values, inside):
     if INSTRUCTIONS == "avx512":
         _call(builder, "llvm.masked.store.v16i32.p0", ir.VoidType(), values, builder.inttoptr(address, values.type.as_pointer()), _I32(4), inside)
         return
-    # A store with a mask takes some twenty times as long as one without.
+    # A store with a mask is microcode on some processors with AVX2, and others have none.
     for half, some in zip(_halves(builder, values), _halves(builder, inside)):
         with builder.if_then(builder.extract_element(some, _I32(0))):
             _store(builder, address, builder.select(some, half, _load(builder, address, _I32, 8)))
