@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import math
 import random
 import re
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -166,8 +167,8 @@ def random_message(rng, number, areas=0.0):
     return message
 
 
-def random_subscription(rng, topk=0.7):
-    """Return a subscription; it is a top-k one with the probability ``topk``."""
+def random_subscription(rng, topk=0.7, expiring=0.2, lives_s=(0.5, 1, 2)):
+    """Return a subscription; it is a top-k one with the probability ``topk``, and a boolean one expires with the probability ``expiring``."""
     words = rng.sample(WORDS, rng.randint(1, 3))
     if rng.random() < topk:
         record = {
@@ -185,8 +186,8 @@ def random_subscription(rng, topk=0.7):
             "bbox": [west, south, west + rng.uniform(5, 25), south + rng.uniform(5, 20)],
             "expression": f" {rng.choice(['AND', 'OR', 'OR'])} ".join(words),
         }
-        if rng.random() < 0.2:
-            record["ttl_s"] = rng.choice([0.5, 1, 2])
+        if rng.random() < expiring:
+            record["ttl_s"] = rng.choice(lives_s)
     if rng.random() < 0.3:
         record["meta"] = {"n": rng.randint(0, 9)}
     return record
@@ -207,14 +208,17 @@ BAD_AREAS = [
 ]
 
 
-def another_plan(rng, name, tasks, options, plan):
-    """Return a plan that some splits and merges make of another one; the same one for distributors without partitions."""
+def another_plan(rng, name, tasks, options, plan, seen=None):
+    """Return a plan that some splits, merges and shifts make of another one; the same one for distributors without partitions.
+
+    :param seen: counts ``corner shifts``.
+    """
     distributor = make_distributor(name, tasks, options, plan)
     for _ in range(rng.choice([1, 1, 2, 5]) if isinstance(distributor, HasPartitions) else 0):
         parts = len(distributor.partitions())
         try:
             if isinstance(distributor, AGridDistributor) and rng.random() < 0.5:
-                plan = shifted(rng, distributor)
+                plan = shifted(rng, distributor, Counter() if seen is None else seen)
             elif isinstance(distributor, GridtDistributor) and rng.random() < 0.4:
                 plan = distributor.divide(rng.randrange(parts), rng.randrange(tasks))
             elif rng.random() < 0.6:
@@ -227,14 +231,23 @@ def another_plan(rng, name, tasks, options, plan):
     return distributor.plan()
 
 
-def shifted(rng, distributor):
-    """Return a plan in which a neighbour has some cells of a partition."""
+def corners(distributor):
+    """Return between which partitions corner shifts are possible, as (giver, taker)."""
+    grid = distributor.grid
+    return [(giver, taker) for giver in grid.partitions() for taker in grid.neighbours(giver) if grid.corner(giver, taker) is not None]
+
+
+def shifted(rng, distributor, seen):
+    """Return a plan in which a neighbour has some cells of a partition: by a corner shift, where there is one, as often as by another shift."""
+    if rng.random() < 0.5 and (found := corners(distributor)):
+        seen["corner shifts"] += 1
+        return distributor.shift(*rng.choice(found))
     giver = rng.randrange(len(distributor.partitions()))
     near, cells = distributor.grid.neighbours(giver), distributor.grid.cells(giver)
     taker = rng.choice(near) if near else giver
     beside = cells.x1 == distributor.grid.cells(taker).x0 or cells.x0 == distributor.grid.cells(taker).x1
     low, high = (cells.x0, cells.x1) if beside else (cells.y0, cells.y1)
-    return distributor.shift(giver, taker, rng.choice([None, rng.randint(low, high)]))
+    return distributor.shift(giver, taker, rng.randint(low, high))
 
 
 class Planner:
@@ -249,6 +262,17 @@ class Planner:
         self.name, self.tasks = conf.get("dskype.distributor", "hashing"), len(simulation.plan.component_tasks("subscription-bolt"))
         self.options = conf.get("dskype.distributor.options", {})
         self.newest = make_distributor(self.name, self.tasks, self.options).plan()
+        self.seen = Counter()
+        """How many ``corner shifts`` the plans have."""
+
+    def begin_with_corners(self):
+        """Write a first plan whose partitions share few whole sides, so that corner shifts are often the only ones; each task keeps one partition."""
+        for _ in range(12):
+            distributor = make_distributor(self.name, self.tasks, self.options, self.newest)
+            with contextlib.suppress(IllegalArgumentException):
+                self.newest = shifted(self.rng, distributor, Counter())
+        self.version += 1
+        self.simulation.change_plan(self.version, self.newest)
 
     def step(self):
         rng = self.rng
@@ -262,21 +286,42 @@ class Planner:
             self.simulation.change_plan(self.version, {**self.newest, "tasks": self.tasks + 1})
         else:
             self.version += 1
-            self.newest = another_plan(rng, self.name, self.tasks, self.options, self.newest)
+            self.newest = another_plan(rng, self.name, self.tasks, self.options, self.newest, self.seen)
             by_steps = self.takeovers and rng.random() < self.takeovers
             self.simulation.change_plan(self.version, {**self.newest, "takeover": rng.choice([0, 0.4, 0.8])} if by_steps else self.newest)
 
 
-def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0, topk=0.7, steps_ms=(20, 200), drain=True):
+EXPIRING = {"expiring": 0.7, "lives_s": (1, 25, 60)}
+LONG_STEPS = {"steps_ms": (200, 30_000, 40_000), "most": 3, "lives": EXPIRING}
+"""What :func:`random_subscription` and :func:`play` take so that boolean subscriptions end by themselves while it plays: a task ends one only a minute after its time, when a message comes."""
+
+
+def play(
+    simulation,
+    rng,
+    *,
+    messages=40,
+    subscriptions=14,
+    timed=False,
+    partitions=1,
+    planner=None,
+    areas=0.0,
+    topk=0.7,
+    lives=None,
+    most=8,
+    steps_ms=(20, 200),
+    drain=True,
+):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
-    :param areas: probability that a message is an area; ``topk``: that a subscription is a top-k one.
+    :param areas: probability that a message is an area; ``topk``: that a subscription is a top-k one; ``lives``: how boolean ones expire, as :func:`random_subscription` takes it.
+    :param most: the most messages at a time.
     :param steps_ms: lengths of the time in between.
     :param drain: whether to let it come to rest in the end.
     """
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
-        for _ in range(rng.randint(0, 8)):
+        for _ in range(rng.randint(0, most)):
             if rng.random() < 0.05:
                 simulation.message(rng.choice(BAD + BAD_AREAS if areas else BAD), rng.randrange(partitions))
                 continue
@@ -287,7 +332,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
             number += 1
         for _ in range(rng.choice([0, 0, 1, 2, 3])):
             chosen = rng.choice(ids)
-            simulation.subscription(chosen, None if rng.random() < 0.25 else random_subscription(rng, topk))
+            simulation.subscription(chosen, None if rng.random() < 0.25 else random_subscription(rng, topk, **(lives or {})))
         if rng.random() < 0.05:
             simulation.subscription(
                 rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}'])
@@ -315,6 +360,26 @@ def in_turn(seed, names):
     turn, place = divmod(seed, len(names))
     random.Random(f"{turn} {names}").shuffle(names)
     return names[place]
+
+
+def boolean_index(seed):
+    """Return a boolean index: of four seeds in a row one has ``plain``, two ``lanes``, the default, and one has one of the others, which take turns."""
+    turn, place = divmod(seed, 4)
+    return in_turn(turn, boolean.INDEXES.keys() - {"plain", "lanes"}) if place == 3 else ("plain", "lanes", "lanes")[place]
+
+
+def end_expired(simulation, rng, words=WORDS):
+    """Let the time of all boolean subscriptions that expire be over, and check that each has ended, everywhere."""
+    simulation.step(rng.choice([3, 10, 30]), ms=130_000)
+    for id in ("last but one", "last"):  # both go to every task. A task ends them with its next message that was not applied together with older ones
+        simulation.message({"id": id, "text": " ".join(words), "bbox": SPACE})
+        simulation.rest()
+    world = world_of(simulation)
+    removed = {event["registration"] for _, event, _ in simulation.json(TOPICS.registrations) if event["event"] == "removed"}
+    left = [registration for registration, subscription in world.subscriptions.items() if "ttl_s" in subscription and registration not in removed]
+    assert not left, f"{left} have expired and not ended"
+    stay = [id for id, registration in world.newest.items() if registration is not None and "ttl_s" not in world.subscriptions[registration]]
+    assert metric(simulation, "registered") == len(stay), "what has ended is still registered, or more has ended"
 
 
 def random_run(seed, most=5):

@@ -5,17 +5,18 @@ from collections import Counter
 
 import pytest
 
+from dskype.topology.config import TRANSPORTS
 from dskype.topology.simulated.engine import Faults
 
-from .harness import Planner, Simulation, check, metric, unfinished
+from .harness import Planner, Simulation, boolean_index, check, end_expired, in_turn, metric, unfinished
 
 WORDS = [f"w{i}" for i in range(14)]
 TOPK = {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5}
 FILTER = {"type": "boolean", "bbox": [-10, -10, 10, 10], "expression": "lake"}
 
 
-def subscription(rng):
-    """Return a subscription with rare words: mostly a boolean one, and mostly for long."""
+def subscription(rng, expiring):
+    """Return a subscription with rare words: mostly a boolean one, which expires with the probability ``expiring``."""
     words = rng.sample(WORDS, rng.randint(1, 2))
     lat, lon = rng.randint(-10, 0), rng.randint(-10, 0)
     if rng.random() < 0.3:
@@ -25,28 +26,32 @@ def subscription(rng):
         "bbox": [lat, lon, lat + rng.randint(4, 20), lon + rng.randint(4, 20)],
         "expression": rng.choice([" AND ", " OR ", " AND "]).join(words),
     }
-    return {**record, "ttl_s": rng.choice([0.3, 1, 3])} if rng.random() < 0.3 else record
+    return {**record, "ttl_s": rng.choice([0.3, 1, 3])} if rng.random() < expiring else record
 
 
 def world(seed, distributor):
-    """Play a world whose subscriptions come, are replaced and go all the time."""
-    rng = random.Random(seed)
+    """Play a world whose subscriptions come, are replaced and go all the time. In every third one time passes in long steps, so that they end by themselves, too."""
+    rng, ends = random.Random(seed), seed % 3 == 2
     tasks = {"subscription-bolt": rng.randint(1, 4), "distribution-bolt": rng.randint(1, 4), "subscription-spout": rng.randint(1, 2), "result-bolt": 2}
     conf = {"dskype.distributor": distributor, "dskype.distributor.options": {"summaries": True}, "dskype.window.messages": rng.choice([5, 20])}
+    conf |= {"dskype.boolean.index": boolean_index(seed), "topology.emulator.transport": in_turn(seed, TRANSPORTS)}
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
-    planner = Planner(simulation, rng, 0.2) if rng.random() < 0.7 else None
+    planner = Planner(simulation, rng, 0.3) if ends or rng.random() < 0.7 else None
     number = 0
-    while number < 60:
-        for _ in range(rng.randint(0, 8)):
+    while number < (24 if ends else 45):
+        for _ in range(rng.randint(0, 3 if ends else 8)):
             text = " ".join(rng.choices(WORDS, k=rng.randint(0, 7)))
             simulation.message({"text": text, "lat": rng.randint(-10, 10), "lon": rng.randint(-10, 10), "id": number})
             number += 1
         for _ in range(rng.randint(0, 4)):
-            simulation.subscription(f"s{rng.randrange(14)}", None if rng.random() < 0.35 else subscription(rng))
+            simulation.subscription(f"s{rng.randrange(14)}", None if rng.random() < 0.35 else subscription(rng, 0.7 if ends else 0.3))
         if planner is not None:
             planner.step()
-        simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
-    simulation.rest()
+        simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([200, 30_000, 40_000] if ends else [20, 200]))
+    if ends:
+        end_expired(simulation, rng, WORDS)
+    else:
+        simulation.rest()
     assert not unfinished(simulation)
     return simulation, check(simulation, hint=f"seed {seed} of {distributor}")
 
