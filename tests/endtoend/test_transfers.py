@@ -27,7 +27,7 @@ from .harness import (
     unfinished,
 )
 
-SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) * 3
+SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) * 11 // 4
 CHUNKS = 8
 
 
