@@ -24,7 +24,7 @@ def partition_hypergraph(vertices: np.ndarray, edges: np.ndarray, weights: np.nd
     """Return the part of each vertex, int64[n], so that edges touch few parts: the least sum of (parts of an edge - 1) that is found.
 
     A vertex that is heavier than a part may be gets a part of its own, and the others share what is left: with such a vertex the library would fill some of the parts and leave others
-    empty. The preset ``DETERMINISTIC`` follows from the arguments, whatever the process has done before; ``DEFAULT`` with a seed does not, even on one thread. With one thread the
+    nearly empty. The preset ``DETERMINISTIC`` follows from the arguments, whatever the process has done before; ``DEFAULT`` with a seed does not, even on one thread. With one thread the
     library starts no other, so the process may fork later. It holds the interpreter's lock until it is done.
 
     :param vertices: int64[pins]; ``edges``: int64[pins]: a vertex is in an edge. In any order, and repetitions do not count.
