@@ -52,10 +52,11 @@ def by_metric(leaf: Leaf, tasks: int) -> np.ndarray:
 
 
 def by_hypergraph(leaf: Leaf, tasks: int) -> np.ndarray:
-    """Return the task of each item: terms are vertices, messages are hyperedges, and a hyperedge costs the number of tasks that it touches."""
-    items = leaf.items
-    order = np.argsort(leaf.row_of_entries, kind="stable")
-    return partition_hypergraph(items.of_entries[order], leaf.row_of_entries[order], items.loads, tasks)
+    """Return the task of each item: terms are vertices, messages are hyperedges, and a hyperedge costs the number of tasks that it touches.
+
+    :raises IllegalArgumentException: the package that partitions hypergraphs, an extra, is not installed.
+    """
+    return partition_hypergraph(leaf.items.of_entries, leaf.row_of_entries, leaf.items.loads, tasks)
 
 
 METHODS: dict[str, Callable[[Leaf, int], np.ndarray]] = {"frequency": by_frequency, "hypergraph": by_hypergraph, "metric": by_metric}

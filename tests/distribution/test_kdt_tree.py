@@ -9,7 +9,6 @@ import pytest
 from dskype.distribution import distributor_class, kdt_tree, make_distributor
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.base import Sample
-from dskype.distribution.baselines.hypergraphs import partition_hypergraph
 from dskype.distribution.kdt_tree import Limits, Node, assign_items, divide_text, exchange_leaves, hybrid_partitions, merge_nodes
 from dskype.distribution.leaf_loads import SampleLoads, Shares
 from dskype.distribution.loads import LoadModel
@@ -224,12 +223,3 @@ def test_the_threshold_of_similarity_decides_between_space_and_text(delta, divid
     partitions = hybrid_partitions(root, 4, Limits(delta, 1.3, 32, text=False))
     assert any(node.items is not None for partition in partitions for node in partition.nodes) is divided
     assert all(partition.nodes for partition in partitions)
-
-
-def test_local_search_separates_groups_of_words():
-    rng = np.random.default_rng(68)
-    edges = np.repeat(np.arange(200), 4)
-    vertices = (edges % 4) * 10 + rng.integers(0, 10, len(edges))  # each message has words of one of four groups
-    part_of = partition_hypergraph(vertices, edges, np.bincount(vertices, minlength=40).astype(float), 4)
-    touched = len(np.unique(edges * 4 + part_of[vertices]))
-    assert touched < 1.6 * 200 and len(set(part_of.tolist())) == 4
