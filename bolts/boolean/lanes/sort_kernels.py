@@ -50,16 +50,16 @@ def _sort_by_buckets(values, low, high, largest, spare):
     """
     buckets = (high - low) // _FILL + 1
     counts = _FULL * buckets
-    factor = (buckets << 32) // (largest + 1)
     for b in range(counts, counts + buckets):
         spare[b] = 0
+    first, factor = np.uint64(counts), np.uint64((buckets << 32) // (largest + 1))  # unsigned: nobody looks whether a place is below 0
     for i in range(low, high):
-        b = (np.int64(values[i]) * factor) >> 32
-        n = np.int64(spare[counts + b])
-        if n == _FULL:
+        b = (np.uint64(values[i]) * factor) >> np.uint64(32)
+        n = np.uint64(spare[first + b])
+        if n == np.uint64(_FULL):
             return False
-        spare[_FULL * b + n] = values[i]
-        spare[counts + b] = n + 1
+        spare[np.uint64(_FULL) * b + n] = values[i]
+        spare[first + b] = n + np.uint64(1)
     b = np.int64(0)
     while low + _FULL <= high:
         n = np.int64(spare[counts + b])
