@@ -132,14 +132,21 @@ FAULTS = {
         HostFault("crash-worker", "all processes of a worker die, Docker starts it again", "spark-worker-2", Containers.crash),
         HostFault("pause-worker", "a worker's host stands still for {hold} s", "spark-worker-1", Containers.pause, Containers.unpause),
         HostFault("disconnect-worker", "a worker's host is cut off for {hold} s", "spark-worker-2", Containers.disconnect, Containers.connect),
+        HostFault("kill-driver", "the driver's host is lost, and back after {hold} s", "topology", Containers.kill, Containers.start),
         HostFault("crash-driver", "all processes of the driver die, Docker starts it again", "topology", Containers.crash),
         HostFault("pause-driver", "the driver's host stands still for {hold} s", "topology", Containers.pause, Containers.unpause),
         HostFault("disconnect-driver", "the driver's host is cut off for {hold} s", "topology", Containers.disconnect, Containers.connect),
         HostFault("crash-master", "all processes of Spark's master die, Docker starts it again", "spark-master", Containers.crash),
         HostFault("kill-broker", "one broker of three is lost, and back after {hold} s", "kafka-3", Containers.kill, Containers.start),
+        HostFault("pause-broker", "one broker of three stands still for {hold} s", "kafka-3", Containers.pause, Containers.unpause),
+        HostFault("disconnect-broker", "one broker of three is cut off for {hold} s", "kafka-3", Containers.disconnect, Containers.connect),
         HostFault("kill-controller", "the first broker of three is lost, and back after {hold} s", "kafka-1", Containers.kill, Containers.start),
         HostFault("kill-leader", "the broker that leads the busiest inbox is lost, and back after {hold} s", _LEADER, Containers.kill, Containers.start),
+        HostFault("pause-leader", "the broker that leads the busiest inbox stands still for {hold} s", _LEADER, Containers.pause, Containers.unpause),
+        HostFault("disconnect-leader", "the broker that leads the busiest inbox is cut off for {hold} s", _LEADER, Containers.disconnect, Containers.connect),
         HostFault("kill-prometheus", "Prometheus is lost, and back after {hold} s", "prometheus", Containers.kill, Containers.start),
+        HostFault("pause-prometheus", "Prometheus stands still for {hold} s", "prometheus", Containers.pause, Containers.unpause),
+        HostFault("disconnect-prometheus", "Prometheus is cut off for {hold} s", "prometheus", Containers.disconnect, Containers.connect),
     )
 }
 """Name -> fault."""

@@ -68,7 +68,7 @@ def test_faults_whose_containers_are_not_there_are_refused(docker, capsys):
         with pytest.raises(SystemExit) as refused:
             main(["--faults", f"{name},kill-worker"])
         assert refused.value.code == 2
-        assert f"for {name}; possible: kill-worker, pause-worker, crash-driver, pause-driver, disconnect-driver" in capsys.readouterr().err
+        assert f"for {name}; possible: kill-worker, pause-worker, kill-driver, crash-driver, pause-driver, disconnect-driver" in capsys.readouterr().err
 
 
 def test_without_docker_the_error_says_what_is_missing(tmp_path, monkeypatch, capsys):
