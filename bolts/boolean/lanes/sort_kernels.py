@@ -52,7 +52,7 @@ def _sort_by_buckets(values, low, high, largest, spare):
     counts = _FULL * buckets
     for b in range(counts, counts + buckets):
         spare[b] = 0
-    first, factor = np.uint64(counts), np.uint64((buckets << 32) // (largest + 1))  # unsigned: nobody looks whether a place is below 0
+    first, factor = np.uint64(counts), np.uint64((buckets << 32) // (largest + 1))  # unsigned: numba does not check whether a place is below 0
     for i in range(low, high):
         b = (np.uint64(values[i]) * factor) >> np.uint64(32)
         n = np.uint64(spare[first + b])
