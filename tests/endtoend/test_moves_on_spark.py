@@ -36,8 +36,6 @@ EVALUATORS, ROUTING_UNITS = "subscription-bolt", "distribution-bolt"
 TASKS = {EVALUATORS: 3, ROUTING_UNITS: 2}
 BOOLEAN, TOPK, RATE = 2_500, 50, 200
 HOTSPOTS = {"Europe": (-12.0, 36.0, 40.0, 60.0), "Asia": (68.0, 5.0, 125.0, 45.0), "America": (-125.0, 25.0, -65.0, 55.0)}
-TRIGGER_MS = 200
-"""Between micro-batches: with a steady input, they would follow each other without a pause."""
 ATTEMPTS = 4
 """A move may end before the signal comes; then another one is interrupted."""
 
@@ -227,9 +225,9 @@ def metric(handle: Any, component: str, name: str) -> set[int]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Real messages, and a vocabulary."""
-    messages = places.places(seed=9, count=80_000)
+    messages = places.places(seed=9, count=40_000)
     file = tmp_path_factory.mktemp("vocabulary") / "places.vocabulary"
-    Vocabulary.build(messages.slice(0, 20_000).texts.to_pylist(), Tokenizer()).save(file)
+    Vocabulary.build(messages.slice(0, 10_000).texts.to_pylist(), Tokenizer()).save(file)
     return messages, str(file)
 
 
@@ -237,8 +235,6 @@ def test_processes_are_killed_in_the_middle_of_moves_under_a_hotspot_that_moves(
     messages, vocabulary = world
     conf = {
         "topology.acker.executors": 0,
-        "topology.emulator.transport": "micro-batch",
-        "topology.emulator.trigger.interval.ms": TRIGGER_MS,
         "dskype.vocabulary": vocabulary,
         "dskype.window.messages": 1_000,
         "dskype.distributor": "agrid",
