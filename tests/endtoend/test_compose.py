@@ -89,6 +89,12 @@ def components(engine, service):
     return set(re.findall(r"dsk:(\S+)", processes))
 
 
+def jvms(engine, service):
+    """Return the process ids of the JVMs in a container: of the Spark worker, and of the Spark executors that it has started."""
+    processes = engine.run("top", f"dskype-{service}-1", "-eo", "pid,comm").stdout.decode()
+    return set(re.findall(r"^\s*(\d+)\s+java$", processes, re.MULTILINE))
+
+
 def master(engine):
     """Return what Spark's master says of itself; empty while it does not answer."""
     asked = engine.run("exec", "dskype-spark-master-1", "curl", "-fsS", "http://spark-master:8080/json/", check=False)
@@ -149,10 +155,11 @@ def test_two_worker_containers_give_exact_results_though_the_master_starts_again
     demo = Command(engine, start, DEMO_ARGS=_DEMO)
     assert demo.read(until=some_matched), engine.logs()
     wait_for(lambda: all(components(engine, worker) for worker in _WORKERS), 60, "work in both containers")
+    before = [jvms(engine, worker) for worker in _WORKERS]
     containers.crash("spark-master")
     wait_for(lambda: (said := master(engine)) and said["status"] == "ALIVE" and said["aliveworkers"] == 2, 60, "the master's return")
     assert [app["state"] for app in master(engine)["activeapps"]] == ["RUNNING"], "the master has forgotten the topology"
-    assert all(components(engine, worker) for worker in _WORKERS), "the workers have ended the topology's executors"
+    assert [jvms(engine, worker) for worker in _WORKERS] == before, "the workers have ended the topology's Spark executors"
     containers.kill(_WORKERS[0])
     assert demo.end() == 0, engine.logs()
     assert re.search(r"verified  [\d,]+ results", demo.output), demo.output

@@ -22,6 +22,13 @@ from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.preflight import PreflightError, check_executors
 from dskype.topology.runtime.session import start_session
 
+_SPARK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # executors live for seconds
+}
+
 
 def main(master: str, folder: str, servers: str) -> None:
     """Answer until standard input ends."""
@@ -30,7 +37,7 @@ def main(master: str, folder: str, servers: str) -> None:
         jars=jars.spark_jars(),
         class_archive=existing_archive(jars.spark_jars()),
         log_file=Path(folder).parent / "logs" / "spark.log",
-        conf={"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"},
+        conf=_SPARK,
     )
     print("ready", flush=True)
     kafka = KafkaSettings(servers)
@@ -52,8 +59,7 @@ def main(master: str, folder: str, servers: str) -> None:
 def _diagnosis(master: str, servers: str, python: str) -> dict[str, str | int]:
     """Return the doctor's row about the cluster, and its exit code."""
     os.environ["PYSPARK_PYTHON"] = python
-    settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
-    conf = [word for key, value in settings.items() for word in ("-c", f'{key}="{value}"')]
+    conf = [word for key, value in _SPARK.items() for word in ("-c", f'{key}="{value}"')]
     with contextlib.redirect_stdout(io.StringIO()) as said:
         code = dskype(["doctor", "--master", master, "--bootstrap-servers", servers, "-o", "json", *conf])
     (row,) = (row for row in json.loads(said.getvalue())["checks"] if row["check"] == "cluster")
