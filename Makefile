@@ -8,7 +8,7 @@
 # CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.chaos -h
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
-# HA=1                     three brokers instead of one, for 'make compose-up' and 'make compose-demo'
+# HA=1                     three brokers and two drivers instead of one, for 'make compose-up' and 'make compose-demo'
 # LOCKED=1                  install exactly the versions in requirements.lock, with checksums (SECURITY.md)
 
 SHELL := /bin/sh
@@ -73,7 +73,7 @@ chaos: setup ## Break processes, broker, clock and disk while topologies run, an
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor
 
-compose-up: ## Build the image, and start Kafka, Spark, DSkype, Prometheus and Grafana in containers (HA=1: three brokers)
+compose-up: ## Build the image, and start Kafka, Spark, DSkype, Prometheus and Grafana in containers (HA=1: three brokers, two drivers)
 	@$(COMPOSE) up --build --detach --wait
 
 compose-demo: compose-up ## Publish the world's places to the topology in the containers, and check every result (DEMO_ARGS=...)

@@ -23,14 +23,17 @@ from dskype.deploy.machine.errors import DeployError
 from dskype.topology.errors import DskypeError
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.nimbus_topic import load_states
 
-__all__ = ["FAULTS", "ContainerError", "Containers", "HostFault", "Recovery", "busiest_leader", "main"]
+__all__ = ["FAULTS", "ContainerError", "Containers", "HostFault", "Recovery", "busiest_leader", "driver_host", "main"]
 
 _TOPOLOGY = "dskype"
 
 _KILL_ALL = "kill -9 -1"
 _LEADER = "kafka, the leader of the busiest inbox"
 """Stands for the service of a fault until the fault happens."""
+_DRIVER = "topology"
+"""The driver at the beginning. With a standby it may be another service when a fault happens."""
 _BEHIND_S = 2.0
 """A topology that is behind by less is up to date: what tasks report is about a second old."""
 _SETTLED_S = 15.0
@@ -132,10 +135,10 @@ FAULTS = {
         HostFault("crash-worker", "all processes of a worker die, Docker starts it again", "spark-worker-2", Containers.crash),
         HostFault("pause-worker", "a worker's host stands still for {hold} s", "spark-worker-1", Containers.pause, Containers.unpause),
         HostFault("disconnect-worker", "a worker's host is cut off for {hold} s", "spark-worker-2", Containers.disconnect, Containers.connect),
-        HostFault("kill-driver", "the driver's host is lost, and back after {hold} s", "topology", Containers.kill, Containers.start),
-        HostFault("crash-driver", "all processes of the driver die, Docker starts it again", "topology", Containers.crash),
-        HostFault("pause-driver", "the driver's host stands still for {hold} s", "topology", Containers.pause, Containers.unpause),
-        HostFault("disconnect-driver", "the driver's host is cut off for {hold} s", "topology", Containers.disconnect, Containers.connect),
+        HostFault("kill-driver", "the driver's host is lost, and back after {hold} s", _DRIVER, Containers.kill, Containers.start),
+        HostFault("crash-driver", "all processes of the driver die, Docker starts it again", _DRIVER, Containers.crash),
+        HostFault("pause-driver", "the driver's host stands still for {hold} s", _DRIVER, Containers.pause, Containers.unpause),
+        HostFault("disconnect-driver", "the driver's host is cut off for {hold} s", _DRIVER, Containers.disconnect, Containers.connect),
         HostFault("crash-master", "all processes of Spark's master die, Docker starts it again", "spark-master", Containers.crash),
         HostFault("kill-broker", "one broker of three is lost, and back after {hold} s", "kafka-3", Containers.kill, Containers.start),
         HostFault("pause-broker", "one broker of three stands still for {hold} s", "kafka-3", Containers.pause, Containers.unpause),
@@ -310,6 +313,12 @@ def busiest_leader(kafka: KafkaSettings, topology: str) -> str:
         return f"kafka-{admin.leader(inbox, max(ends, key=lambda partition: ends[partition]))}"
 
 
+def driver_host(kafka: KafkaSettings, topology: str) -> str:
+    """Return the service of the driver of a topology: in the compose file, services are the names of their hosts."""
+    host: str = load_states(kafka)[topology]["driver"]["host"]
+    return host
+
+
 def _run(args: argparse.Namespace, containers: Containers, chosen: Sequence[HostFault]) -> int:
     """Let the faults happen one after the other, and print how the topology recovers; return the exit code."""
     began = time.monotonic()
@@ -329,6 +338,8 @@ def _run(args: argparse.Namespace, containers: Containers, chosen: Sequence[Host
         for fault in chosen:
             if fault.service == _LEADER:
                 fault = replace(fault, service=busiest_leader(kafka, _TOPOLOGY))
+            elif fault.service == _DRIVER:
+                fault = replace(fault, service=driver_host(kafka, _TOPOLOGY))
             say(f"{fault.text.format(hold=f'{args.hold:g}')} ({fault.service})")
             recoveries.append(watch.strike(fault, containers, args.hold, args.patience))
             say(as_table(recoveries[-1:], args.hold).splitlines()[-1])

@@ -137,3 +137,20 @@ def test_users_programs_and_paths_agree_with_what_starts_the_image():
     assert json.loads(entrypoint)[0] in packages
     assert "curl" in (ROOT / "deploy/compose/compose.yaml").read_text() and "curl" in packages
     assert "/opt/dskype" in instructions("WORKDIR"), "where executor pods look for their command"
+
+
+def values(*names: str) -> dict[str, str]:
+    """Return the variables of files beside the compose file; those of later ones win."""
+    return {key: value for name in names for key, value in re.findall(r"^(\w+)=(.*)$", (ROOT / "deploy/compose" / name).read_text(), re.MULTILINE)}
+
+
+def test_with_three_brokers_two_equal_drivers_wait_for_each_other():
+    services = yaml.safe_load((ROOT / "deploy/compose/compose.yaml").read_text())["services"]
+    driver, standby = services["topology"], services["standby"]
+    assert standby["command"] == driver["command"] and standby["environment"] == driver["environment"]
+    assert {name for name, service in services.items() if "profiles" in service} == {"kafka-2", "kafka-3", "standby"}
+    assert all(service.get("hostname", name) == name for name, service in services.items()), "a driver is found by the name of its host"
+    (_, _, shell) = driver["command"]
+    assert 'spark.driver.host="\\"$$(hostname)\\""' in shell and "submit -R ${TOPOLOGY} ${SUBMIT_OPTIONS} " in shell
+    assert values(".env")["SUBMIT_OPTIONS"] == "" and values(".env", "ha.env")["SUBMIT_OPTIONS"] == "--standby"
+    assert standby["depends_on"] == {"topology": {"condition": "service_healthy"}} and not standby["volumes"]

@@ -153,7 +153,7 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
     volumes = [*mounts, *(f"{folder}:{home}/jars/{folder.name}:ro" for folder in (connector, broker)), f"{engine.writable}:{home}/numba"]
     ours = {"environment": variables, "volumes": volumes, "build": None}
     kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}
-    services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "metrics", "ui"), ours)
+    services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "standby", "metrics", "ui"), ours)
     services |= dict.fromkeys(("kafka-1", "kafka-2", "kafka-3"), kafka) | {"prometheus": {"volumes": mounts}}
     services |= dict.fromkeys(without)
     return json.dumps({"services": services}).replace(": null", ": !reset null")

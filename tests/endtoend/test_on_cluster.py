@@ -10,6 +10,7 @@ import itertools
 import signal
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -17,15 +18,16 @@ from dskype.deploy.demo import places
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.nimbus_topic import ClusterClient
-from tests.topology.runtime.helpers import wait_for
+from dskype.topology.runtime.nimbus_topic import ClusterClient, follow, read_standby, read_state
+from dskype.topology.runtime.standby import LOST_AFTER_BEATS
+from tests.topology.runtime.helpers import executors, wait_for
 from tests.topology.runtime.standalone import standalone
 
 from .feed import FILTER, Feed
 from .test_on_spark import driver
 
 SUBSCRIPTIONS, RATE = 500, 150
-TASKS = {"subscription-bolt": 2}
+TASKS = {"subscription-bolt": 2, "message-bolt": 4}
 TRANSPORTS = {"message-spout": "micro-batch", "subscription-bolt": "micro-batch"}
 """The other components have continuous queries."""
 SPARK = {
@@ -63,6 +65,36 @@ class Publisher:
         self._thread.join()
         self._feed.producer.flush()
         return self.published
+
+
+class Beats:
+    """Counts what a standby, and the driver for which it waits, have written to the nimbus topic, in the order of its records.
+
+    :ivar standby: beats of the standby.
+    :ivar over: whether it waits no longer: it takes over.
+    :ivar silence: most beats of the standby without any record of the driver between them. On a machine that gives the driver no processor time for so
+        long, the standby is right to take over.
+    """
+
+    def __init__(self, kafka: KafkaSettings, name: str) -> None:
+        self._name, self._silent = name, 0
+        self.standby, self.over, self.silence = 0, False, 0
+        self._consumer = follow(kafka)
+
+    def read(self) -> None:
+        """Take in the records that have come."""
+        for records in self._consumer.poll(timeout_ms=500).values():
+            for record in records:
+                if (beat := read_standby(record)) is not None and beat[0] == self._name:
+                    self.over = not beat[2]
+                    self.standby, self._silent = self.standby + beat[2], self._silent + beat[2]
+                    self.silence = max(self.silence, self._silent)
+                elif (driver := read_state(record)) is not None and driver[0] == self._name:
+                    self._silent = 0
+
+    def close(self) -> None:
+        """Close the client."""
+        self._consumer.close()
 
 
 @pytest.fixture
@@ -114,6 +146,8 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
             publisher = Publisher(feed, messages.records())
             feed.wait_for(200)
             wait_for(lambda: (more(100), all(w.components() for w in workers))[1], 240, "work on both hosts")
+            ClusterClient(kafka).send({"name": name, "event": "REBALANCE", "wait_secs": 0, "workers": None, "executors": {"message-bolt": 2}})
+            wait_for(lambda: [len(executors("message-bol", w.process.pid)) for w in workers] == [1, 1], 240, "one executor of the message bolt on each host")
             workers[0].signal(signal.SIGKILL)  # a host is lost, and another one comes
             more(500)
             spark_cluster.add_worker()
@@ -127,6 +161,9 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
             more(300)
             with driver("standing by", **{**arguments, "folder": str(state / "two"), "host": "two", "standby": True}) as standby:
                 more(300)
+                with closing(Beats(kafka, name)) as beats:
+                    wait_for(lambda: (beats.read(), beats.over or beats.standby > LOST_AFTER_BEATS + 2)[1], 120, "the beats of the standby")
+                assert standby.poll() is None and (not beats.over or beats.silence >= LOST_AFTER_BEATS), "the standby took a living driver for lost"
                 vocabulary.unlink()  # the host of the first driver is lost, and this file with it
                 first.kill()
                 assert standby.stdout.readline().strip() == "running"

@@ -6,14 +6,15 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
@@ -37,11 +38,16 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+Client = TypeVar("Client")
+
 _READ_TIMEOUT_S = 60
+_ASK_MS = 30_000
 _LONGEST_RECONNECT_MS = 1000
 FAILOVER_MS = 10_000
 """A request that has had no answer for so long is sent again, perhaps to another broker. A host that is lost does not say so, and the other
 brokers take nine seconds (``broker.session.timeout.ms``) to replace it; the clients' own default is half a minute."""
+_BOOTSTRAP_MS, _FIRST_ATTEMPT_MS = 30_000, 3_000
+"""How long a new client may take to reach the brokers, which is kafka-python's default, and its first attempt where there are several addresses."""
 _INPUT_BYTES = 64 << 20
 """Size of input records above which a warning is given: Spark's JVM and the executors hold a record several times."""
 
@@ -88,16 +94,34 @@ class KafkaSettings:
             "fetch_max_bytes": 8 * RECORD_BYTES,
             "group_id": None,
         }
-        return KafkaConsumer(**{**settings, **self._connection(), **arguments})
+        return _reached(KafkaConsumer, {**settings, **self._connection(), **arguments})
 
     def producer(self, **arguments: Any) -> KafkaProducer:
         """Return a producer that waits for all replicas and does not linger."""
         settings = {"linger_ms": 0, "acks": "all", "max_request_size": 2 * RECORD_BYTES, "request_timeout_ms": FAILOVER_MS}
-        return KafkaProducer(**{**settings, **self._connection(), **arguments})
+        return _reached(KafkaProducer, {**settings, **self._connection(), **arguments})
 
     def admin(self) -> KafkaAdminClient:
         """Return an admin client; the caller closes it."""
-        return KafkaAdminClient(**self._connection())
+        return _reached(KafkaAdminClient, self._connection())
+
+
+def _reached(make: Callable[..., Client], settings: dict[str, Any]) -> Client:
+    """Return a client that has reached the brokers.
+
+    A client of kafka-python asks one address, chosen at random, and gives it all its time. A broker that stands still accepts the connection and never answers. So there
+    are several attempts, each of which takes twice as long as the one before.
+
+    :raises KafkaError: no attempt has succeeded.
+    """
+    deadline, attempt_ms = time.monotonic() + settings.get("bootstrap_timeout_ms", _BOOTSTRAP_MS) / 1000, _FIRST_ATTEMPT_MS
+    while len(settings["bootstrap_servers"]) > 1 and (deadline - time.monotonic()) * 1000 > attempt_ms:
+        try:
+            return make(**{**settings, "bootstrap_timeout_ms": attempt_ms})
+        except ClientTimeoutError as error:
+            log.warning("no broker was reached within %d ms: %s; trying again", attempt_ms, error)
+            attempt_ms *= 2
+    return make(**{**settings, "bootstrap_timeout_ms": max(1, int((deadline - time.monotonic()) * 1000))})
 
 
 def _in_record(record: Any) -> InRecord:
@@ -123,11 +147,11 @@ class KafkaInboxReader:
         if stop is not None and start >= stop:
             return
         where = TopicPartition(topic, partition)
-        with closing(self._settings.consumer(isolation_level=self._isolation_level)) as consumer:
+        with closing(self._settings.consumer(isolation_level=self._isolation_level, request_timeout_ms=FAILOVER_MS)) as consumer:
             if partition not in (consumer.partitions_for_topic(topic) or ()):
                 raise lost_input(topic, partition, start, start + 1 if stop is None else stop, 0, 0)
             consumer.assign([where])
-            first, end = consumer.beginning_offsets([where])[where], consumer.end_offsets([where])[where]
+            first, end = (ask([where], timeout_ms=_ASK_MS)[where] for ask in (consumer.beginning_offsets, consumer.end_offsets))
             stop = max(start, end) if stop is None else stop
             if first > start or end < stop:
                 raise lost_input(topic, partition, start, stop, first, end)

@@ -32,7 +32,7 @@ from dskype.topology.core.chunking import cut
 from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, TermTakenError, WriteError, removed, taken
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import chunks_topic, state_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, records_until
+from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings, TopicAdmin, records_until
 from dskype.topology.runtime.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, TERM, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
 
 __all__ = ["KafkaSnapshotStore"]
@@ -43,8 +43,11 @@ _IN_FLIGHT = 16
 """Chunks that are sent before the first of them is waited for."""
 _PINNED = 4
 """How old a chunk may become before it is written again: so many times the chunks of a snapshot may follow it in the topic."""
-_TIMEOUT_S = 15
+_TIMEOUT_S = 25
+"""How long brokers may take: long enough for a request that a broker which stands still never answers, and for another one to its successor."""
 _ASK_MS = 2000
+_METADATA_MS = 3000
+"""How often a client asks who leads its partitions. So it is connected to several brokers: one that knows a single broker may ask only that one, which stands still."""
 _TRIM_SNAPSHOTS = 8
 """One of this many small snapshots reads the partition, and lets Kafka drop what is not needed."""
 _TRIM_EVERY = 64
@@ -102,13 +105,17 @@ class KafkaSnapshotStore(StoreBase):
 
     def _reader(self) -> KafkaConsumer:
         if self._consumer is None:
-            self._consumer = self._kafka.consumer(allow_auto_create_topics=False, request_timeout_ms=_TIMEOUT_S * 1000)
+            self._consumer = self._kafka.consumer(allow_auto_create_topics=False, request_timeout_ms=FAILOVER_MS, metadata_max_age_ms=_METADATA_MS)
         return self._consumer
 
     def _writer(self) -> KafkaProducer:
         if self._producer is None:
             self._producer = self._kafka.producer(
-                allow_auto_create_topics=False, max_block_ms=_TIMEOUT_S * 1000, request_timeout_ms=_TIMEOUT_S * 1000 // 2, delivery_timeout_ms=_TIMEOUT_S * 1000
+                allow_auto_create_topics=False,
+                max_block_ms=_TIMEOUT_S * 1000,
+                request_timeout_ms=FAILOVER_MS,
+                delivery_timeout_ms=_TIMEOUT_S * 1000,
+                metadata_max_age_ms=_METADATA_MS,
             )
         return self._producer
 

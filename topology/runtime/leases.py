@@ -5,6 +5,9 @@ where they were. Frames that they write do no harm, because receivers drop what 
 
 So each executor enters itself in the tasks' store as their holder before it begins. Before it writes what a batch has released, it makes sure that it still is the holder,
 unless it did so shortly before. A successor waits that long after it has entered itself. From then on every other executor of the task has to look at the store first, and ends.
+
+Documents cannot be compared and written in one step. So two executors that start in the same instant may both find a task free. Both enter themselves, and wait for a moment before
+they look again (Fischer's algorithm for mutual exclusion): whoever found the task free has entered itself by then, and the last one that did so is the holder.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ _VALID_S = 2.0
 """An executor that has made sure of its leases may write for so long."""
 _SLACK_S = 0.2
 """A successor waits longer by this much, because clocks do not run exactly alike."""
+_ENTRY_S, _LOOK_S = 0.4, 0.5
+"""Who has found a task free and has entered itself within the first time begins after the second one; who was slower waits as a successor does."""
 
 
 class SupersededError(TopologyError):
@@ -38,39 +43,62 @@ class Leases:
     :param home: name of the supervisor, which ends an executor before it starts its successor.
     :param epoch: number of the query's start; a lease of a later start wins, whenever it was taken.
     :param clock: seconds, which go on while the host is suspended.
+    :param sleep: waits for some seconds.
     """
 
-    def __init__(self, store: SnapshotStore, tasks: Sequence[int], *, owner: str, home: str, epoch: int, clock: Callable[[], float] = boot_s) -> None:
-        self._store, self._tasks, self._clock = store, list(tasks), clock
+    def __init__(
+        self,
+        store: SnapshotStore,
+        tasks: Sequence[int],
+        *,
+        owner: str,
+        home: str,
+        epoch: int,
+        clock: Callable[[], float] = boot_s,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store, self._tasks, self._clock, self._sleep = store, list(tasks), clock, sleep
         self._own, self._home, self._epoch = json.dumps([epoch, home, owner]).encode(), home, epoch
         self._until = -1.0
 
-    def take(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Take the leases, and wait until no earlier executor on another host can write for the tasks any more.
+    def take(self) -> None:
+        """Take the leases, and wait until no other executor on another host can write for the tasks any more. If two take them at once, :meth:`check` tells which one has them.
 
         :raises FencedError: the query was started again since.
         """
+        began = self._clock()
         former = [self._holder(task) for task in self._tasks]
         for task in self._tasks:
             self._store.write_document(_name(task), self._own)
-        if any(holder is not None and holder[1] != self._home for holder in former):
-            sleep(_VALID_S + _SLACK_S)
+        late = self._clock() - began >= _ENTRY_S  # another executor that found a task free may have begun before it was entered here
+        if any(holder[1] != self._home if holder is not None else late for holder in former):
+            self._sleep(_VALID_S + _SLACK_S)
+        elif None in former:
+            self._sleep(_LOOK_S)
 
     def check(self) -> None:
         """Make sure that the leases are this executor's, unless this was done within the last seconds. It asks the store.
 
         :raises SupersededError: another executor of the same start has a lease; ``FencedError``: one of a later start has.
         """
-        now = self._clock()
-        if now < self._until:
-            return
+        while (now := self._clock()) >= self._until:
+            if self._all_own():
+                self._until = now + _VALID_S
+                return
+            self._sleep(_VALID_S + _SLACK_S)  # what was there may have begun
+
+    def _all_own(self) -> bool:
+        """Enter this executor where it is not the holder, because one of an earlier start is, or nobody; return whether there was no need to."""
+        found = True
         for task in self._tasks:
-            while self._store.read_document(_name(task)) != self._own:
-                holder = self._holder(task)
-                if holder is not None and holder[0] == self._epoch:
-                    raise SupersededError(explain(f"Another executor has the lease of task {task}.", given=holder[2]))
-                self._store.write_document(_name(task), self._own)  # an executor of an earlier start has none
-        self._until = now + _VALID_S
+            if self._store.read_document(_name(task)) == self._own:
+                continue
+            holder = self._holder(task)
+            if holder is not None and holder[0] == self._epoch:
+                raise SupersededError(explain(f"Another executor has the lease of task {task}.", given=holder[2]))
+            self._store.write_document(_name(task), self._own)
+            found = False
+        return found
 
     def release(self) -> None:
         """Give the leases back, so that a successor does not wait."""

@@ -19,8 +19,9 @@ __all__ = ["DeliveryError", "RecordWriter", "StalledWriterError"]
 
 _WAIT_S = 0.2
 """Signals are handled between two waits of this length."""
-_STALL_S, _ANSWER_S = 5.0, 2.0
-"""If no record has been taken for so long, brokers are asked whether they are there; they have so long to answer."""
+_STALL_S, _ANSWER_S = 8.0, 2.0
+"""If no record has been taken for so long, brokers are asked whether they are there; they have so long to answer. When they have answered twice, the client counts as stopped:
+after more time than a request waits for a broker that stands still, and another attempt for its successor."""
 
 _SETTINGS = {
     # Frames of a channel stay in order when a request fails: a receiver drops a frame that comes before an earlier one.

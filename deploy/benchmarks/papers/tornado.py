@@ -100,7 +100,9 @@ class Bench:
 
     def _simulation(self, setting: Setting, workload: BooleanWorkload, scale: Scale, plans: dict[Any, Any]) -> BooleanSimulation:
         kind: type[Distributor] = ROUTED[setting.method] if setting.method in ROUTED else DISTRIBUTORS[setting.method]
-        options = {**({"granularity": self.scale.grid} if kind.summaries is not None and setting.method != "location" else {}), **setting.options}
+        legal: Sequence[str] = getattr(kind, "legal_options", ())
+        known = {"granularity": self.scale.grid, "subscriptions": workload.subscriptions.n}
+        options = {**{name: value for name, value in known.items() if name in legal}, **setting.options}
         key = setting.method, setting.evaluators, setting.world
         if key not in plans:
             plans[key] = kind.learn(setting.evaluators, workload.sample, options)

@@ -82,6 +82,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "uniform-space": ("uniform-space", {}),
     "text-routing": ("text-routing", {}),
     "replicate-all": ("replicate-all", {}),
+    "hybrid": ("hybrid", {}),
     "hashing": ("hashing", {}),
     "location": ("location", {}),
     "keyword": ("keyword", {}),

@@ -71,6 +71,15 @@ def test_more_of_anything_never_needs_less(kind):
     assert choose(load, replace(site, full=0.3))[0].hosts >= choose(load, site)[0].hosts
 
 
+@pytest.mark.parametrize("name", ["agrid", "hybrid"])
+def test_who_divides_by_place_needs_a_little_memory_and_carries_any_rate(name):
+    load = Load(100_000_000, 1_000_000, "boolean", results_per_message=1.0)
+    hashing, placed = (need(load, Site(), ROUTINGS[each]) for each in ("hashing", name))
+    assert math.isinf(hashing.hosts) and math.isfinite(placed.hosts) and placed.tuples < 1
+    small = replace(load, rate=1_000)
+    assert 1.2 < need(small, Site(), ROUTINGS[name]).memory_bytes / need(small, Site(), ROUTINGS["hashing"]).memory_bytes < 1.3
+
+
 def test_no_number_of_tasks_is_enough_where_messages_alone_fill_each():
     load = Load(1_000_000, 1_000_000)
     found = need(load, Site(), ROUTINGS["hashing"])
@@ -106,5 +115,7 @@ def test_the_command_refuses_what_is_no_load_and_prints_json(capsys):
     assert cli.main(["plan", "--subscriptions", "5", "--rate", "1e6", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {n["distributor"] for n in found["distributors"]} == {"hashing", "location", "keyword", "prefix"}
+    assert cli.main(["plan", "--subscriptions", "5", "--rate", "1e6", "--kind", "boolean", "-o", "json"]) == 0
+    assert {n["distributor"] for n in json.loads(capsys.readouterr().out)["distributors"]} == {"hashing", "agrid", "hybrid"}
     with pytest.raises(ValueError, match="numbers above 0"):
         need(Load(0, 1), Site(), ROUTINGS["hashing"])

@@ -155,3 +155,11 @@ def test_the_leader_of_the_busiest_inbox_is_a_service(bootstrap_servers, name):
     with TopicAdmin(kafka) as admin:
         assert hosts.busiest_leader(kafka, name) == f"kafka-{admin.leader(inbox, 1)}"
         assert all(admin.leader(inbox, partition) >= 0 for partition in range(3))
+
+
+def test_faults_of_the_driver_strike_whoever_is_the_driver_now(monkeypatch):
+    kafka = KafkaSettings("127.0.0.1:1")
+    states = {"dskype": {"driver": {"host": "standby"}}, "other": {"driver": {"host": "topology"}}}
+    monkeypatch.setattr(hosts, "load_states", lambda asked: states if asked is kafka else {})
+    assert hosts.driver_host(kafka, "dskype") == "standby"
+    assert {fault.name for fault in FAULTS.values() if fault.service == hosts._DRIVER} == {f"{how}-driver" for how in ("kill", "crash", "pause", "disconnect")}

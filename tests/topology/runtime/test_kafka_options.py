@@ -1,14 +1,17 @@
 """Options of Kafka components that the runtime cannot honour are refused before anything runs; dangerous settings of topics give warnings."""
 
+import random
+import socket
 from pathlib import Path
 
 import pytest
-from kafka.errors import MessageSizeTooLargeError
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder, TopologyError, TopologyPlan
 from dskype.topology.runtime import kafka as kafka_clients
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.librdkafka import connection_settings
 from dskype.topology.runtime.topics import TopologyTopics
 
@@ -106,3 +109,53 @@ def test_requests_that_nobody_answers_are_sent_again_before_half_a_minute_unless
     with connection_settings(kafka) as settings:
         made.append(settings["socket.timeout.ms"])
     assert made == [given or 10_000] * 2
+
+
+@pytest.mark.parametrize("given", [{}, {"request_timeout_ms": 60_000}])
+def test_the_store_outlasts_a_request_that_a_broker_never_answers_and_another_one(monkeypatch, given):
+    made = []
+    for client in ("KafkaConsumer", "KafkaProducer"):
+        monkeypatch.setattr(kafka_clients, client, lambda **arguments: made.append(arguments))
+    store = KafkaSnapshotStore(KafkaSettings("127.0.0.1:1", client=given), "t", 1)
+    store._reader(), store._writer()
+    assert [settings["request_timeout_ms"] for settings in made] == [10_000] * 2
+    assert made[1]["delivery_timeout_ms"] > 2 * made[1]["request_timeout_ms"]
+
+
+@pytest.mark.parametrize(
+    ("servers", "given", "attempts_ms"),
+    [
+        ("a:1", {}, [30_000]),
+        ("a:1,b:1,c:1", {}, [3_000, 6_000, 12_000, 9_000]),
+        ("a:1,b:1,c:1", {"bootstrap_timeout_ms": 5_000}, [3_000, 2_000]),
+        ("a:1,b:1", {"bootstrap_timeout_ms": 500}, [500]),
+    ],
+)
+def test_a_new_client_gives_no_address_all_its_time_if_there_are_others(monkeypatch, servers, given, attempts_ms):
+    made, now_s = [], [0.0]
+
+    def unreached(**arguments):
+        made.append(arguments["bootstrap_timeout_ms"])
+        now_s[0] += made[-1] / 1000
+        raise KafkaTimeoutError("nobody has answered")
+
+    monkeypatch.setattr(kafka_clients.time, "monotonic", lambda: now_s[0])
+    for client in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient"):
+        monkeypatch.setattr(kafka_clients, client, unreached)
+    kafka = KafkaSettings(servers, client=given)
+    for make in (kafka.consumer, kafka.producer, kafka.admin):
+        made.clear()
+        with pytest.raises(KafkaTimeoutError):
+            make()
+        assert made == pytest.approx(attempts_ms, abs=1)
+
+
+def test_a_new_client_reaches_the_other_brokers_if_the_first_one_accepts_connections_and_stands_still(bootstrap_servers, monkeypatch):
+    choose, first = random.choice, [0]
+    with socket.create_server(("127.0.0.1", 0)) as still:
+        kafka = KafkaSettings(f"127.0.0.1:{still.getsockname()[1]},{bootstrap_servers}", client={"bootstrap_timeout_ms": 60_000})
+        monkeypatch.setattr(kafka_clients, "_FIRST_ATTEMPT_MS", 200)
+        monkeypatch.setattr(random, "choice", lambda brokers: brokers[first.pop()] if first else choose(brokers[1:]))
+        with TopicAdmin(kafka) as admin:
+            admin.names()
+    assert not first
