@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add(
         "tornado",
         _runner("papers.tornado"),
-        "repeat the experiments of Tornado in simulations of up to 128 evaluators",
-        _filler("papers.tornado", cluster=False),
+        "repeat the experiments of Tornado in simulations of up to 128 evaluators, some of them on Spark",
+        _filler("papers.tornado"),
     )
     actions.add(
         "ps2stream",
