@@ -212,9 +212,9 @@ class ByHand(Scene):
 
     def _play(self, client: PubSub, rate: float) -> None:
         seconds, began, selected = self.options.seconds, read_current(client)[1], []
-        for _ in self._ways():
+        for steady in self._ways():
             self._rest(rate, seconds)
-            for number in range(self.options.moves):
+            for number in range(self.options.moves * steady, self.options.moves * (1 + steady)):
                 version, plan = read_current(client)
                 new = self._next(plan, number, rate)
                 if isinstance(with_partitions(plan), HybridDistributor):

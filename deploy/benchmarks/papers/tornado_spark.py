@@ -113,13 +113,14 @@ class _Points:
 
     def run(self, setting: Setting) -> dict[str, Any]:
         """Return the measures of a point, and ``problems`` and ``seconds``."""
-        began, first = time.perf_counter(), asked(self._args, setting, None)
+        began, first, world = time.perf_counter(), asked(self._args, setting, None), setting.world
+        say(f"{first.subscriptions[0]:,} subscriptions, sides of {first.side:g} %, {first.keywords[0]} keywords; {setting.units} routing units")
         if self._vocabulary is None:
             self._vocabulary = throughput.build_vocabulary(first, self._folder)
-        if setting.world not in self._samples:
-            self._samples[setting.world] = boolean_sample(first, self._vocabulary, self._folder)
+        if world not in self._samples:
+            self._samples[world] = boolean_sample(first, self._vocabulary, self._folder)
         method = Method(setting.method, setting.options)
-        plan = distribution_spark.learned_plan(method, setting.evaluators, self._samples[setting.world], self._folder / "plan.json")
+        plan = distribution_spark.learned_plan(method, setting.evaluators, self._samples[world], self._folder / "plan.json")
         found = distribution_spark.measured(self._where, asked(self._args, setting, plan), self._vocabulary)
         return {name: value for name, value in found.items() if value is not None} | {"seconds": time.perf_counter() - began}
 
