@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -181,25 +181,20 @@ _PHASES = {
     "decisions": "decisions",
     "transferred": "subscriptions moved",
 }
-_LOADS = {
-    "full": ("under full load", {**_MOVED, **_RATES, **_BYTES}),
-    "steady": ("at a steady rate, and how long messages waited meanwhile", {**_MOVED, **_BYTES, **_SHARES}),
-}
+_LOADS = {"full": ("under full load", _RATES), "steady": ("at a steady rate, and how long messages waited meanwhile", _SHARES)}
 
 
 def _print(found: Mapping[str, Any]) -> None:
     scenes = found["scenes"]
     print(f"{found['distributor']}, {found['subscriptions']:,} boolean subscriptions")
     for name, scene in scenes.items():
-        for load, (text, columns) in _LOADS.items():
-            if moves := [row for row in scene.get("moves", ()) if row["load"] == load]:
-                print_table(f"Moves {name}, {text}", ["move", *columns.values()], [[str(number), *_cells(row, columns)] for number, row in enumerate(moves, 1)])
+        _print_moves(name, scene.get("moves", ()))
         if selected := scene.get("select_ms"):
-            print(f"selection {found['selection']}: {', '.join(f'{ms:,.0f}' for ms in selected)} ms for each adjustment")
-    columns = {**_PHASES, **_SHARES}
-    phases = [[f"{name}, {row['phase']}", *_cells(row, columns)] for name, scene in scenes.items() for row in scene.get("phases", ())]
-    if phases:
-        print_table("A hotspot that moves", ["", *columns.values()], phases)
+            print(f"a new plan, selection {found['selection']}: {', '.join(f'{ms:,.0f}' for ms in selected)} ms for each adjustment")
+    phases = [(f"{name}, {row['phase']}", row) for name, scene in scenes.items() for row in scene.get("phases", ())]
+    for title, columns in (("A hotspot that moves", _PHASES), ("How long messages waited at a steady rate", _SHARES)):
+        if some := [(name, row) for name, row in phases if set(columns) <= row.keys()]:
+            print_table(title, ["", *columns.values()], [[name, *_cells(row, columns)] for name, row in some])
     if sent := scenes.get("with balancing", {}).get("balancing"):
         print_table("What balancing sends", list(sent), [_cells(sent, sent)])
     for claim, held, text in found["claims"]:
@@ -207,6 +202,17 @@ def _print(found: Mapping[str, Any]) -> None:
     for name, scene in scenes.items():
         if verified := scene.get("verified"):
             print(f"{name}: {verified['subscriptions']:,} subscriptions verified: {'all equal' if verified['ok'] else 'DIFFERENT'}")
+
+
+def _print_moves(name: str, moves: Sequence[Mapping[str, Any]]) -> None:
+    """Print the moves of a scene, numbered through: those under full load, those at a steady rate, and what all of them sent."""
+    numbered = list(enumerate(moves, 1))
+    for load, (text, columns) in _LOADS.items():
+        if some := [(number, row) for number, row in numbered if row["load"] == load]:
+            every = {**_MOVED, **columns}
+            print_table(f"Moves {name}, {text}", ["move", *every.values()], [[str(number), *_cells(row, every)] for number, row in some])
+    if numbered:
+        print_table(f"What moves {name} sent", ["move", *_BYTES.values()], [[str(number), *_cells(row, _BYTES)] for number, row in numbered])
 
 
 def _cells(row: Mapping[str, float], columns: Iterable[str]) -> list[str]:
