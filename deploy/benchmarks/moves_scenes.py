@@ -126,10 +126,12 @@ class Scene(throughput.Run):
         self.feeder.hotspot(_HOTSPOTS[number % len(_HOTSPOTS)], _HOT_SHARE)
         self._wait_applied(self.feeder.written)
 
-    def _settle(self) -> None:
-        """Wait until the reports cover everything so far."""
-        now_ms = _now_ms()
-        self._wait(lambda: min(self.history.last_ms(c) for c in (EVALUATORS, ROUTING_UNITS)) >= now_ms, "reports")
+    def _settle(self, rate: float) -> None:
+        """Wait until the reports cover everything so far, and all messages are applied. Tasks that stand still report nothing, so the topology is kept busy meanwhile."""
+        now_ms, deadline = _now_ms(), time.monotonic() + self.args.timeout
+        while min(self.history.last_ms(c) for c in (EVALUATORS, ROUTING_UNITS)) < now_ms and time.monotonic() < deadline:
+            self._keep_busy(rate, _STEP_S)
+        self._wait_applied(self.feeder.written)
 
     # -- what happened ------------------------------------------------------------------------------------------------
 
@@ -227,8 +229,7 @@ class ByHand(Scene):
                 while not self._is_over(version + 1) and time.monotonic() < deadline:
                     self._keep_busy(rate, _STEP_S)
                 self._rest(rate, seconds)
-        self._wait_applied(self.feeder.written)
-        self._settle()
+        self._settle(rate)
         self.result["select_ms"] = selected
         self.result["moves"] = self._rows(began, self._steady_latencies())
         for row in self.result["moves"]:
@@ -274,8 +275,7 @@ class ByLoad(Scene):
             for number in range(len(_HOTSPOTS)):
                 self._hotspot(number)
                 phases.append((f"hotspot {number + 1}" + (", steady rate" if steady else ""), self._rest(rate, self.options.hot_seconds)))
-        self._wait_applied(self.feeder.written)
-        self._settle()
+        self._settle(rate)
         latencies = self._steady_latencies()
         self.result["phases"] = [{"phase": name, **self._row(span, latencies)} for name, span in phases]
         self.result["moves"] = self._rows(began, latencies)
