@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add(
         "tornado",
         _runner("papers.tornado"),
-        "repeat the experiments of Tornado in simulations of up to 128 evaluators",
-        _filler("papers.tornado", cluster=False),
+        "repeat the experiments of Tornado in simulations of up to 128 evaluators, some of them on Spark",
+        _filler("papers.tornado"),
     )
     actions.add(
         "ps2stream",
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _filler("papers.ps2stream", cluster=False),
     )
     actions.add("distribution", _runner("papers.distribution"), "repeat the evaluation of the distribution mechanisms", _filler("papers.distribution"))
-    actions.add("moves", _runner("moves"), "measure Tornado on Spark while partitions move, by hand and by load", _filler("moves"))
+    actions.add("moves", _runner("moves"), "measure Tornado and PS2Stream on Spark while partitions move, by hand and by load", _filler("moves"))
     actions.add("cluster", _runner("cluster"), "measure DSkype on a Spark standalone cluster of one, two and three workers", _filler("cluster"))
     actions.add("routing", _runner("routing"), "measure how long an A-Grid takes to route points and rectangles", _filler("routing", cluster=False))
 

@@ -59,9 +59,12 @@ class Feeder:
         """Register ``n`` top-k subscriptions with this ``k`` as fast as possible."""
         return self._do(do="subscriptions", n=n, k=k)
 
-    def boolean_subscriptions(self, n: int) -> dict[str, Any]:
-        """Register ``n`` boolean subscriptions as fast as possible."""
-        return self._do(do="boolean_subscriptions", n=n)
+    def boolean_subscriptions(self, n: int, **shape: Any) -> dict[str, Any]:
+        """Register ``n`` boolean subscriptions as fast as possible.
+
+        :param shape: ``space_share`` and ``keywords`` of :func:`~dskype.deploy.benchmarks.boolean.records.boolean_records`.
+        """
+        return self._do(do="boolean_subscriptions", n=n, shape=shape)
 
     def close(self) -> None:
         """End the process."""
@@ -165,10 +168,10 @@ class _Writer:
 
         self._register(producer, places.subscriptions(self._places, n, self._seed, k=k))
 
-    def boolean_subscriptions(self, producer: Any, n: int) -> None:
+    def boolean_subscriptions(self, producer: Any, n: int, shape: dict[str, Any]) -> None:
         from dskype.deploy.benchmarks.boolean.records import boolean_records
 
-        self._register(producer, boolean_records(self._places, n, self._seed))
+        self._register(producer, boolean_records(self._places, n, self._seed, **shape))
 
     def _register(self, producer: Any, rows: Iterator[tuple[str, bytes]]) -> None:
         while block := list(islice(rows, 10_000)):

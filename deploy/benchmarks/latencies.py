@@ -109,6 +109,10 @@ class Latencies:
             self.first[watermark] = ms
         return ms
 
+    def first_between(self, start_ms: float, stop_ms: float) -> list[int]:
+        """Return the ms to the first result of each message with results that arrived in a span of time."""
+        return [ms for watermark, ms in self.first.items() if start_ms <= self._messages[watermark][0] < stop_ms]
+
     def summary(self) -> dict[str, Any]:
         """Return the quantiles."""
         first = list(self.first.values())

@@ -1,11 +1,12 @@
-"""Tornado on Spark and Kafka: throughput before, during and after moves of partitions, and what load balancing sends.
+"""Moves of partitions on Spark and Kafka (Tornado, and PS2Stream's Figures 12 to 16): throughput and latency before, during and after them, and what load balancing sends.
 
-Two scenes, each with a topology of its own, boolean subscriptions, and always more messages in Kafka than can be applied:
+Three scenes, each with a topology of its own and boolean subscriptions. In the first part of a scene Kafka always has more messages than can be applied, which shows the throughput. In the second part
+they come at a steady rate, however fast they are processed, which shows the latency.
 
-1. *By hand.* The border of two partitions is shifted back and forth. A move lasts from the moment at which its plan is sent until no distribution task
-   has routes of the plan before it. Its throughput is compared with that of the rests before and after it.
-2. *By load.* A hotspot moves twice, with ``dskype.balance: auto`` and without. What balancing sends is the stream ``balance``, and the plans and
-   partition maps. It is compared with centralized balancing, which sends 12 bytes for each cell with messages once in a period.
+1. *By hand.* With ``agrid`` the border of two partitions is shifted back and forth. With ``hybrid`` a hotspot moves, and the plan is adjusted by a sample of what has come lately, as
+   ``dskype partition adjust --publish`` does. A move lasts from the moment at which its plan is sent until no distribution task has routes of the plan before it.
+2. *By load.* A hotspot moves, with ``dskype.balance: auto`` and without. What balancing sends is the stream ``balance``, and the plans. With ``agrid`` it is compared with centralized balancing, which sends
+   12 bytes for each cell with messages once in a period.
 
 All tasks share the cores of this machine. So balanced tasks show in their busy times, and hardly in the throughput.
 """
@@ -13,58 +14,56 @@ All tasks share the cores of this machine. So balanced tasks show in their busy 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dskype.deploy.benchmarks import throughput, throughput_report
+from dskype.deploy.benchmarks.boolean.learning import boolean_sample
 from dskype.deploy.benchmarks.emulator.measure import print_table
-from dskype.deploy.benchmarks.papers.experiments import HELD
-from dskype.deploy.cli.arguments import output, positive, positive_seconds, seconds, target
-from dskype.deploy.client.balancing import balance
-from dskype.deploy.client.plans import read_current, send_plan, with_partitions
-from dskype.deploy.client.pubsub import PubSub
-from dskype.deploy.demo.places import places
+from dskype.deploy.benchmarks.moves_scenes import EVALUATORS, ROUTING_UNITS, ByHand, ByLoad, Scene
+from dskype.deploy.benchmarks.papers.distribution_spark import learned_plan
+from dskype.deploy.benchmarks.papers.experiments import HELD, ratio
+from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method
+from dskype.deploy.cli.arguments import output, positive, positive_seconds, seconds, share, target
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
-from dskype.distribution import AGridDistributor
+from dskype.distribution.migration import SELECTIONS
 from dskype.topology.local import LocalCluster
 
-__all__ = ["add_arguments", "cell_bytes", "claims", "run", "shifted"]
+__all__ = ["add_arguments", "claims", "run"]
 
-_STEP_S = 0.1
-_ROUTING_UNITS, _EVALUATORS = "distribution-bolt", "subscription-bolt"
-_NEAR, _FAR = 0.35, 0.65
-"""The border goes back and forth between these quantiles of the messages in both partitions, so that a move concerns a third of the subscriptions."""
-_HOTSPOTS = ((-125.0, 25.0, -65.0, 55.0), (68.0, 5.0, 125.0, 45.0))
-_HOT_SHARE = 0.8
-_CELL_BYTES = 12
-_STREAMS = {
-    "transfers": (_EVALUATORS, _EVALUATORS),
-    "placements": (_ROUTING_UNITS, _EVALUATORS),
-    "shortages": (_EVALUATORS, _ROUTING_UNITS),
-    "interest": (_ROUTING_UNITS, _ROUTING_UNITS),
-    "balance": (_EVALUATORS, _ROUTING_UNITS),
-}
-"""Stream -> the component that sends it, and the one that receives and counts it."""
+_DISTRIBUTORS = ("agrid", "hybrid")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options, besides those of ``arguments.common``."""
+    parser.add_argument(
+        "--distributor", choices=_DISTRIBUTORS, default="agrid", help="agrid: partitions of equal size at first; hybrid: learned from a sample; default: agrid"
+    )
+    parser.add_argument("--selection", choices=sorted(SELECTIONS), default="moves", help="hybrid: what chooses the parts that are moved; default: moves")
     parser.add_argument("--subscriptions", type=positive, metavar="N", default=20_000, help="boolean subscriptions; default: 20000")
     parser.add_argument("--evaluators", type=positive, metavar="N", default=2, help="tasks of the subscription bolt; default: 2")
     parser.add_argument("--routing-units", type=positive, metavar="N", default=2, help="tasks of the distribution bolt; default: 2")
-    parser.add_argument("--moves", type=positive, metavar="N", default=4, help="moves by hand; default: 4")
+    parser.add_argument("--moves", type=positive, metavar="N", default=4, help="moves by hand, under full load and at a steady rate; default: 4")
     parser.add_argument("--warm-up", type=seconds, metavar="SECS", default=30, help="full load before each scene; default: 30")
     parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=10, help="rest before and after a move; default: 10")
     parser.add_argument("--hot-seconds", type=seconds, metavar="SECS", default=30, help="how long each hotspot lasts; 0: no scene by load; default: 30")
+    parser.add_argument(
+        "--latency-load", type=share, metavar="SHARE", default=0.5, help="the steady rate, as a share of the throughput; 0: no such part; default: 0.5"
+    )
     parser.add_argument("--period", type=positive, metavar="MS", default=1000, help="dskype.balance.period.ms; default: 1000")
+    parser.add_argument(
+        "--verify",
+        type=positive,
+        nargs="?",
+        const=100,
+        metavar="N",
+        help="at the end of each scene compare the results of N subscriptions with a plain computation; default of N: 100",
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
 
@@ -72,221 +71,108 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run all scenes; print tables or JSON.
 
-    :returns: 0; 1 if components reported errors or messages were refused, so that the figures cannot be trusted.
+    :returns: 0; 1 if components reported errors, messages were refused or results are wrong, so that the figures cannot be trusted.
     """
     where = target(args)
     end_on_sigterm()
-    scenes: list[tuple[str, type[_Scene], dict[str, Any]]] = [("by hand", _ByHand, {})]
+    scenes: list[tuple[str, type[Scene], dict[str, Any]]] = [("by hand", ByHand, {})]
     if args.hot_seconds:
-        scenes += [("without balancing", _ByLoad, {}), ("with balancing", _ByLoad, {"dskype.balance": "auto", "dskype.balance.period.ms": args.period})]
-    found: dict[str, Any] = {"machine": throughput_report.machine(), "subscriptions": args.subscriptions, "scenes": {}}
+        scenes += [("without balancing", ByLoad, {}), ("with balancing", ByLoad, _balancing(args))]
+    found: dict[str, Any] = {
+        "machine": throughput_report.machine(),
+        "distributor": args.distributor,
+        "selection": args.selection,
+        "subscriptions": args.subscriptions,
+        "scenes": {},
+    }
+    pace = None
     with tempfile.TemporaryDirectory(prefix="dskype-moves-") as folder:
         asked = _throughput_arguments(args)
         vocabulary = throughput.build_vocabulary(asked, Path(folder))
+        distributor = _distributor(args, asked, vocabulary, Path(folder))
         for name, kind, more in scenes:
             say(name)
-            conf = throughput.configuration(asked, vocabulary) | {"dskype.distributor": "agrid"} | more
+            conf = throughput.configuration(asked, vocabulary) | distributor | more
             with LocalCluster(bootstrap_servers=where.bootstrap_servers, master=where.master, conf=where.conf, progress=say) as cluster:
                 scene = kind(cluster, asked, args.subscriptions, conf)
-                scene.options = args
+                scene.options, scene.folder, scene.pace = args, Path(folder), pace
                 found["scenes"][name] = scene.measure()
-    found["claims"] = claims(found["scenes"])
+                pace = scene.pace
+    found["claims"] = claims(found["scenes"], args.distributor)
     return throughput.finish(args.output, found, _print, found["scenes"])
+
+
+def _balancing(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the configuration of load balancing that runs by itself."""
+    found = {"dskype.balance": "auto", "dskype.balance.period.ms": args.period}
+    return found if args.distributor == "agrid" else {**found, "dskype.balance.selection": args.selection}
+
+
+def _distributor(args: argparse.Namespace, asked: argparse.Namespace, vocabulary: Path, folder: Path) -> dict[str, Any]:
+    """Return the configuration of the distributor, with a learned plan for hybrid partitioning."""
+    found: dict[str, Any] = {"dskype.distributor": args.distributor}
+    if args.distributor == "agrid":
+        return found
+    say("learning a plan")
+    plan = learned_plan(Method(args.distributor), args.evaluators, boolean_sample(asked, vocabulary, folder), folder / "plan.json")
+    return {**found, "dskype.distributor.options": {"plan": str(plan)}}
 
 
 def _throughput_arguments(args: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments of the throughput benchmark, whose topology, feeder and warm-up are used."""
     options = ["--boolean", "--subscriptions", args.subscriptions, "--warm-up", args.warm_up, "--seconds", args.seconds, "--latency-seconds", 0]
-    options += ["--seed", args.seed, "--tasks", f"{_EVALUATORS}={args.evaluators}", "--tasks", f"{_ROUTING_UNITS}={args.routing_units}"]
+    options += ["--seed", args.seed, "--tasks", f"{EVALUATORS}={args.evaluators}", "--tasks", f"{ROUTING_UNITS}={args.routing_units}"]
+    options += ["--verify", args.verify] if args.verify else []
     return throughput.arguments_for(args, *options)
-
-
-# --- scenes -----------------------------------------------------------------------------------------------------------
-
-
-class _Scene(throughput.Run):
-    """A topology under full load.
-
-    :ivar options: of this benchmark.
-    """
-
-    options: argparse.Namespace
-
-    def _throughput(self) -> None:
-        rate = self._warm_up()
-        self.result["warm_up_per_s"] = rate
-        with closing(PubSub(self.kafka, self.name)) as client:
-            self._play(client, rate)
-        self._wait_applied(self.feeder.written)
-
-    def _play(self, client: PubSub, rate: float) -> None:
-        raise NotImplementedError
-
-    def _keep_busy(self, rate: float, least_s: float) -> None:
-        self._keep_backlog(rate, least_s + 4)
-        time.sleep(_STEP_S)
-
-    def _rest(self, rate: float, seconds: float) -> tuple[float, float]:
-        """Keep the topology busy; return the beginning and the end, epoch ms."""
-        start_ms = _now_ms()
-        while (left_s := seconds - (_now_ms() - start_ms) / 1000) > 0:
-            self._keep_busy(rate, left_s)
-        return start_ms, _now_ms()
-
-    def _settle(self) -> None:
-        """Wait until the reports cover everything so far."""
-        now_ms = _now_ms()
-        self._wait(lambda: min(self.history.last_ms(c) for c in (_EVALUATORS, _ROUTING_UNITS)) >= now_ms, "reports")
-
-    def _per_s(self, span: tuple[float, float]) -> float:
-        start_ms, stop_ms = span
-        return (self._applied(stop_ms) - self._applied(start_ms)) * 1000 / max(1.0, stop_ms - start_ms)
-
-    def _sent(self, span: tuple[float, float]) -> dict[str, float]:
-        """Return the bytes of each stream of :data:`_STREAMS` in a span of time."""
-        return {stream: self.history.growth(to, f"stream_bytes/{source}/{stream}", *span) for stream, (source, to) in _STREAMS.items()}
-
-    def _busy(self, span: tuple[float, float]) -> float:
-        """Return the greatest busy time of an evaluator by the mean."""
-        start, stop = ([self.history.value_at(task, "busy_ns", at) or 0 for task in self.history.tasks(_EVALUATORS)] for at in span)
-        return balance(np.array(stop) - np.array(start))
-
-
-class _ByHand(_Scene):
-    """Shifts a border back and forth."""
-
-    def _play(self, client: PubSub, rate: float) -> None:
-        options, units = self.options, self.options.routing_units
-        sample = places(options.seed)
-        spans: list[dict[str, tuple[float, float]]] = []
-        before = self._rest(rate, options.seconds)
-        for number in range(options.moves):
-            version, plan = read_current(client)
-            quantile = (_FAR, _NEAR)[number % 2]
-            began_ms = _now_ms()
-            send_plan(client, version + 1, shifted(plan, sample.lat, sample.lon, quantile))
-            deadline = time.monotonic() + self.args.timeout
-            while not self._is_over(version + 1, units) and time.monotonic() < deadline:
-                self._keep_busy(rate, _STEP_S)
-            during = began_ms, _now_ms()
-            after = self._rest(rate, options.seconds)
-            spans.append({"before": before, "during": during, "after": after})
-            before = after
-        self._settle()
-        self.result["moves"] = [self._row(one) for one in spans]
-        for row in self.result["moves"]:
-            say(f"  {row['before']:,.0f}, {row['during']:,.0f}, {row['after']:,.0f} messages/s before, during and after a move of {row['seconds']:.1f} s")
-
-    def _is_over(self, version: int, units: int) -> bool:
-        total = self.history.total
-        return total(_ROUTING_UNITS, "metrics/plan_version") >= units * version and not total(_ROUTING_UNITS, "metrics/plan_changing")
-
-    def _row(self, spans: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-        during = spans["during"]
-        return {
-            **{name: self._per_s(span) for name, span in spans.items()},
-            "seconds": (during[1] - during[0]) / 1000,
-            "moved": self.history.growth(_EVALUATORS, "metrics/transferred", *during),
-            **{f"{stream}_bytes": size for stream, size in self._sent(during).items()},
-        }
-
-
-class _ByLoad(_Scene):
-    """Moves a hotspot."""
-
-    def _play(self, client: PubSub, rate: float) -> None:
-        spans, grid = [self._rest(rate, self.options.hot_seconds)], with_partitions(read_current(client)[1])
-        assert isinstance(grid, AGridDistributor)
-        first = self.feeder.written
-        for box in _HOTSPOTS:
-            self.feeder.hotspot(box, _HOT_SHARE)
-            self._wait_applied(self.feeder.written)  # messages from before it
-            spans.append(self._rest(rate, self.options.hot_seconds))
-        self._settle()
-        rows = [json.loads(record.value) for record in self._read(self.topics.messages, first, first + int(rate * self.options.period / 1000))]
-        self.result["cells_per_period"] = cell_bytes(grid, np.array([r["lat"] for r in rows]), np.array([r["lon"] for r in rows])) // _CELL_BYTES
-        self.result["phases"] = [self._row(span) for span in spans]
-        total = spans[0][0], spans[-1][1]
-        plans = sum(len(record.value or b"") for record in self._read(self.topics.plans))
-        seconds = (total[1] - total[0]) / 1000
-        self.result["balancing"] = {
-            "seconds": seconds,
-            "decisions": self.history.growth(_ROUTING_UNITS, "metrics/balance_decisions", *total),
-            "transferred": self.history.growth(_EVALUATORS, "metrics/transferred", *total),
-            "reports_bytes_per_s": self._sent(total)["balance"] / seconds,
-            "plans_bytes_per_s": plans * (1 + self.options.evaluators) / seconds,  # to their topic, and as a map to each evaluator
-            "centralized_bytes_per_s": self.result["cells_per_period"] * _CELL_BYTES * 1000 / self.options.period,
-        }
-
-    def _row(self, span: tuple[float, float]) -> dict[str, float]:
-        later = (span[0] + span[1]) / 2, span[1]
-        return {
-            "per_s": self._per_s(span),
-            "later_per_s": self._per_s(later),
-            "busy": self._busy(span),
-            "later_busy": self._busy(later),
-            "decisions": self.history.growth(_ROUTING_UNITS, "metrics/balance_decisions", *span),
-            "transferred": self.history.growth(_EVALUATORS, "metrics/transferred", *span),
-        }
-
-
-def shifted(plan: Mapping[str, Any], lat: np.ndarray, lon: np.ndarray, quantile: float) -> dict[str, Any]:
-    """Return the plan in which the border of partitions 0 and 1 is at a quantile of the places in both; they share a whole side.
-
-    :param lat, lon: float64[n], places in degrees.
-    """
-    distributor = with_partitions(plan)
-    assert isinstance(distributor, AGridDistributor)
-    one, other = (distributor.grid.cells(number) for number in (0, 1))
-    x, y = distributor.grid.cells_of(lat, lon)
-    both = one.union(other)
-    assert both is not None
-    inside = (x >= both.x0) & (x < both.x1) & (y >= both.y0) & (y < both.y1)
-    east = one.y0 == other.y0
-    at = int(np.quantile((x if east else y)[inside], quantile))
-    low = (0, 1) if (one.x0, one.y0) < (other.x0, other.y0) else (1, 0)
-    border = distributor.grid.cells(low[1]).x0 if east else distributor.grid.cells(low[1]).y0
-    giver, taker = low if at < border else low[::-1]
-    return distributor.shift(giver, taker, at)
-
-
-def cell_bytes(distributor: AGridDistributor, lat: np.ndarray, lon: np.ndarray) -> int:
-    """Return what centralized balancing sends at least for some messages: 12 bytes for each cell that has one."""
-    x, y = distributor.grid.cells_of(lat, lon)
-    return _CELL_BYTES * len(np.unique(x * distributor.grid.rows + y))
 
 
 # --- what was found ---------------------------------------------------------------------------------------------------
 
 
-def claims(scenes: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
-    """Return (claim, whether it held, the figures) for our goals."""
+def claims(scenes: Mapping[str, Mapping[str, Any]], distributor: str = "agrid") -> list[tuple[str, bool, str]]:
+    """Return (claim, whether it held, the figures) for our goals, and of hybrid partitioning for those of PS2Stream."""
     found = []
-    moves = scenes.get("by hand", {}).get("moves", [])
+    moves = [row for row in scenes.get("by hand", {}).get("moves", []) if "during" in row]
     if moves:
         shares = [row["during"] / max(1.0, row["before"]) for row in moves]
         mean = float(np.mean(shares))
         found.append(("throughput during a move >= 70 % of that before", mean >= 0.7, ", ".join(f"{share:.0%}" for share in shares) + f": mean {mean:.0%}"))
-    sent = scenes.get("with balancing", {}).get("balancing")
-    if sent:
+    sent = scenes.get("with balancing", {}).get("balancing", {})
+    if "centralized_bytes_per_s" in sent:
         own = sent["reports_bytes_per_s"] + sent["plans_bytes_per_s"]
         times = sent["centralized_bytes_per_s"] / max(1.0, own)
         text = f"{own:,.0f} bytes/s against {sent['centralized_bytes_per_s']:,.0f}: 1/{times:.0f}"
         found.append(("balancing sends <= 1/20 of what centralized balancing sends", times >= 20, text))
+    return found + _of_ps2stream(scenes) if distributor == "hybrid" else found
+
+
+def _of_ps2stream(scenes: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, bool, str]]:
+    found = []
+    late = [row for scene in scenes.values() for row in scene.get("moves", ()) if "below_100_ms" in row]
+    if late:
+        soon, slow = (float(np.mean([row[name] for row in late])) for name in ("below_100_ms", "above_1_s"))
+        text = f"{soon:.1%}, {slow:.1%} above 1 s, mean of {len(late)} adjustments"
+        found.append(
+            ("while subscriptions move, >= 80 % of the messages wait < 100 ms, and <= 4 % > 1 s (Figures 12c and 15)", soon >= 0.8 and slow <= 0.04, text)
+        )
+    last = [[row["later_per_s"] for row in scenes.get(name, {}).get("phases", ()) if "steady" not in row["phase"]][-1:] for name in _BY_LOAD]
+    if all(last):
+        (without,), (own,) = last
+        found.append(
+            (
+                "with adjustment the throughput is 26 % higher in the end (Figure 16)",
+                own >= 1.26 * without,
+                f"{own:,.0f} : {without:,.0f} = {ratio(own, without):.2f}",
+            )
+        )
     return found
 
 
-_MOVES = {
-    "moved": "subscriptions",
-    "seconds": "seconds",
-    "before": "messages/s before",
-    "during": "during",
-    "after": "after",
-    "transfers_bytes": "bytes of transfers",
-    "placements_bytes": "of placements",
-    "shortages_bytes": "of reports",
-    "interest_bytes": "of interest",
-}
+_BY_LOAD = ("without balancing", "with balancing")
+_MOVED = {"partitions": "partitions", "changed": "new or changed", "moved": "subscriptions", "seconds": "seconds"}
+_RATES = {"before": "messages/s before", "during": "during", "after": "after"}
+_BYTES = {"transfers_bytes": "bytes of transfers", "placements_bytes": "of placements", "shortages_bytes": "of reports", "interest_bytes": "of interest"}
+_SHARES = {"below_100_ms": "< 100 ms", "to_1_s": "100 to 1000 ms", "above_1_s": "> 1000 ms"}
 _PHASES = {
     "per_s": "messages/s",
     "later_per_s": "in the second half",
@@ -295,32 +181,45 @@ _PHASES = {
     "decisions": "decisions",
     "transferred": "subscriptions moved",
 }
+_LOADS = {"full": ("under full load", _RATES), "steady": ("at a steady rate, and how long messages waited meanwhile", _SHARES)}
 
 
 def _print(found: Mapping[str, Any]) -> None:
     scenes = found["scenes"]
-    if moves := scenes.get("by hand", {}).get("moves"):
-        print_table(
-            f"Moves by hand, {found['subscriptions']:,} boolean subscriptions",
-            ["move", *_MOVES.values()],
-            [[str(number), *_cells(row, _MOVES)] for number, row in enumerate(moves, 1)],
-        )
-    phases = [
-        [f"{name}, {'no hotspot' if not number else f'hotspot {number}'}", *_cells(row, _PHASES)]
-        for name, scene in scenes.items()
-        for number, row in enumerate(scene.get("phases", ()))
-    ]
-    if phases:
-        print_table("A hotspot that moves", ["", *_PHASES.values()], phases)
+    print(f"{found['distributor']}, {found['subscriptions']:,} boolean subscriptions")
+    for name, scene in scenes.items():
+        _print_moves(name, scene.get("moves", ()))
+        if selected := scene.get("select_ms"):
+            print(f"a new plan, selection {found['selection']}: {', '.join(f'{ms:,.0f}' for ms in selected)} ms for each adjustment")
+    phases = [(f"{name}, {row['phase']}", row) for name, scene in scenes.items() for row in scene.get("phases", ())]
+    for title, columns in (("A hotspot that moves", _PHASES), ("How long messages waited at a steady rate", _SHARES)):
+        if some := [(name, row) for name, row in phases if set(columns) <= row.keys()]:
+            print_table(title, ["", *columns.values()], [[name, *_cells(row, columns)] for name, row in some])
     if sent := scenes.get("with balancing", {}).get("balancing"):
         print_table("What balancing sends", list(sent), [_cells(sent, sent)])
     for claim, held, text in found["claims"]:
         print(f"{claim}: {HELD[held]}: {text}")
+    for name, scene in scenes.items():
+        if verified := scene.get("verified"):
+            print(f"{name}: {verified['subscriptions']:,} subscriptions verified: {'all equal' if verified['ok'] else 'DIFFERENT'}")
 
 
-def _cells(row: Mapping[str, float], columns: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    return [f"{row[key]:,.2f}" if row[key] < 100 and row[key] != int(row[key]) else f"{row[key]:,.0f}" for key in columns]
+def _print_moves(name: str, moves: Sequence[Mapping[str, Any]]) -> None:
+    """Print the moves of a scene, numbered through: those under full load, those at a steady rate, and what all of them sent."""
+    numbered = list(enumerate(moves, 1))
+    for load, (text, columns) in _LOADS.items():
+        if some := [(number, row) for number, row in numbered if row["load"] == load]:
+            every = {**_MOVED, **columns}
+            print_table(f"Moves {name}, {text}", ["move", *every.values()], [[str(number), *_cells(row, every)] for number, row in some])
+    if numbered:
+        print_table(f"What moves {name} sent", ["move", *_BYTES.values()], [[str(number), *_cells(row, _BYTES)] for number, row in numbered])
 
 
-def _now_ms() -> float:
-    return time.time_ns() // 1_000_000
+def _cells(row: Mapping[str, float], columns: Iterable[str]) -> list[str]:
+    return [_cell(key, row[key]) if key in row else "-" for key in columns]
+
+
+def _cell(key: str, value: float) -> str:
+    if key in _SHARES:
+        return f"{value:.1%}"
+    return f"{value:,.2f}" if value < 100 and value != int(value) else f"{value:,.0f}"

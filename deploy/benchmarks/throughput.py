@@ -35,7 +35,7 @@ from kafka import TopicPartition
 from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.feeder import Feeder
 from dskype.deploy.benchmarks.latencies import Latencies, Recorder
-from dskype.deploy.benchmarks.throughput_arguments import add_arguments, arguments_for, build_vocabulary, configuration, definition, settings
+from dskype.deploy.benchmarks.throughput_arguments import add_arguments, arguments_for, boolean_shape, build_vocabulary, configuration, definition, settings
 from dskype.deploy.benchmarks.usage import Meter
 from dskype.deploy.cli.arguments import UsageError, target
 from dskype.deploy.client.pubsub import ensure_topics
@@ -201,7 +201,7 @@ class Run:
         boolean = self.args.boolean
         if self.args.register == "full" and not boolean:
             self._fill()
-        written = self.feeder.boolean_subscriptions(self.n) if boolean else self.feeder.subscriptions(self.n, self.args.k)
+        written = self.feeder.boolean_subscriptions(self.n, **boolean_shape(self.args)) if boolean else self.feeder.subscriptions(self.n, self.args.k)
         started_ms = written["started_ms"]
 
         def active() -> bool:

@@ -7,16 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, seconds, split
+from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, number, output, positive, positive_seconds, seconds, split
 from dskype.deploy.demo.places import places
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["add_arguments", "arguments_for", "build_vocabulary", "configuration", "definition", "settings"]
+__all__ = ["add_arguments", "arguments_for", "boolean_shape", "build_vocabulary", "configuration", "definition", "settings"]
 
 
 def _counts(text: str) -> list[int]:
     return [positive(part.replace("_", "")) for part in text.split(",")]
+
+
+def _span(text: str) -> tuple[int, int]:
+    counts = _counts(text)
+    if len(counts) > 2 or counts[0] > counts[-1]:
+        raise argparse.ArgumentTypeError(f"expected a number, or the least and the greatest one; given: {text!r}")
+    return counts[0], counts[-1]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--boolean", action="store_true", help="boolean subscriptions: squares of 1 to 50 km around places, 1 to 5 of their words; the window is not filled"
     )
+    parser.add_argument(
+        "--side",
+        type=number("a percentage above 0", most=100),
+        metavar="PERCENT",
+        help="sides of rectangles, in percent of the space's, instead of squares in km",
+    )
+    parser.add_argument("--keywords", type=_span, metavar="N[,N]", default=(1, 5), help="keywords of a boolean subscription, least and most; default: 1,5")
     parser.add_argument("--matches", choices=("each", "grouped"), help="how matches of boolean subscriptions are published; default: the topology's")
     parser.add_argument("--window", type=positive, metavar="N", default=20_000, help="messages in the window; default: 20000")
     parser.add_argument("-k", type=positive, metavar="N", default=20, help="results of each subscription; default: 20")
@@ -74,6 +88,11 @@ def arguments_for(args: argparse.Namespace, *words: object) -> argparse.Namespac
     for name in ("config", "conf", "bootstrap_servers", "kafka"):
         setattr(found, name, getattr(args, name))
     return found
+
+
+def boolean_shape(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of :func:`~dskype.deploy.benchmarks.boolean.records.boolean_records` that say what boolean subscriptions are like."""
+    return {"space_share": args.side / 100 if args.side else None, "keywords": args.keywords}
 
 
 def definition(text: str, name: str, tasks: Mapping[str, int]) -> str:
@@ -127,6 +146,8 @@ def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any
     shown = {k: v for k, v in conf.items() if k not in ("dskype.vocabulary", "dskype.store.options")}
     return {
         "boolean": args.boolean,
+        "side_percent": args.side,
+        "keywords": list(args.keywords),
         "window": args.window,
         "k": args.k,
         "register": args.register,

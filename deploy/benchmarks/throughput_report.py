@@ -47,7 +47,7 @@ def print_tables(found: Mapping[str, Any]) -> None:
     )
     print(
         (
-            "boolean subscriptions: squares of 1 to 50 km, 1 to 5 keywords, "
+            f"boolean subscriptions: {_rectangles(s['side_percent'])}, {_between(*s['keywords'])} keywords, "
             if s.get("boolean")
             else f"window {s['window']:,} messages, k = {s['k']}, subscriptions registered with the window {s['register']}, "
         )
@@ -78,6 +78,14 @@ def print_tables(found: Mapping[str, Any]) -> None:
                 ["part", "cores", "CPU us/message", "busy us/message", "batches/s"],
                 _latency_rows(latency),
             )
+
+
+def _rectangles(side_percent: float | None) -> str:
+    return "squares of 1 to 50 km" if side_percent is None else f"rectangles with sides of {side_percent:g} % of the space's"
+
+
+def _between(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _summary(r: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.spouts.batch import select_lists
 
-__all__ = ["ALL", "ANY", "KM_PER_DEG", "PAIRS", "REQUIRED_AND_ANY", "BooleanSubscriptions", "boxes_around", "sides_km", "some_terms"]
+__all__ = ["ALL", "ANY", "KM_PER_DEG", "PAIRS", "REQUIRED_AND_ANY", "BooleanSubscriptions", "boxes_around", "shared_sides_km", "sides_km", "some_terms"]
 
 KM_PER_DEG = 111.195
 """Length of a degree of latitude."""
@@ -103,3 +103,8 @@ def some_terms(rng: np.random.Generator, corpus: Corpus, rows: np.ndarray, wante
 def sides_km(rng: np.random.Generator, n: int, least: float, most: float, log: bool = False) -> np.ndarray:
     """Draw side lengths; uniform, or with a uniform logarithm."""
     return np.exp(rng.uniform(math.log(least), math.log(most), n)) if log else rng.uniform(least, most, n)
+
+
+def shared_sides_km(share: float, lat: np.ndarray, every_lat: np.ndarray, every_lon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return widths and heights at some latitudes: this share of the sides of the rectangle around all places (Tornado, Table 1)."""
+    return share * np.ptp(every_lon) * KM_PER_DEG * np.cos(np.radians(lat)), np.full(len(lat), share * np.ptp(every_lat) * KM_PER_DEG)

@@ -21,6 +21,7 @@ from dskype.deploy.benchmarks.boolean.subscriptions import (
     REQUIRED_AND_ANY,
     BooleanSubscriptions,
     boxes_around,
+    shared_sides_km,
     sides_km,
     some_terms,
 )
@@ -106,8 +107,7 @@ def draw_subscriptions(
     offsets, terms = some_terms(rng, corpus, rows, wanted) if rarest_share is None else _rare_terms(rng, corpus, wanted, rarest_share)
     lat, lon = corpus.lat[rows], corpus.lon[rows]
     if space_share is not None:
-        width_km = space_share * np.ptp(corpus.lon) * KM_PER_DEG * np.cos(np.radians(lat))
-        height_km = np.full(n, space_share * np.ptp(corpus.lat) * KM_PER_DEG)
+        width_km, height_km = shared_sides_km(space_share, lat, corpus.lat, corpus.lon)
     return BooleanSubscriptions(boxes_around(lat, lon, width_km, height_km), offsets, terms, np.full(n, ALL, np.int8))
 
 

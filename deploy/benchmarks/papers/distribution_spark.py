@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.benchmarks import throughput, throughput_report
-from dskype.deploy.benchmarks.boolean.records import boolean_records
+from dskype.deploy.benchmarks.boolean.learning import SAMPLE, boolean_sample
 from dskype.deploy.benchmarks.corpus import Corpus
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.distribution_boolean import METHODS as BOOLEAN_METHODS
@@ -24,17 +24,16 @@ from dskype.deploy.benchmarks.papers.experiments import table_line
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method
 from dskype.deploy.cli.arguments import UsageError, target
 from dskype.deploy.demo.places import places
+from dskype.deploy.machine.cluster import Target
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS, distributor_class
 from dskype.distribution.base import Sample
-from dskype.distribution.sampling import read_sample
-from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.local import LocalCluster
 
-__all__ = ["CHECK", "markdown", "methods", "run", "settings", "summary"]
+__all__ = ["CHECK", "LEGEND", "MEASURES", "learned_plan", "markdown", "measured", "methods", "run", "settings", "summary"]
 
 _K = 20
 _TASKS = (2, 4)
@@ -42,9 +41,6 @@ _WARM_UP_S, _LATENCY_S = 20, 10
 
 CHECK = 20
 """Subscriptions that are verified in each run by default."""
-
-_SAMPLE = 20_000
-"""Messages, and at most as many subscriptions, that plans are learned from."""
 
 
 def methods(args: argparse.Namespace) -> dict[str, Method]:
@@ -59,10 +55,11 @@ def methods(args: argparse.Namespace) -> dict[str, Method]:
     return {name: known[name] for name in names}
 
 
-def settings(args: argparse.Namespace, method: Method, tasks: int, plan: Path | None) -> argparse.Namespace:
+def settings(args: argparse.Namespace, method: Method, tasks: int, plan: Path | None, *more: object) -> argparse.Namespace:
     """Return the arguments of the throughput benchmark for one method.
 
     :param plan: file of the method's plan; None: the method has none.
+    :param more: further options of the throughput benchmark and their values.
     """
     options = {**method.options, **({"plan": str(plan)} if plan else {})}
     line = ["--subscriptions", args.subscriptions or (100_000 if args.boolean else 20_000), "--tasks", f"subscription-bolt={tasks}"]
@@ -70,7 +67,27 @@ def settings(args: argparse.Namespace, method: Method, tasks: int, plan: Path | 
     line += ["--warm-up", _WARM_UP_S, "--seconds", args.seconds, "--latency-seconds", _LATENCY_S, "--verify", args.check or CHECK, "--seed", args.seed]
     line += ["--conf", f"dskype.distributor={method.distributor}"]
     line += ["--conf", "dskype.distributor.options=" + json.dumps(options)] if options else []
-    return throughput.arguments_for(args, *line)
+    return throughput.arguments_for(args, *line, *more)
+
+
+def learned_plan(method: Method, tasks: int, sample: Sample, path: Path) -> Path | None:
+    """Learn the plan of a method, and write it to a file; return the file, None if the method has no plan."""
+    if method.distributor == "hashing":
+        return None
+    path.write_text(json.dumps(distributor_class(method.distributor).learn(tasks, sample, dict(method.options))), encoding="utf-8")
+    return path
+
+
+def measured(where: Target, asked: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
+    """Measure one topology on a cluster of its own; return what :func:`summary` says, and ``problems``, for which the figures cannot be trusted.
+
+    :param where: the brokers, Spark's master, and the cluster's configuration.
+    :param asked: from :func:`settings`.
+    :param vocabulary: file of the topology's vocabulary.
+    """
+    with LocalCluster(bootstrap_servers=where.bootstrap_servers, master=where.master, conf=where.conf, progress=say) as cluster:
+        found = throughput.measure(cluster, asked, asked.subscriptions[0], throughput.configuration(asked, vocabulary))
+    return {**summary(found), "problems": throughput.problems(found)}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,19 +106,13 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="dskype-distribution-") as folder:
         first = settings(args, Method("hashing"), 1, None)
         vocabulary = throughput.build_vocabulary(first, Path(folder))
-        sample = _boolean_sample(first, vocabulary, Path(folder)) if args.boolean else _workload(first, vocabulary).view(_K).sample
+        sample = boolean_sample(first, vocabulary, Path(folder)) if args.boolean else _workload(first, vocabulary).view(_K).sample
         found |= {"subscriptions": first.subscriptions[0], "window": first.window, "seconds_each": first.seconds}
         for tasks in args.tasks or _TASKS:
             for name, method in chosen.items():
-                plan = None
-                if method.distributor != "hashing":
-                    plan = Path(folder) / f"plan-{len(found['rows'])}.json"
-                    plan.write_text(json.dumps(distributor_class(method.distributor).learn(tasks, sample, dict(method.options))), encoding="utf-8")
-                one = settings(args, method, tasks, plan)
                 say(f"{name}, {tasks} tasks")
-                with LocalCluster(bootstrap_servers=where.bootstrap_servers, master=where.master, conf=where.conf, progress=say) as cluster:
-                    r = throughput.measure(cluster, one, one.subscriptions[0], throughput.configuration(one, vocabulary))
-                found["rows"].append({"method": name, "tasks": tasks, **summary(r), "problems": throughput.problems(r)})
+                plan = learned_plan(method, tasks, sample, Path(folder) / f"plan-{len(found['rows'])}.json")
+                found["rows"].append({"method": name, "tasks": tasks, **measured(where, settings(args, method, tasks, plan), vocabulary)})
     found["seconds"] = time.perf_counter() - began
     if args.output == "json":
         print(json.dumps(found, indent=1))
@@ -118,22 +129,12 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(row["problems"] for row in found["rows"]) else 0
 
 
-def _boolean_sample(args: argparse.Namespace, vocabulary: Path, folder: Path) -> Sample:
-    """Return messages that will be published, and other subscriptions than those that will be registered, by the topology's vocabulary."""
-    every = places(args.seed, args.messages, args.places)
-    messages, subscriptions = folder / "messages.jsonl", folder / "subscriptions.jsonl"
-    messages.write_bytes(b"\n".join(every.records(0, _SAMPLE)))
-    records = boolean_records(every, min(_SAMPLE, args.subscriptions[0]), args.seed + 1)
-    subscriptions.write_bytes(b"\n".join(b'{"key":"%b","value":%b}' % (id.encode(), value) for id, value in records))
-    return read_sample(messages, subscriptions, Vocabulary.load(vocabulary), Settings.from_conf(throughput.configuration(args, vocabulary)))
-
-
 def _workload(args: argparse.Namespace, vocabulary: Path) -> Workload:
     """Return the messages that will be published, and subscriptions like those that will be registered, by the topology's vocabulary."""
     found, known = places(args.seed, args.messages, args.places), Vocabulary.load(vocabulary)
     texts = found.texts.to_pylist()
     corpus = Corpus(PLACES, np.asarray(found.lat), np.asarray(found.lon), *known.weigh_texts(texts, Tokenizer()), known)
-    return Workload(DataSet(PLACES, corpus, texts), Scale(1, args.window, 0, sample=min(_SAMPLE, args.subscriptions[0]), seed=args.seed), _K)
+    return Workload(DataSet(PLACES, corpus, texts), Scale(1, args.window, 0, sample=min(SAMPLE, args.subscriptions[0]), seed=args.seed), _K)
 
 
 def summary(r: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def summary(r: Mapping[str, Any]) -> dict[str, Any]:
     matching = streams.get("matching", {})
     # Use the mean, not the median of windows: the work of a micro-batch is reported at its end, and one may take longer than a window.
     return {
-        "messages_per_s": r["mean_per_s"],
+        "throughput": r["mean_per_s"],
         "all_active_s": r["all_active_s"],
         "replication": r["placements"] / r["subscriptions"],
         "matches": bolt.get("metrics_per_message", {}).get("matches", 0.0),
@@ -158,40 +159,32 @@ def summary(r: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_HEADINGS = [
-    "method",
-    "tasks",
-    "messages/s",
-    "matches",
-    "tuples",
-    "bytes",
-    "replication",
-    "distribution us",
-    "work us",
-    "all CPU us",
-    "active after s",
-    "p50 ms",
-    "p99 ms",
-    "others' cores",
-]
+MEASURES = {
+    "throughput": ("messages/s", 0),
+    "matches": ("matches", 2),
+    "communication": ("tuples", 2),
+    "bytes": ("bytes", 0),
+    "replication": ("replication", 2),
+    "distribution_us": ("distribution us", 1),
+    "work_us": ("work us", 1),
+    "cpu_us": ("all CPU us", 1),
+    "all_active_s": ("active after s", 1),
+    "first_p50_ms": ("p50 ms", 0),
+    "first_p99_ms": ("p99 ms", 0),
+    "other_cores": ("others' cores", 2),
+}
+"""Measure of :func:`summary` -> heading, digits."""
+
+LEGEND = (
+    "Tuples and bytes: distribution -> subscription bolt; us: busy time of the bolts, and processor time of all processes; per message applied.",
+    "p50 and p99: from a message to its first result, at half of the throughput.",
+)
+
+_HEADINGS = ["method", "tasks", *(heading for heading, _ in MEASURES.values())]
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    return [
-        row["method"],
-        str(row["tasks"]),
-        f"{row['messages_per_s']:,.0f}",
-        f"{row['matches']:.2f}",
-        f"{row['communication']:.2f}",
-        f"{row['bytes']:,.0f}",
-        f"{row['replication']:.2f}",
-        f"{row['distribution_us']:.1f}",
-        f"{row['work_us']:.1f}",
-        f"{row['cpu_us']:.1f}",
-        f"{row['all_active_s']:.1f}",
-        *("-" if row[which] is None else f"{row[which]:,.0f}" for which in ("first_p50_ms", "first_p99_ms")),
-        f"{row['other_cores']:.2f}",
-    ]
+    return [row["method"], str(row["tasks"]), *("-" if row[name] is None else f"{row[name]:,.{digits}f}" for name, (_, digits) in MEASURES.items())]
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -205,8 +198,7 @@ def markdown(found: Mapping[str, Any]) -> str:
             + ("boolean subscriptions" if found["boolean"] else f"subscriptions, |W| = {found['window']:,}, k = {_K}")
             + f", places of GeoNames; {m['cores']} cores of {m['processor']} for everything, broker and producer included; {found['seconds_each']} s each, "
             + ("matches grouped by message." if found["boolean"] else "deltas published."),
-            "Tuples and bytes: distribution -> subscription bolt; us: busy time of the bolts, and processor time of all processes; per message applied.",
-            "p50 and p99: from a message to its first result, at half of the throughput.",
+            *LEGEND,
             "",
             table_line(_HEADINGS),
             table_line(["---"] + ["---:"] * (len(_HEADINGS) - 1)),

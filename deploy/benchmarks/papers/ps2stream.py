@@ -84,8 +84,12 @@ def with_rows(experiment: Experiment, names: Sequence[str] | None, groups: Seque
     return replace(experiment, rows=[row for row in some if row.x not in GROUPS or row.x in groups])
 
 
+_QUICK = 1_000
+"""A plan that is learned from so few subscriptions takes no time to speak of."""
+
+
 class Bench:
-    """Runs settings, equal ones once.
+    """Runs settings, equal ones once, and says when something begins that may take minutes.
 
     :param index: name of the index of each worker.
     """
@@ -121,11 +125,14 @@ class Bench:
         """Return the subscriptions and messages of a group."""
         if self._workload is None or self._workload[0] != (group, share):
             self._workload = None  # frees its memory first
+            say(f"  drawing {group}: {round(share * self.scale.subscriptions):,} subscriptions, {self.scale.messages:,} messages")
             self._workload = (group, share), draw_group(self.corpus, group, replace(self.scale, subscriptions=max(1, round(share * self.scale.subscriptions))))
         return self._workload[1]
 
     def _learned(self, method: Method, workers: int, workload: RegionalWorkload) -> tuple[Distributor, dict[str, Any]]:
         began = time.perf_counter()
+        if workload.sample.n > _QUICK:
+            say(f"  learning a plan: {' '.join([method.distributor, *map(str, method.options.values())])} on {workers} workers")
         found = learn(method, workers, workload, self.scale.grid)
         measures: dict[str, Any] = {"learn_s": time.perf_counter() - began}
         if isinstance(found, GridtDistributor):

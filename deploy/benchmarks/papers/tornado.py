@@ -1,6 +1,6 @@
 """``dskype bench tornado``: the experiments of Tornado (SIGSPATIAL 2018, section 5), in simulations of up to 128 evaluators.
 
-Three simulations take part: that of routing (:mod:`~dskype.deploy.benchmarks.papers.tornado_simulation`), that of routers alone
+With ``--spark`` some of them run on Spark and Kafka instead (:mod:`~dskype.deploy.benchmarks.papers.tornado_spark`). Three simulations take part: that of routing (:mod:`~dskype.deploy.benchmarks.papers.tornado_simulation`), that of routers alone
 (:mod:`~dskype.deploy.benchmarks.routing`), and that of load balancing (:mod:`~dskype.deploy.benchmarks.papers.balancing_simulation`).
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.benchmarks import routing
 from dskype.deploy.benchmarks.corpus import Corpus, add_file_argument
-from dskype.deploy.benchmarks.papers import tornado_report
+from dskype.deploy.benchmarks.papers import tornado_report, tornado_spark
 from dskype.deploy.benchmarks.papers.balancing import measures
 from dskype.deploy.benchmarks.papers.balancing_simulation import BalancingSetting, simulate
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting, play
@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_only_argument(parser, EXPERIMENTS)
     add_scale_arguments(parser, 100_000)
     parser.add_argument("--rate", type=positive, metavar="N", default=20_000, help="balancing: messages per second; default: 20000")
+    tornado_spark.add_arguments(parser)
     output(parser)
 
 
@@ -163,8 +164,10 @@ def run_experiments(experiments: Sequence[Experiment], bench: Bench, progress: C
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report.
 
-    :returns: 0; 1 if a match was missing or too much.
+    :returns: 0; 1 if a match was missing or too much, or a run on Spark failed.
     """
+    if args.spark:
+        return tornado_spark.run(args)
     balancing = WorkloadSetting(grid=2 * Scale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
     return run_and_report(
         args, tornado_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, balancing)), balancing=vars(balancing)

@@ -418,12 +418,13 @@ def test_methods_on_spark_are_distributors_and_with_boolean_subscriptions_baseli
 
 def test_boolean_plans_for_spark_are_learned_from_other_subscriptions_than_those_that_are_registered(tmp_path, monkeypatch):
     from dskype.deploy.benchmarks import throughput
+    from dskype.deploy.benchmarks.boolean.learning import boolean_sample
     from dskype.deploy.demo import places
 
     whole = places.load()
     monkeypatch.setattr(places, "load", lambda file=None: whole.slice(0, 500))
     asked = distribution_spark.settings(parsed("--spark", "--boolean", "--subscriptions", "300"), Method("hashing"), 1, None)
-    sample = distribution_spark._boolean_sample(asked, throughput.build_vocabulary(asked, tmp_path), tmp_path)
+    sample = boolean_sample(asked, throughput.build_vocabulary(asked, tmp_path), tmp_path)
     assert sample.messages.n == 500 and sample.n == 300 and np.isfinite(sample.rectangles()).all()
     for name, method in distribution_spark.methods(parsed("--spark", "--boolean")).items():
         if name != "hashing":

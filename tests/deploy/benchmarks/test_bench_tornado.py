@@ -11,7 +11,7 @@ import pytest
 
 from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.corpus import Corpus
-from dskype.deploy.benchmarks.papers import simulated, tornado_report, tornado_simulation
+from dskype.deploy.benchmarks.papers import distribution_spark, simulated, tornado, tornado_report, tornado_simulation, tornado_spark
 from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting
 from dskype.deploy.benchmarks.papers.boolean_experiments import World
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Row
@@ -20,7 +20,7 @@ from dskype.deploy.benchmarks.papers.tornado_experiments import EXPERIMENTS, MET
 from dskype.deploy.benchmarks.papers.tornado_simulation import BooleanSimulation, Scale, draw_workload
 from dskype.deploy.cli import main as cli
 from dskype.distribution import make_distributor
-from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots, assert_runs_on_a_file
+from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots, assert_runs_on_a_file, parsed
 
 SMALLER = [
     replace(e, rows=[row for row in e.rows if row.setting.evaluators <= 32]) if e.name == "adaptivity" else e  # more evaluators than that take seconds
@@ -173,3 +173,49 @@ def test_the_command_line_runs_some_experiments_on_a_file(tmp_path, capsys):
     assert_runs_on_a_file("tornado", ["--only", "unit,sel"], ["units", "selectivity"], tmp_path, capsys)
     assert cli.main(["bench", "tornado", "--only", "nothing"]) == 2
     assert "'nothing'" in capsys.readouterr().err
+
+
+# -- on Spark: what is asked for, and what is told ------------------------------------------------
+
+
+def test_on_spark_an_experiment_has_some_points_of_the_simulation_and_its_claims():
+    found = {e.name: e for e in tornado_spark.experiments(EXPERIMENTS, 3)}
+    assert list(found) == ["areas", "keywords", "queries", "units"]
+    for name, experiment in found.items():
+        assert [row.x for row in experiment.rows] == list(tornado_spark._POINTS[name]) and {row.setting.evaluators for row in experiment.rows} == {3}
+    assert [row.setting.units for row in found["units"].rows] == [1, 2, 4]
+    assert found["keywords"].claims[0] in next(e for e in EXPERIMENTS if e.name == "keywords").claims
+
+
+def test_on_spark_the_throughput_benchmark_is_asked_for_a_point(tmp_path):
+    args = parsed(tornado, "--spark", "--subscriptions", "1000", "--seconds", "3", "--check", "7", "-c", "x=1")
+    queries, units = tornado_spark.experiments([e for e in EXPERIMENTS if e.name in ("queries", "units")], args.tasks)
+    asked = tornado_spark.asked(args, queries.rows[-1].setting, tmp_path / "plan.json")
+    assert asked.boolean and asked.subscriptions == [4000] and asked.side == 0.5 and asked.keywords == (3, 3) and asked.index == "lanes" and asked.verify == 7
+    assert dict(asked.tasks) == {"subscription-bolt": 4, "distribution-bolt": 1} and dict(asked.conf) == {"x": 1} and asked.seconds == 3
+    assert dict(asked.overrides)["dskype.distributor.options"] == {"plan": str(tmp_path / "plan.json")}
+    assert dict(tornado_spark.asked(args, units.rows[-1].setting, None).tasks)["distribution-bolt"] == 4
+
+
+def test_points_on_spark_are_told_and_judged(tmp_path, capsys, monkeypatch):
+    throughput_of = {"areas": lambda setting: 1000.0, "keywords": lambda setting: 1000.0 * setting.world.keywords[0]}
+    measured = dict.fromkeys(distribution_spark.MEASURES, 2.0)
+
+    def made_up(self, setting):
+        name = "keywords" if setting.world.space_share == 0.005 else "areas"
+        wrong = ["1 errors"] if setting.world.keywords == (7, 7) else []
+        return {**measured, "throughput": throughput_of[name](setting), "matches": 1 / setting.world.keywords[0], "problems": wrong, "seconds": 1.0}
+
+    monkeypatch.setattr(tornado_spark._Points, "run", made_up)
+    line = ["bench", "tornado", "--spark", "--only", "areas,keywords", "--folder", str(tmp_path)]
+    assert cli.main(line) == 1
+    shown = capsys.readouterr()
+    assert "error: keywords 7: 1 errors" in shown.err and "did NOT hold: What was verified equals a plain computation" in shown.out
+    page = (tmp_path / "report.md").read_text()
+    assert "| A-Grid | 0.01 | 1,000 |" in page and "The throughput rises with the keywords: **held** (1: 1,000, 3: 3,000, 7: 7,000)" in page
+
+
+def test_what_does_not_run_on_spark_is_refused(capsys):
+    for wrong in (["--only", "points"], ["--only", "areas,points"], ["places.csv"]):
+        assert cli.main(["bench", "tornado", "--spark", *wrong]) != 0
+        assert "given: p" in capsys.readouterr().err

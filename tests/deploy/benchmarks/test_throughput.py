@@ -15,6 +15,7 @@ import yaml
 from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.feeder import due
 from dskype.deploy.benchmarks.latencies import Latencies, quantile
+from dskype.deploy.benchmarks.throughput_arguments import boolean_shape
 from dskype.deploy.benchmarks.usage import (
     BENCHMARK,
     BROKER,
@@ -356,7 +357,13 @@ def test_boolean_subscriptions_have_an_index_and_a_way_to_publish_of_their_own(t
     assert conf["dskype.boolean.index"] == "plain" and conf["dskype.results.matches"] == "grouped" and "dskype.index" not in conf
     assert throughput.settings(args, conf)["boolean"] is True
     throughput_report.print_tables({"machine": throughput_report.machine(), "settings": throughput.settings(args, {}), "runs": [one_run()]})
-    assert "squares of 1 to 50 km" in capsys.readouterr().out
+    assert "squares of 1 to 50 km, 1 to 5 keywords" in capsys.readouterr().out
+    shaped = arguments("--boolean", "--side", "0.5", "--keywords", "3")
+    throughput_report.print_tables({"machine": throughput_report.machine(), "settings": throughput.settings(shaped, {}), "runs": [one_run()]})
+    assert "sides of 0.5 % of the space's, 3 keywords" in capsys.readouterr().out
+    assert boolean_shape(shaped) == {"space_share": 0.005, "keywords": (3, 3)} and boolean_shape(args) == {"space_share": None, "keywords": (1, 5)}
+    with pytest.raises(SystemExit):
+        arguments("--keywords", "5,1")
 
 
 def test_boolean_subscriptions_are_drawn_from_places():
@@ -372,6 +379,12 @@ def test_boolean_subscriptions_are_drawn_from_places():
     names = pa.array(texts)
     whole = Places(pa.array(["1", "2", "3", "4"]), names, np.array([40.7, 0.0, 10.0, 89.99]), np.array([-74.0, 0.0, 179.99, 6.7]), names, names)
     drawn = list(boolean_records(whole, 5000, 3))
+    assert drawn == list(boolean_records(whole, 5000, 3, **boolean_shape(arguments())))
+    shaped = [json.loads(value) for _, value in boolean_records(whole, 50, 3, space_share=0.01, keywords=(1, 1))]
+    assert all(len(one["keywords"]) == 1 for one in shaped)
+    width, height = 0.01 * np.ptp(whole.lon), 0.01 * np.ptp(whole.lat)
+    for west, south, east, north in (one["bbox"] for one in shaped if one["bbox"][3] < 90):
+        assert (east - west) % 360 == pytest.approx(width, abs=1e-5) and north - south == pytest.approx(height, abs=1e-5)
     assert drawn[:7] == list(boolean_records(whole, 7, 3)) and drawn[:7] != list(boolean_records(whole, 7, 4))
     assert [id for id, _ in drawn[:3]] == ["s0", "s1", "s2"] and len({id for id, _ in drawn}) == 5000
     tokens = [set(Tokenizer().tokens(text)) for text in texts]
