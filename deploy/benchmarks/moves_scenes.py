@@ -189,7 +189,7 @@ class Scene(throughput.Run):
                 "load": "steady" if steady else "full",
                 "partitions": partitions,
                 "changed": changed,
-                "moved": self.history.growth(EVALUATORS, "metrics/transferred", *counted),
+                "moved": round(self.history.growth(EVALUATORS, "metrics/transferred", *counted)),
                 "seconds": (stop_ms - start_ms) / 1000,
                 **{f"{stream}_bytes": size for stream, size in self._sent(counted).items()},
             }
@@ -292,9 +292,9 @@ class ByLoad(Scene):
         seconds, plans = (span[1] - span[0]) / 1000, sum(len(record.value or b"") for record in self._read(self.topics.plans))
         found = {
             "seconds": seconds,
-            "decisions": self.history.growth(ROUTING_UNITS, "metrics/balance_decisions", *span),
-            "refusals": self.history.growth(ROUTING_UNITS, "metrics/balance_refusals", *span),
-            "transferred": self.history.growth(EVALUATORS, "metrics/transferred", *span),
+            "decisions": round(self.history.growth(ROUTING_UNITS, "metrics/balance_decisions", *span)),
+            "refusals": round(self.history.growth(ROUTING_UNITS, "metrics/balance_refusals", *span)),
+            "transferred": round(self.history.growth(EVALUATORS, "metrics/transferred", *span)),
             "reports_bytes_per_s": self._sent(span)["balance"] / seconds,
             "plans_bytes_per_s": plans * (1 + self.options.evaluators) / seconds,  # to their topic, and to each evaluator
         }
@@ -311,8 +311,8 @@ class ByLoad(Scene):
             "later_per_s": self._per_s(later),
             "busy": self._busy(span),
             "later_busy": self._busy(later),
-            "decisions": self.history.growth(ROUTING_UNITS, "metrics/balance_decisions", *span),
-            "transferred": self.history.growth(EVALUATORS, "metrics/transferred", *span),
+            "decisions": round(self.history.growth(ROUTING_UNITS, "metrics/balance_decisions", *span)),
+            "transferred": round(self.history.growth(EVALUATORS, "metrics/transferred", *span)),
             **(_shares(latencies, span) if latencies is not None and span[0] >= self.result["steady_ms"] else {}),
         }
 

@@ -122,7 +122,7 @@ class Simulation:
     def rest(self):
         """Run until nothing moves or waits any more, in large steps: each costs about the same, however long it is."""
         for _ in range(12):
-            self.drain(2, ms=900)
+            self.drain(3, ms=600)
             if not unfinished(self) and not metric(self, "arriving"):
                 break
 

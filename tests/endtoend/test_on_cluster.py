@@ -122,7 +122,6 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
         "topology.acker.executors": 0,
         "dskype.window.messages": 2_000,
         "topology.emulator.snapshot.interval.ms": 2_000,
-        "topology.emulator.trigger.interval.ms": 200,
     }
     feed = Feed(kafka, name)
     feed.subscribe([*places.subscriptions(messages, SUBSCRIPTIONS, seed=7), ("west", FILTER)])

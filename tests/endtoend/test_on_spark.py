@@ -21,8 +21,9 @@ from dskype.deploy.demo import places
 from dskype.distribution import make_distributor
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.config import Config
 from dskype.topology.runtime.kafka import KafkaSettings
-from tests.topology.runtime.helpers import by, executors, workers
+from tests.topology.runtime.helpers import executors, workers
 from tests.topology.runtime.helpers import kill as kill_processes
 
 from .feed import FILTER
@@ -53,7 +54,7 @@ def kill(component):
 
 def test_many_real_messages_in_micro_batches_with_executors_killed_on_the_way(cluster, name, world, feed_of):
     messages, subscriptions, _ = world
-    conf = {**conf_of(world), **by("micro-batch")}
+    conf = {**conf_of(world), Config.TOPOLOGY_EMULATOR_TRANSPORT: "micro-batch"}
     feed = feed_of(cluster.environment.kafka, name)
     feed.subscribe([*subscriptions[: SUBSCRIPTIONS // 2], ("west", FILTER)])
     with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle:

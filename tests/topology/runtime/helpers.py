@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from kafka import TopicPartition
 
-from dskype.topology.config import Config
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 from dskype.topology.tuples import InRecord
 
@@ -31,11 +30,6 @@ def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
         time.sleep(min(max(0.05, 2 * (now - began)), 0.5))
         began = time.monotonic()
     return result
-
-
-def by(transport: str) -> dict[str, Any]:
-    """Return the settings of a transport. Micro-batches leave a pause: one after the other, those of all components would take every core."""
-    return {Config.TOPOLOGY_EMULATOR_TRANSPORT: transport, Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: 150}
 
 
 # -- topics ---------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 
 from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
-from dskype.topology.config import TRANSPORTS
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.planning.plan import dead_letters_topic, inbox_topic
 from dskype.topology.runtime.kafka import read_to_end
 
 from .components import Recorder, magic_number, sum_chain, sums_expected
-from .helpers import by, headers, make_topic, output, wait_for
+from .helpers import headers, make_topic, output, wait_for
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -21,7 +21,7 @@ def test_bad_records_in_an_inbox_are_dead_letters_and_change_nothing(cluster, na
     kafka, total = cluster.environment.kafka, 4_000
     out = make_topic(kafka, f"{name}-out")
     topology, conf = sum_chain(out, total, 2_000)
-    with cluster.submit_topology(name, {**conf, **by(transport)}, topology) as handle:
+    with cluster.submit_topology(name, {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology) as handle:
         driver = handle.backend
         driver.wait_until(lambda stats: stats.total("sink", "executed") > total // 10, 60)
         inbox = inbox_topic(name, "first")
@@ -69,7 +69,7 @@ def test_a_tuple_that_is_too_large_is_a_dead_letter_and_the_others_arrive(cluste
     builder = TopologyBuilder()
     builder.set_spout("source", Oversized())
     builder.set_bolt("sink", Recorder(out)).shuffle_grouping("source")
-    with cluster.submit_topology(name, by(transport), builder.create_topology()) as handle:
+    with cluster.submit_topology(name, {Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, builder.create_topology()) as handle:
         records = wait_for(lambda: len(found := output(kafka, out)) >= 9 and found, 60, "nine records")
         assert Counter(r.value for r in records.values()) == Counter(repr((i, "x" * 10)).encode() for i in range(10) if i != 4)
         (letter,) = wait_for(lambda: read_to_end(kafka, dead_letters_topic(name)), 60, "the dead letter")
@@ -96,7 +96,7 @@ def test_poison_records_of_a_kafka_topic_are_one_dead_letter_each_and_everything
     builder.set_spout("source", KafkaSpout(source, translator=magic_number, outputs=Fields("number")))
     builder.set_bolt("sink", Recorder(out)).shuffle_grouping("source")
     offsets = {}
-    conf = {"topology.acker.executors": 0, **by(transport)}
+    conf = {"topology.acker.executors": 0, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}
     with cluster.submit_topology(name, conf, builder.create_topology()) as handle:
         for number, (which, value) in enumerate(POISON.items()):
             producer = kafka.producer(compression_type="gzip" if " in " in which else None, max_request_size=64 << 20)

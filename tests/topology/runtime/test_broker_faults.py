@@ -9,13 +9,13 @@ from collections import Counter
 import pytest
 
 from dskype.deploy.machine.broker import EmbeddedBroker
-from dskype.topology.config import TRANSPORTS
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import KafkaSettings
 
 from .components import sum_chain, sums_expected
-from .helpers import by, existing_topics, longest_gap_s, make_topic, output, wait_for
+from .helpers import existing_topics, longest_gap_s, make_topic, output, wait_for
 
 TOTAL, RATE = 20_000, 4_000
 
@@ -59,7 +59,7 @@ def test_a_broker_that_was_away_changes_nothing(cluster, tmp_path, name, fault, 
         kafka = KafkaSettings(broker.bootstrap_servers, {f"kafka.{key}": str(ms) for key, ms in timeouts.items()})
         out = make_topic(kafka, f"{name}-out")
         topology, conf = sum_chain(out, TOTAL, RATE)
-        plan = TopologyPlan.build(name, f"{name}-1-1", {**conf, **by(transport)}, topology)
+        plan = TopologyPlan.build(name, f"{name}-1-1", {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology)
         driver = TopologyDriver(plan, cluster.environment.spark, kafka, tmp_path / name)
         try:
             driver.activate()

@@ -24,7 +24,7 @@ from dskype.topology.runtime.object_store import ObjectSnapshotStore
 from dskype.topology.runtime.session import scratch_of
 
 from .components import sums_expected
-from .helpers import alive, by, count_records, descendants, executors, existing_topics, kill, longest_gap_s, make_topic, output, supervisors, wait_for
+from .helpers import alive, count_records, descendants, executors, existing_topics, kill, longest_gap_s, make_topic, output, supervisors, wait_for
 from .object_server import object_server
 
 TOTAL, RATE = 24_000, 2_500
@@ -181,7 +181,7 @@ def test_state_in_an_object_store_is_enough_to_go_on_elsewhere(setting, tmp_path
         for variable, value in environment.items():
             monkeypatch.setenv(variable, value)  # for drivers, and all executors below them
         url = f"s3://states/{setting['name']}"
-        setting["conf"] = {Config.TOPOLOGY_EMULATOR_STATE_URL: url, **by("micro-batch")}  # each batch of the spout is an object
+        setting["conf"] = {Config.TOPOLOGY_EMULATOR_STATE_URL: url, Config.TOPOLOGY_EMULATOR_TRANSPORT: "micro-batch"}  # as on a cluster
         with driver(**setting) as first:
             first.expect("running")
             wait_for_output(setting, 0)

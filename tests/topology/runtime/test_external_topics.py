@@ -9,10 +9,10 @@ from confluent_kafka import Producer
 from kafka.admin import NewPartitions
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder
-from dskype.topology.config import TRANSPORTS
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.runtime.kafka import TopicAdmin
 
-from .helpers import by, executors, kill, make_topic, output, wait_for
+from .helpers import executors, kill, make_topic, output, wait_for
 
 EACH = 300
 
@@ -42,7 +42,7 @@ def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cl
     produce(kafka, source, 1, 0)
     produce(kafka, make_topic(kafka, f"{name}-match.1"), 1, 0)
     topology, conf = reader(source, out, rf"{name}-match\.[0-9]", found)
-    with cluster.submit_topology(name, {**conf, **by(transport)}, topology) as handle:
+    with cluster.submit_topology(name, {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology) as handle:
         driver = handle.backend
         wait_for(lambda: len(output(kafka, out)) >= EACH, 60, "the first records")
         admin = kafka.admin()
@@ -87,7 +87,7 @@ def test_a_spout_of_committed_records_never_emits_others_also_after_a_crash(clus
     builder = TopologyBuilder()
     builder.set_spout("read", KafkaSpout(source, kafka_options={"isolation.level": "read_committed"}, first_poll_strategy="EARLIEST"))
     builder.set_bolt("write", KafkaBolt(out, value_field="value")).shuffle_grouping("read")
-    conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 500, **by(transport)}
+    conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 500, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}
     expected = transactions(0)
     with cluster.submit_topology(name, conf, builder.create_topology()):
         for first in (4, 8):

@@ -10,7 +10,7 @@ from math import inf
 
 import pytest
 
-from dskype.topology.config import TRANSPORTS
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import driver as driver_module
@@ -18,7 +18,7 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import TopicAdmin
 
 from .components import sum_chain, sums_expected
-from .helpers import by, executors, kill, longest_gap_s, make_topic, output, supervisors, wait_for, workers
+from .helpers import executors, kill, longest_gap_s, make_topic, output, supervisors, wait_for, workers
 
 TOTAL, RATE = 24_000, 4_000
 
@@ -48,7 +48,7 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
     kafka = cluster.environment.kafka
     out = make_topic(kafka, f"{name}-out")
     topology, conf = sum_chain(out, TOTAL, RATE)
-    with cluster.submit_topology(name, {**conf, **by(transport)}, topology) as handle:
+    with cluster.submit_topology(name, {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology) as handle:
         driver, times = handle.backend, []
         for i, fault in enumerate(faults):
             mark = TOTAL * (i + 1) // (len(faults) + 2)

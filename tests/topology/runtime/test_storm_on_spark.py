@@ -8,14 +8,14 @@ from collections import Counter
 import pytest
 
 from dskype.topology import Fields, KafkaBolt, KafkaSpout, TopologyBuilder
-from dskype.topology.config import TRANSPORTS
+from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.errors import AlreadyAliveException, NotAliveException, TransitionException
 from dskype.topology.planning.plan import dead_letters_topic
 from dskype.topology.runtime.kafka import read_to_end
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 
 from .components import Breaks, Diary, DiaryBolt, DiarySpout, PacedNumbers, Recorder, Split, WordCount, WordSpout, sum_chain, sums_expected
-from .helpers import by, executors, existing_topics, headers, kill, make_topic, output, wait_for
+from .helpers import executors, existing_topics, headers, kill, make_topic, output, wait_for
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors
     builder = TopologyBuilder()
     builder.set_spout("read", KafkaSpout(source, first_poll_strategy="EARLIEST"), 2)
     builder.set_bolt("write", KafkaBolt(out, value_field="value"), 2).shuffle_grouping("read")
-    conf = {"topology.max.spout.pending": 200, **by(transport)}
+    conf = {"topology.max.spout.pending": 200, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}
     with cluster.submit_topology(name, conf, builder.create_topology()) as handle:
         wait_for(lambda: len(output(kafka, out)) >= 500, 60, "the first records")
         for first in range(500, total, 500):
