@@ -314,9 +314,14 @@ def busiest_leader(kafka: KafkaSettings, topology: str) -> str:
 
 
 def driver_host(kafka: KafkaSettings, topology: str) -> str:
-    """Return the service of the driver of a topology: in the compose file, services are the names of their hosts."""
-    host: str = load_states(kafka)[topology]["driver"]["host"]
-    return host
+    """Return the service of the driver of a topology: in the compose file, a service has the name of its host.
+
+    :raises DeployError: no driver has entered itself.
+    """
+    driver = (load_states(kafka).get(topology) or {}).get("driver")
+    if not driver:
+        raise DeployError(f"topology {topology!r} has no driver", fix="start it with 'make compose-up', and wait until 'dskype list' shows it")
+    return str(driver["host"])
 
 
 def _run(args: argparse.Namespace, containers: Containers, chosen: Sequence[HostFault]) -> int:

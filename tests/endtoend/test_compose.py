@@ -83,16 +83,19 @@ def some_matched(line):
     return found is not None and int(found[1].replace(",", "")) > 0
 
 
+def processes(engine, service):
+    """Return the ids and names of the processes in a container, a line each."""
+    return engine.run("top", f"dskype-{service}-1", "-eo", "pid,comm").stdout.decode()
+
+
 def components(engine, service):
     """Return the names of the components that have an executor in a container (cut at 11 characters)."""
-    processes = engine.run("top", f"dskype-{service}-1", "-eo", "pid,comm").stdout.decode()
-    return set(re.findall(r"dsk:(\S+)", processes))
+    return set(re.findall(r"dsk:(\S+)", processes(engine, service)))
 
 
 def jvms(engine, service):
     """Return the process ids of the JVMs in a container: of the Spark worker, and of the Spark executors that it has started."""
-    processes = engine.run("top", f"dskype-{service}-1", "-eo", "pid,comm").stdout.decode()
-    return set(re.findall(r"^\s*(\d+)\s+java$", processes, re.MULTILINE))
+    return set(re.findall(r"^\s*(\d+)\s+java$", processes(engine, service), re.MULTILINE))
 
 
 def master(engine):

@@ -27,7 +27,7 @@ _VALID_S = 2.0
 _SLACK_S = 0.2
 """A successor waits longer by this much, because clocks do not run exactly alike."""
 _ENTRY_S, _LOOK_S = 0.4, 0.5
-"""Who has found a task free and has entered itself within the first time begins after the second one; who was slower waits as a successor does."""
+"""An executor that finds a task free and enters itself within the first time waits for the second one before it looks again. A slower one waits as long as a successor."""
 
 
 class SupersededError(TopologyError):
@@ -77,7 +77,7 @@ class Leases:
             self._sleep(_LOOK_S)
 
     def check(self) -> None:
-        """Make sure that the leases are this executor's, unless this was done within the last seconds. It asks the store.
+        """Make sure that the leases are this executor's, unless this was done within the last seconds. It asks the store, and waits if it has to enter this executor again.
 
         :raises SupersededError: another executor of the same start has a lease; ``FencedError``: one of a later start has.
         """
