@@ -18,8 +18,16 @@ from dskype.topology.errors import TopologyError
 
 __all__ = ["Feeder", "due"]
 
-_LINGER_MS, _STEP_S = 20, 0.05
-"""Few requests, so that writing takes little of the measured machine. Kafka's time of a message is that of its arrival."""
+_STEP_S = 0.05
+_BLOCK = 10_000
+_SETTINGS = {
+    # Few requests, so that writing takes little of the measured machine. Kafka's time of a message is that of its arrival.
+    "linger.ms": 20,
+    "acks": 1,
+    "delivery.report.only.error": True,
+    "queue.buffering.max.messages": 20 * _BLOCK,
+    "partitioner": "murmur2_random",  # the partitions that Java's clients choose
+}
 
 
 class Feeder:
@@ -132,7 +140,12 @@ class _Writer:
 
     def _open(self) -> Any:
         if self._producer is None:
-            self._producer = self._kafka.producer(linger_ms=_LINGER_MS, batch_size=1 << 18, acks=1)
+            from confluent_kafka import Producer
+
+            from dskype.topology.runtime.librdkafka import connection_settings
+
+            with connection_settings(self._kafka) as settings:
+                self._producer = Producer(_SETTINGS | settings | {"on_delivery": _stop_at_error})
         return self._producer
 
     def do(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -143,9 +156,11 @@ class _Writer:
         return {"written": self._next, "started_ms": started_ms, "ended_ms": time.time_ns() // 1_000_000}
 
     def messages(self, producer: Any, n: int) -> None:
-        send, topic, values, hot, percent = producer.send, self._messages, self._values, self._hot, self._hot_percent
-        for i in range(self._next, self._next + n):
-            send(topic, hot[i % len(hot)] if i * 37 % 100 < percent else values[i % len(values)])
+        values, hot, percent = self._values, self._hot, self._hot_percent
+        numbers = iter(range(self._next, self._next + n))
+        while block := list(islice(numbers, _BLOCK)):
+            chosen = (hot[i % len(hot)] if i * 37 % 100 < percent else values[i % len(values)] for i in block)
+            _write(producer, self._messages, [{"value": value} for value in chosen])
         self._next += n
 
     def hotspot(self, producer: Any, box: list[float], share: float) -> None:
@@ -174,9 +189,21 @@ class _Writer:
         self._register(producer, boolean_records(self._places, n, self._seed, **shape))
 
     def _register(self, producer: Any, rows: Iterator[tuple[str, bytes]]) -> None:
-        while block := list(islice(rows, 10_000)):
-            for id, value in block:
-                producer.send(self._subscriptions, key=id.encode(), value=value)
+        while block := list(islice(rows, _BLOCK)):
+            _write(producer, self._subscriptions, [{"key": id.encode(), "value": value} for id, value in block])
+
+
+def _write(producer: Any, topic: str, records: list[dict[str, bytes]]) -> None:
+    """Begin to write records; wait while the client's queue is full."""
+    while len(producer) > 10 * _BLOCK:
+        producer.poll(_STEP_S)
+    if (n := producer.produce_batch(topic, records)) != len(records):
+        raise TopologyError(f"{len(records) - n} of {len(records)} records for topic {topic} were refused")
+
+
+def _stop_at_error(error: Any, message: Any) -> None:
+    if error is not None:
+        raise TopologyError(f"a record for topic {message.topic()} was refused: {error.str()}")
 
 
 def main() -> None:

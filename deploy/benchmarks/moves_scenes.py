@@ -36,7 +36,17 @@ _PACED_S = 0.25
 _NEAR, _FAR = 0.35, 0.65
 """The border goes back and forth between these quantiles of the messages in both partitions, so that a move concerns a third of the subscriptions."""
 
-_HOTSPOTS = ((-125.0, 25.0, -65.0, 55.0), (68.0, 5.0, 125.0, 45.0))
+_HOTSPOTS = (
+    (-125.0, 25.0, -65.0, 55.0),  # North America
+    (68.0, 5.0, 125.0, 45.0),  # China and India
+    (-12.0, 36.0, 40.0, 60.0),  # Europe
+    (-82.0, -56.0, -34.0, 13.0),  # South America
+    (-18.0, -35.0, 52.0, 34.0),  # Africa
+    (95.0, -45.0, 180.0, 20.0),  # the south-east of Asia, and Australia
+    (40.0, 45.0, 180.0, 75.0),  # the north of Asia
+    (-118.0, 7.0, -60.0, 24.0),  # Central America
+)
+_HOTSPOTS_BY_LOAD = 2
 _HOT_SHARE = 0.8
 _CELL_BYTES = 12
 _STREAMS = {
@@ -271,10 +281,10 @@ class ByLoad(Scene):
         began, first, phases = read_current(client)[1], self.feeder.written, []
         for steady in self._ways():
             if not steady:
-                phases.append(("no hotspot", self._rest(rate, self.options.hot_seconds)))
-            for number in range(len(_HOTSPOTS)):
+                phases.append(self._phase("no hotspot", rate))
+            for number in range(_HOTSPOTS_BY_LOAD):
                 self._hotspot(number)
-                phases.append((f"hotspot {number + 1}" + (", steady rate" if steady else ""), self._rest(rate, self.options.hot_seconds)))
+                phases.append(self._phase(f"hotspot {number + 1}" + (", steady rate" if steady else ""), rate))
         self._settle(rate)
         latencies = self._steady_latencies()
         self.result["phases"] = [{"phase": name, **self._row(span, latencies)} for name, span in phases]
@@ -282,6 +292,11 @@ class ByLoad(Scene):
         self.result["balancing"] = self._balancing(
             (phases[0][1][0], phases[-1][1][1]), with_partitions(began), (first, first + int(rate * self.options.period / 1000))
         )
+
+    def _phase(self, name: str, rate: float) -> tuple[str, _Span]:
+        span = self._rest(rate, self.options.hot_seconds)
+        say(f"  {name}: {self._per_s(span):,.0f} messages/s")
+        return name, span
 
     def _balancing(self, span: _Span, distributor: Any, period: tuple[int, int]) -> dict[str, float]:
         """Return what balancing has done and sent.

@@ -139,8 +139,20 @@ def test_it_asks_for_the_topology_that_it_needs():
 
 def test_a_share_of_the_messages_lies_in_the_hotspot():
     sent = []
+
+    class Producer:
+        def __len__(self):
+            return 0
+
+        def produce_batch(self, topic, records):
+            sent.extend(json.loads(record["value"]) for record in records)
+            return len(records)
+
+        def flush(self):
+            pass
+
     writer = feeder._Writer({"seed": 1, "messages": 2_000, "places": None, "topics": ("m", "s"), "servers": "localhost:1", "options": {}})
-    writer._producer = SimpleNamespace(send=lambda topic, value: sent.append(json.loads(value)), flush=lambda: None)
+    writer._producer = Producer()
     box = (-12.0, 36.0, 40.0, 60.0)
 
     def share(n):
