@@ -8,23 +8,34 @@ Here such an index counts as an old one.
 
 And numba numbers the compiled forms of a kernel, one for each signature. Two processes that compile different forms at the same time may choose the same number, and
 one of them then loads the machine code of the other. Here a form has a name that follows from its signature.
+
+Processes that need the same kernel at the same time would all compile it. Here one of them compiles it, and the others wait and load it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import glob
 import hashlib
 import importlib
+import os
 import re
+import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import CacheImpl, IndexDataCacheFile, _CacheLocator
+from numba.core.caching import Cache, CacheImpl, IndexDataCacheFile, _CacheLocator
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
 __all__ = ["compare_imported_kernels"]
 
+_LONGEST_WAIT_S, _STEP_S = 120.0, 0.02
+"""A process that stands still may have the lock; the others go on without it after so long."""
 _IMPORTS = re.compile(rb"^(?:from|import)\s+(dskype\.[\w.]*_kernels)\b", re.MULTILINE)
 
 
@@ -40,6 +51,7 @@ def compare_imported_kernels() -> None:
         CacheImpl._locator_classes = [_ImportsLocator, *locators]
         for name, replacement in (("_load_index", _load_index), ("save", _save)):
             setattr(IndexDataCacheFile, name, replacement)
+        Dispatcher.compile = _compile
 
 
 _load_index_of_this_version = IndexDataCacheFile._load_index
@@ -74,6 +86,57 @@ def _remove_old_forms(file: Any, name: str) -> None:
     for path in Path(file._cache_path).glob(f"{glob.escape(name.rsplit('.', 2)[0])}.*.nbc"):
         if path.name not in kept:
             path.unlink(missing_ok=True)
+
+
+_compile_at_once = Dispatcher.compile
+_locked: set[str] = set()
+"""Lock files that this process has locked. Only the thread with numba's own lock uses it."""
+
+
+def _compile(dispatcher: Any, signature: Any) -> Any:
+    """Load a form of a kernel from the cache, or compile it; of several processes only one compiles."""
+    if not (isinstance(dispatcher._cache, Cache) and dispatcher.py_func.__module__.startswith("dskype.")):
+        return _compile_at_once(dispatcher, signature)
+    # numba's lock first, which compiling takes anyway: two threads that took them in different order would wait for each other.
+    with global_compiler_lock, _alone(dispatcher._cache._cache_file._index_path + ".lock"):
+        return _compile_at_once(dispatcher, signature)
+
+
+@contextlib.contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Keep other processes out of a block, as far as the file system allows.
+
+    A kernel locks those that it calls while it is compiled, and no kernel calls itself through others, so processes never wait for each other in a circle.
+    """
+    try:
+        file = None if path in _locked else os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:  # a folder where this process may not write
+        file = None
+    if file is None:
+        yield
+        return
+    _locked.add(path)
+    try:
+        _lock(file)
+        yield
+    finally:
+        _locked.discard(path)
+        with contextlib.suppress(OSError):  # another process that waits for it finds the form in the cache
+            os.unlink(path)
+        os.close(file)
+
+
+def _lock(file: int) -> None:
+    deadline = time.monotonic() + _LONGEST_WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_STEP_S)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
 
 
 class _ImportsLocator(_CacheLocator):

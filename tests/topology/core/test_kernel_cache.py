@@ -1,14 +1,17 @@
 """Kernels that import others are compiled again when one of these changes."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
+from dskype.topology.core import kernel_cache
 from dskype.topology.core.kernel_cache import compare_imported_kernels
 
 BOLTS = Path(__file__).parents[3] / "bolts"
@@ -46,6 +49,15 @@ def result(n):
 
 CALL = """
 from PACKAGE.third_kernels import result
+print(result(10), sum(result.stats.cache_hits.values()))
+"""
+
+CALL_AT_ONCE = """
+import os, sys, time
+from PACKAGE.third_kernels import result
+open(sys.argv[1], "x").close()
+while len(os.listdir(os.path.dirname(sys.argv[1]))) < 3:
+    time.sleep(0.001)
 print(result(10), sum(result.stats.cache_hits.values()))
 """
 
@@ -119,6 +131,30 @@ def test_a_kernel_follows_what_it_imports_through_other_files(package, environ, 
     assert call(500, 1) == [512, 1]  # from the cache
     assert call(500, 2) == [514, 0]
     assert call(700, 2) == [714, 0]
+
+
+def test_of_several_processes_one_compiles_a_kernel(package, environ, tmp_path):
+    (package / "first_kernels.py").write_text(FIRST.format(constant=1, step=1))
+    (package / "second_kernels.py").write_text(SECOND.replace("PACKAGE", PACKAGE))
+    (package / "third_kernels.py").write_text(THIRD.replace("PACKAGE", PACKAGE))
+    (tmp_path / "ready").mkdir()
+    command = [sys.executable, "-c", CALL_AT_ONCE.replace("PACKAGE", PACKAGE)]
+    processes = [subprocess.Popen([*command, str(tmp_path / "ready" / str(n))], env=environ, stdout=subprocess.PIPE, text=True) for n in range(3)]
+    found = [process.communicate(timeout=120)[0].split() for process in processes]
+    assert sorted(found) == [["13", "0"], ["13", "1"], ["13", "1"]]
+    assert not list((tmp_path / "numba").rglob("*.lock"))
+
+
+def test_a_process_that_stands_still_does_not_stop_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel_cache, "_LONGEST_WAIT_S", 0.1)
+    path = str(tmp_path / "kernel.lock")
+    with open(path, "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        began = time.monotonic()
+        with kernel_cache._alone(path), kernel_cache._alone(path):  # the same process may lock it twice
+            assert time.monotonic() - began >= 0.1
+    with kernel_cache._alone(str(tmp_path / "missing" / "kernel.lock")):
+        pass
 
 
 def test_forms_that_two_processes_compile_at_the_same_time_are_not_mixed_up(tmp_path, monkeypatch):
