@@ -42,6 +42,8 @@ _IMPORTS = re.compile(rb"^(?:from|import)\s+(dskype\.[\w.]*_kernels)\b", re.MULT
 def compare_imported_kernels() -> None:
     """Let the cache compare imported kernels, too, for every kernel of this product that imports others and is imported after this call.
 
+    From this call on also several processes do not compile the same kernel at the same time, and forms and indexes are kept as the module's docstring says.
+
     A package with kernels that import kernels of other files calls this in its ``__init__.py``, before it imports anything that imports kernels: otherwise
     processes that import packages in another order would compile each other's kernels again. It holds in any process and for any cache folder, also in
     Spark's executors. Further calls do nothing.
@@ -49,9 +51,12 @@ def compare_imported_kernels() -> None:
     locators = CacheImpl._locator_classes
     if _ImportsLocator not in locators:
         CacheImpl._locator_classes = [_ImportsLocator, *locators]
-        for name, replacement in (("_load_index", _load_index), ("save", _save)):
-            setattr(IndexDataCacheFile, name, replacement)
-        Dispatcher.compile = _compile
+        for cls, name, replacement in (
+            (IndexDataCacheFile, "_load_index", _load_index),
+            (IndexDataCacheFile, "save", _save),
+            (Dispatcher, "compile", _compile),
+        ):
+            setattr(cls, name, replacement)
 
 
 _load_index_of_this_version = IndexDataCacheFile._load_index
