@@ -238,6 +238,7 @@ class ByHand(Scene):
                 deadline = time.monotonic() + self.args.timeout
                 while not self._is_over(version + 1) and time.monotonic() < deadline:
                     self._keep_busy(rate, _STEP_S)
+                say(f"  move {number + 1}: done")
                 self._rest(rate, seconds)
         self._settle(rate)
         self.result["select_ms"] = selected
