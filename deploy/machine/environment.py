@@ -23,6 +23,7 @@ from dskype.topology.runtime.control_files import read_json, write_json
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
+from dskype.topology.runtime.preflight import start_python_early
 from dskype.topology.runtime.session import network_warning, start_session, stop_session
 from dskype.topology.runtime.standby import await_loss
 
@@ -108,6 +109,8 @@ class Environment(environment.Environment):
             if (jvm := getattr(self.spark.sparkContext._gateway, "proc", None)) is not None:
                 self._owned.note_process(jvm.pid)
             if standby is not None:
+                if not self.spark.sparkContext.master.startswith("local"):
+                    start_python_early(self.spark)
                 self._lost = await_loss(self.kafka, standby, progress)
             if resume:
                 self.resumed = self._resumable()

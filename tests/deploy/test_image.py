@@ -152,5 +152,9 @@ def test_with_three_brokers_two_equal_drivers_wait_for_each_other():
     assert all(service.get("hostname", name) == name for name, service in services.items()), "a driver is found by the name of its host"
     (_, _, shell) = driver["command"]
     assert 'spark.driver.host="\\"$$(hostname)\\""' in shell and "submit -R ${TOPOLOGY} ${SUBMIT_OPTIONS} " in shell
-    assert values(".env")["SUBMIT_OPTIONS"] == "" and values(".env", "ha.env")["SUBMIT_OPTIONS"] == "--standby"
+    one, two = values(".env"), values(".env", "ha.env")
+    slots = int(two["WORKER_CORES"])
+    assert one["SUBMIT_OPTIONS"] == "" and two["SUBMIT_OPTIONS"] == f"--standby -c spark.cores.max={slots}"
+    assert slots / 2 >= int(one["WORKER_CORES"]), "half of the slots of one worker hold all tasks"
+    assert 2 * int(two["EXECUTOR_MEMORY"].rstrip("m")) <= int(two["WORKER_MEMORY"].rstrip("m")), "a worker has room for both drivers' executors"
     assert standby["depends_on"] == {"topology": {"condition": "service_healthy"}} and not standby["volumes"]

@@ -7,6 +7,7 @@ would only show as a topology that is ACTIVE and does nothing.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
 import threading
@@ -26,10 +27,14 @@ from dskype.topology.runtime.resume import installed_version
 from dskype.topology.runtime.spark_executors import count_executors, tasks_on_all_executors
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
 
-__all__ = ["PreflightError", "check_executors"]
+__all__ = ["PreflightError", "check_executors", "start_python_early"]
+
+log = logging.getLogger(__name__)
 
 _SETTLE_S, _LOOK_S = 3.0, 0.2
 """How long no further Spark executor may have come until all count as there; time between two looks."""
+_RARELY_S = 5.0
+"""Time between two looks of a standby, which may have no executors for days."""
 
 
 class PreflightError(TopologyError):
@@ -82,6 +87,37 @@ def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | Non
         for document in documents:
             with contextlib.suppress(TopologyError, OSError):
                 store.remove_document(document)
+
+
+def start_python_early(spark: Any) -> threading.Thread:
+    """Start Python on Spark's executors in the background, as soon as there are any, so that a topology that starts later finds it there.
+
+    For a standby: a start of Python with all modules on each host is most of what its topology would wait for.
+
+    :returns: the thread that does it; it ends by itself, at the latest with the session.
+    """
+
+    def start() -> None:
+        try:
+            arrivals = _Arrivals(spark.sparkContext)
+            while not arrivals.count:
+                time.sleep(_RARELY_S)
+                arrivals.look()
+            arrivals.settle()
+            n = tasks_on_all_executors(spark.sparkContext)
+            spark.range(0, n, 1, n).mapInArrow(_nothing, "id long").collect()
+        except Exception as error:  # the session has ended, or the topology's own start will tell
+            log.info("Python was not started early on Spark's executors: %s", error)
+
+    thread = threading.Thread(target=start, name="early-python", daemon=True)
+    thread.start()
+    return thread
+
+
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return no rows, after some time: each Spark executor gets a task, while the others are busy."""
+    time.sleep(_LOOK_S)
+    yield from (batch.slice(0, 0) for batch in batches)
 
 
 def _brokers_problem(kafka: KafkaSettings | None, hosts: list[str]) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dskype.topology.core.file_store import FileSnapshotStore
@@ -50,6 +51,44 @@ def test_all_hosts_with_other_versions_are_named_once_each():
     others = [found("host-3", dskype="0"), found("host-2", "2.7.18"), found("host-3", dskype="0"), found()]
     with pytest.raises(PreflightError, match=rf"given: 'host-2: Python 2.7.18, dskype {DSKYPE}; host-3: Python {PYTHON}, dskype 0';"):
         preflight._compare_versions(others)
+
+
+class Session:
+    """A session of Spark whose executors come one after another."""
+
+    def __init__(self, executors):
+        self.sparkContext, self.executors, self.ran = self, executors, []
+
+    def range(self, start, stop, step, partitions):
+        self.ran.append(partitions)
+        return self
+
+    def mapInArrow(self, function, schema):
+        self.ran += [batch.num_rows for batch in function(iter([pa.RecordBatch.from_pydict({"id": [1]})]))]
+        return self
+
+    def collect(self):
+        self.ran.append("collected")
+
+
+def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch):
+    session = Session([0, 0, 1, 2])
+    monkeypatch.setattr(preflight, "count_executors", lambda context: context.executors.pop(0) if len(context.executors) > 1 else context.executors[0])
+    monkeypatch.setattr(preflight, "tasks_on_all_executors", lambda context: 32)
+    for name, seconds in (("_SETTLE_S", 0.3), ("_LOOK_S", 0.01), ("_RARELY_S", 0.01)):
+        monkeypatch.setattr(preflight, name, seconds)
+    preflight.start_python_early(session).join(10)
+    assert session.executors == [2] and session.ran == [32, 0, "collected"]
+
+
+def test_a_standby_whose_session_ends_starts_no_python(monkeypatch):
+    def ended(context):
+        raise RuntimeError("the session has ended")
+
+    monkeypatch.setattr(preflight, "count_executors", ended)
+    session = Session([])
+    preflight.start_python_early(session).join(10)
+    assert session.ran == []
 
 
 def run_here(spark, probe, timeout_s):
