@@ -73,7 +73,7 @@ class TopologyDriver:
     :param folder: the topology's own folder, on the driver's host. It holds the files that describe the topology, and the snapshots unless they are elsewhere.
     :param resume: whether to continue from the snapshots and inboxes of an earlier run; otherwise both start empty.
     :param spark_scratch: folder for Spark's throw-away checkpoints; default within ``folder``.
-    :param announce: called with text for the user when the topology's health changes.
+    :param announce: called with text for the user when the topology's health changes, and while it starts on other hosts.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class TopologyDriver:
         self._topics = TopologyTopics(self.plan, kafka)
         self._shared = SharedFiles(self.plan, self.folder, self.store)
         self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
+        self._announce = announce
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
@@ -140,7 +141,9 @@ class TopologyDriver:
         if self.resume:
             check_journals(self.plan, self.store, KafkaInboxReader(self.kafka))
         if not self._spark.sparkContext.master.startswith("local"):
-            check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
+            self._announce(f"topology {self.plan.name}: waiting for Spark's executors, and whether they reach brokers and state")
+            hosts = check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
+            self._announce(f"topology {self.plan.name}: they do on {', '.join(hosts)}; starting queries")
         self._producer = self.kafka.producer()
         self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
