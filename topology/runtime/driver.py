@@ -89,15 +89,13 @@ class TopologyDriver:
     ) -> None:
         self._spark, self.kafka, self.folder = spark, kafka, Path(folder)
         self.plan, self.store = choose_store(plan, spark, kafka, self.folder / SNAPSHOTS)
-        self.tenure = Tenure(self.store)
-        self.resume = resume
+        self.tenure, self.resume = Tenure(self.store), resume
         self._scratch = Path(spark_scratch or self.folder / "spark")
         self.stats = TopologyStats()
         self._clock = TopologyClock(plan, self.stats, now_ms())
         self._topics = TopologyTopics(self.plan, kafka)
         self._shared = SharedFiles(self.plan, self.folder, self.store)
         self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
-        self._announce = announce
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
@@ -141,9 +139,8 @@ class TopologyDriver:
         if self.resume:
             check_journals(self.plan, self.store, KafkaInboxReader(self.kafka))
         if not self._spark.sparkContext.master.startswith("local"):
-            self._announce(f"topology {self.plan.name}: waiting for Spark's executors, and whether they reach brokers and state")
             hosts = check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
-            self._announce(f"topology {self.plan.name}: they do on {', '.join(hosts)}; starting queries")
+            self._reports.announce(f"topology {self.plan.name}: Spark's executors on {', '.join(hosts)} reach brokers and state; starting queries")
         self._producer = self.kafka.producer()
         self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made

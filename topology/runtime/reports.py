@@ -39,11 +39,11 @@ class DriverReports:
     :param topology_id: the topology's id.
     :param stats: gets the errors at once, for readers in this process.
     :param now_ms: the clock.
-    :param announce: called with text for the user when the health changes.
+    :ivar announce: called with text for the user when the health changes, and by the driver itself.
     """
 
     def __init__(self, topology_id: str, stats: TopologyStats, now_ms: Callable[[], int], announce: Callable[[str], None]) -> None:
-        self._topology_id, self._stats, self._now_ms, self._announce = topology_id, stats, now_ms, announce
+        self._topology_id, self._stats, self._now_ms, self.announce = topology_id, stats, now_ms, announce
         self._lock = threading.Lock()
         self._errors: deque[dict[str, Any]] = deque(maxlen=_MAX_ERRORS)
         self._state: HealthState = "starting"
@@ -79,7 +79,7 @@ class DriverReports:
         if announced:
             level = logging.INFO if state in ("starting", "running") else logging.WARNING
             log.log(level, "topology %s is %s %s", self._topology_id, state, "; ".join(why))
-            self._announce(f"topology {self._topology_id} is {state}" + "".join(f"\n  {line}" for line in why))
+            self.announce(f"topology {self._topology_id} is {state}" + "".join(f"\n  {line}" for line in why))
 
     def summary(self) -> dict[str, Any]:
         """Return ``{"state", "why", "restarts"}``."""
