@@ -47,6 +47,7 @@ _HOTSPOTS = (
     (-118.0, 7.0, -60.0, 24.0),  # Central America
 )
 _HOTSPOTS_BY_LOAD = 2
+"""The scenes by load use the first of them, the one by hand all."""
 _HOT_SHARE = 0.8
 _CELL_BYTES = 12
 _STREAMS = {

@@ -93,7 +93,7 @@ def _remove_old_forms(file: Any, name: str) -> None:
             path.unlink(missing_ok=True)
 
 
-_compile_at_once = Dispatcher.compile
+_compile_of_numba = Dispatcher.compile
 _locked: set[str] = set()
 """Lock files that this process has locked. Only the thread with numba's own lock uses it."""
 
@@ -101,10 +101,10 @@ _locked: set[str] = set()
 def _compile(dispatcher: Any, signature: Any) -> Any:
     """Load a form of a kernel from the cache, or compile it; of several processes only one compiles."""
     if not (isinstance(dispatcher._cache, Cache) and dispatcher.py_func.__module__.startswith("dskype.")):
-        return _compile_at_once(dispatcher, signature)
+        return _compile_of_numba(dispatcher, signature)
     # numba's lock first, which compiling takes anyway: two threads that took them in different order would wait for each other.
     with global_compiler_lock, _alone(dispatcher._cache._cache_file._index_path + ".lock"):
-        return _compile_at_once(dispatcher, signature)
+        return _compile_of_numba(dispatcher, signature)
 
 
 @contextlib.contextmanager

@@ -92,7 +92,7 @@ def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | Non
 def start_python_early(spark: Any) -> threading.Thread:
     """Start Python on Spark's executors in the background, as soon as there are any, so that a topology that starts later finds it there.
 
-    For a standby: a start of Python with all modules on each host is most of what its topology would wait for.
+    For a standby, which has the time: Python and all modules take seconds to start on each host.
 
     :returns: the thread that does it; it ends by itself, at the latest with the session.
     """
