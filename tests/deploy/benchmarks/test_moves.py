@@ -11,6 +11,7 @@ from dskype.deploy.benchmarks.latencies import Latencies
 from dskype.deploy.cli.main import main
 from dskype.deploy.demo import places
 from dskype.distribution import make_distributor, read_plan
+from dskype.topology.errors import TopologyError
 
 from .reported import parsed
 
@@ -165,6 +166,18 @@ def test_a_share_of_the_messages_lies_in_the_hotspot():
     assert share(1_000) == pytest.approx(0.8 + 0.2 * usual, abs=0.03) and usual < 0.6
     writer.do({"do": "hotspot", "box": [0, 0, 0, 0], "share": 0.8})  # nothing is there
     assert share(1_000) == pytest.approx(usual, abs=0.1)
+
+
+def test_a_record_that_is_refused_ends_the_feeder():
+    class Full(list):
+        def produce_batch(self, topic, records):
+            return len(records) - 1
+
+    with pytest.raises(TopologyError, match="1 of 2 records for topic m were refused"):
+        feeder._write(Full(), "m", [{"value": b"1"}, {"value": b"2"}])
+    error = SimpleNamespace(str=lambda: "too large")
+    with pytest.raises(TopologyError, match="a record for topic m was refused: too large"):
+        feeder._stop_at_error(error, SimpleNamespace(topic=lambda: "m"))
 
 
 def test_hybrid_partitioning_begins_with_a_learned_plan(tmp_path, monkeypatch):
