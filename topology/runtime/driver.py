@@ -557,7 +557,7 @@ class TopologyDriver:
         try:
             with TopicAdmin(self.kafka) as admin:
                 self._recreate_topics(admin)
-                self._topics.check_retention(component, admin, self.store)
+                self._topics.check_retention([component], admin, self.store)
             self._queries[component] = self._start_query(self._context(), component)
             del self._due[component]
             self._brokers_away = False
@@ -578,7 +578,7 @@ class TopologyDriver:
         with TopicAdmin(self.kafka) as admin:
             self._recreate_topics(admin)
             versions = self._versions()  # before the ends, because logs may grow in between
-            ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
+            ends = admin.begins_and_ends(self._topics.inboxes)
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
         self._topics.drop_old_records(self.store, self.stats)

@@ -290,11 +290,19 @@ class TopicAdmin:
         return next(p["leader_id"] for p in described["partitions"] if p["partition_index"] == partition)
 
     def begin_and_end(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Return partition -> (first offset, next offset) of a topic."""
+        """Return partition -> (first offset, next offset) of a topic; empty for an unknown one."""
+        return self.begins_and_ends([topic])[topic]
+
+    def begins_and_ends(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return topic -> what :meth:`begin_and_end` returns, with as few requests as for one topic."""
         with closing(self._settings.consumer()) as consumer:
-            partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+            found = {topic: sorted(consumer.partitions_for_topic(topic) or ()) for topic in topics}
+            partitions = [TopicPartition(topic, p) for topic, numbers in found.items() for p in numbers]
             first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-            return {tp.partition: (first[tp], last[tp]) for tp in partitions}
+            extents: dict[str, dict[int, tuple[int, int]]] = {topic: {} for topic in found}
+            for where in partitions:
+                extents[where.topic][where.partition] = first[where], last[where]
+            return extents
 
 
 def refuse_own_security(options: Mapping[str, Any], component: str) -> None:

@@ -24,7 +24,7 @@ from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, brokers_answer
 from dskype.topology.runtime.resume import installed_version
-from dskype.topology.runtime.spark_executors import count_executors, tasks_on_all_executors
+from dskype.topology.runtime.spark_executors import count_executors, newest_executor_age_s, tasks_on_all_executors
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
 
 __all__ = ["PreflightError", "check_executors", "start_python_early"]
@@ -204,7 +204,7 @@ class _Arrivals:
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        self.count, self.changed_s = count_executors(context), time.monotonic()
+        self.count, self.changed_s = count_executors(context), time.monotonic() - newest_executor_age_s(context)
 
     def look(self) -> None:
         """Count again."""

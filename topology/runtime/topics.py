@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from dskype.topology.components import KafkaBolt, KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
@@ -64,8 +65,7 @@ class TopologyTopics:
                 admin.create({topic: 1}, config)
             warnings = self.create_external(admin)
             if resume:
-                for component in self.plan.component_ids:
-                    self.check_retention(component, admin, store)
+                self.check_retention(self.plan.component_ids, admin, store)
         return warnings
 
     def _side_topics(self) -> dict[str, dict[str, str]]:
@@ -114,25 +114,27 @@ class TopologyTopics:
             log.warning("topology %s: %s", self.plan.name, warning)
         return warnings
 
-    def check_retention(self, component: str, admin: TopicAdmin, store: SnapshotStore) -> None:
-        """Check that the inbox of a component has the records with which its tasks have to continue.
+    def check_retention(self, components: Iterable[str], admin: TopicAdmin, store: SnapshotStore) -> None:
+        """Check that the inboxes of components have the records with which their tasks have to continue.
 
-        :raises FatalError: it does not.
+        :raises FatalError: one of them does not.
         """
-        topic = inbox_topic(self.plan.name, component)
-        begin_end = admin.begin_and_end(topic)
-        for (name, partition), offset in start_positions(self.plan, component, store).items():
-            if name != topic:
-                continue
-            if partition not in begin_end or not begin_end[partition][0] <= offset <= begin_end[partition][1]:
-                raise FatalError(
-                    explain(
-                        f"Topology {self.plan.name!r} cannot continue: component {component!r} has to continue at offset {offset} of {topic}/{partition}.",
-                        given=f"the log holds {begin_end.get(partition, 'nothing')}",
-                        component=component,
-                        hint="the inbox was deleted or truncated, or a broker has lost its end; start it afresh ('dskype submit --fresh')",
+        inboxes = {component: inbox_topic(self.plan.name, component) for component in components}
+        found = admin.begins_and_ends(inboxes.values())
+        for component, topic in inboxes.items():
+            begin_end = found[topic]
+            for (name, partition), offset in start_positions(self.plan, component, store).items():
+                if name != topic:
+                    continue
+                if partition not in begin_end or not begin_end[partition][0] <= offset <= begin_end[partition][1]:
+                    raise FatalError(
+                        explain(
+                            f"Topology {self.plan.name!r} cannot continue: component {component!r} has to continue at offset {offset} of {topic}/{partition}.",
+                            given=f"the log holds {begin_end.get(partition, 'nothing')}",
+                            component=component,
+                            hint="the inbox was deleted or truncated, or a broker has lost its end; start it afresh ('dskype submit --fresh')",
+                        )
                     )
-                )
 
     def drop_old_records(self, store: SnapshotStore, stats: TopologyStats) -> None:
         """Let Kafka drop inbox records below the oldest snapshot of their task."""

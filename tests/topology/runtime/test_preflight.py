@@ -74,11 +74,19 @@ class Session:
 def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch):
     session = Session([0, 0, 1, 2])
     monkeypatch.setattr(preflight, "count_executors", lambda context: context.executors.pop(0) if len(context.executors) > 1 else context.executors[0])
+    monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: 0.0)
     monkeypatch.setattr(preflight, "tasks_on_all_executors", lambda context: 32)
     for name, seconds in (("_SETTLE_S", 0.3), ("_LOOK_S", 0.01), ("_RARELY_S", 0.01)):
         monkeypatch.setattr(preflight, name, seconds)
     preflight.start_python_early(session).join(10)
     assert session.executors == [2] and session.ran == [32, 0, "collected"]
+
+
+def test_executors_that_have_been_there_for_a_while_are_not_waited_for(monkeypatch):
+    monkeypatch.setattr(preflight, "count_executors", lambda context: 2)
+    monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: preflight._SETTLE_S)
+    monkeypatch.setattr(preflight.time, "sleep", lambda seconds: pytest.fail("nobody is waited for"))
+    preflight._Arrivals(None).settle()
 
 
 def test_a_standby_whose_session_ends_starts_no_python(monkeypatch):
