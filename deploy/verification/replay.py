@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -83,6 +84,15 @@ class History:
     def code_of(self, message: Any) -> int:
         """Return the code of an id; an unknown id gets a new one."""
         return self.codes.setdefault(message, len(self.codes))
+
+    @functools.cached_property
+    def _times(self) -> np.ndarray:
+        return np.bincount(self.code)
+
+    def is_repeated(self, message: Any) -> bool:
+        """Tell whether several messages have this id."""
+        code = self.codes.get(message, len(self._times))
+        return code < len(self._times) and bool(self._times[code] > 1)
 
 
 def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subscription | Unregistered | str]:

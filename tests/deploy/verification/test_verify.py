@@ -426,6 +426,24 @@ def test_two_messages_with_one_id_in_a_list_cannot_be_told_apart_by_deltas():
     assert check(system).counts == {"state": 1}
 
 
+def test_deltas_of_two_messages_with_one_id_have_one_result_id():
+    """Both are in the list with which a subscription begins, so they are added at one watermark."""
+    system = PlainSystem({"dskype.window.messages": 5}, hesitant=False)
+    for lat in (1, 2):
+        system.publish({"id": "same", "text": "tea", "lat": lat, "lon": 0})
+    system.work()
+    system.subscribe("s", {"type": "topk", "keywords": ["tea"], "lat": 0, "lon": 0, "k": 2, "alpha": 1})
+    system.work()
+    system.publish({"id": "other", "text": "coffee", "lat": 1, "lon": 0})
+    system.settle()
+    report = check(system)
+    assert report.ok, report.as_text()
+    assert report.unchecked["deltas of two messages with one id, which have one result-id"] > 0
+    for record in system.topics["messages"][:1]:
+        system.topics["messages"][0] = record._replace(value=record.value.replace(b"same", b"sane"))
+    assert not check(system).ok
+
+
 # --- matches ----------------------------------------------------------------------------------------------------------
 
 
