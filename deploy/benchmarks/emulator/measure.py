@@ -117,12 +117,13 @@ def wait_for_first(handle: LocalTopology, component: str, timeout_s: float = 90)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table that also reads well in a file."""
-    table = Table()
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
-    for row in rows:
-        table.add_row(*map(str, row))
-    console = Console(width=140)
+    """Print a table that also reads well in a file: heads are wrapped between words, and nothing is cut off, however wide the table is then."""
+    table, cells = Table(), [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, [*column.split(), *(row[i] for row in cells)]), default=1) for i, column in enumerate(columns)]
+    for i, (column, width) in enumerate(zip(columns, widths)):
+        table.add_column(column, justify="left" if i == 0 else "right", min_width=width)
+    for row in cells:
+        table.add_row(*row)
+    console = Console(width=max(140, sum(widths) + 3 * len(widths) + 1))
     console.print(f"[italic]{escape(title)}[/]", soft_wrap=True)  # a title of the table would be wrapped to its width
     console.print(table)
