@@ -17,7 +17,7 @@ from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, parse_subscriptions, replay
 from dskype.deploy.verification.report import KEPT, Report
-from dskype.deploy.verification.results import Changes, Lists, Matches, is_of_repeated_id, read_deltas, read_lists
+from dskype.deploy.verification.results import Changes, Lists, Matches, has_repeated_id, read_deltas, read_lists
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.spouts.settings import Settings
 
@@ -100,7 +100,7 @@ class _Verification:
         self._check_matches(matches.joined(grouped))
         if self._writes:
             self._progress("looking for lost and repeated records")
-            check_topology_writes(of_all_runs, report, final=self._final, is_ambiguous=lambda delta: is_of_repeated_id(delta, history))
+            check_topology_writes(of_all_runs, report, final=self._final, is_ambiguous=lambda delta: has_repeated_id(delta, history))
         report.sort()
         report.seconds = time.perf_counter() - began
         return report

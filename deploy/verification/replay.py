@@ -86,13 +86,13 @@ class History:
         return self.codes.setdefault(message, len(self.codes))
 
     @functools.cached_property
-    def _times(self) -> np.ndarray:
-        return np.bincount(self.code)
+    def _messages_of_code(self) -> np.ndarray:
+        return np.bincount(self.code, minlength=len(self.codes))
 
     def is_repeated(self, message: Any) -> bool:
         """Tell whether several messages have this id."""
-        code = self.codes.get(message, len(self._times))
-        return code < len(self._times) and bool(self._times[code] > 1)
+        code, counts = self.codes.get(message), self._messages_of_code
+        return code is not None and code < len(counts) and bool(counts[code] > 1)
 
 
 def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subscription | Unregistered | str]:

@@ -8,14 +8,16 @@ from typing import Any
 
 from dskype.deploy.machine.terminal import counted
 
-__all__ = ["KEPT", "KINDS", "OF_ONE_ID", "WRITTEN_AGAIN", "Difference", "Report"]
+__all__ = ["KEPT", "KINDS", "SHARED_RESULT_ID", "WRITTEN_AGAIN", "Difference", "Report"]
 
 KEPT = 20
 """How many differences of each kind are kept with their texts; the others are only counted."""
 
 WRITTEN_AGAIN = "records that were written again (record-id)"
-OF_ONE_ID = "deltas of two messages with one id, which have one result-id"
 """Name of a note: repetitions, which are allowed."""
+
+SHARED_RESULT_ID = "deltas of two messages with one id, which have one result-id"
+"""Name of what is unchecked: only their messages' numbers tell these deltas apart, and those are not published."""
 
 KINDS = ("format", "write", "sequence", "dead-letter", "registration", "state", "delta", "match")
 

@@ -18,9 +18,9 @@ import pyarrow.json
 from dskype.deploy.verification.inputs import Inputs, Record, header, number_of_record, raw_header, source_of_record, where
 from dskype.deploy.verification.registrations import Registration, Registry, decode
 from dskype.deploy.verification.replay import History
-from dskype.deploy.verification.report import OF_ONE_ID, Report
+from dskype.deploy.verification.report import SHARED_RESULT_ID, Report
 
-__all__ = ["Changes", "Lists", "Matches", "cut_chunks", "is_of_repeated_id", "message_codes", "read_deltas", "read_lists", "read_table"]
+__all__ = ["Changes", "Lists", "Matches", "cut_chunks", "has_repeated_id", "message_codes", "read_deltas", "read_lists", "read_table"]
 
 _ROWS, _BYTES = 20_000, 32 << 20
 _OPS = {"add": 0, "remove": 1, "match": 2}
@@ -334,11 +334,14 @@ def _once(inputs: Inputs, registry: Registry, history: History, report: Report, 
             yield i, by_name.get(identity.partition(b"/")[0])
             continue
         report.notes["repeated deltas"] += 1
-        if header(records[first], "record-id") != header(record, "record-id"):
+        written_again = header(records[first], "record-id") == header(record, "record-id")
+        if not written_again:
             report.notes["deltas that were published twice (result-id), not written again (record-id)"] += 1
-        if records[first].value != record.value and is_of_repeated_id(record, history):
-            report.unchecked[OF_ONE_ID] += 1
-        elif records[first].value != record.value:
+        if records[first].value == record.value:
+            continue
+        if not written_again and has_repeated_id(record, history):
+            report.unchecked[SHARED_RESULT_ID] += 1
+        else:
             report.differ(
                 "format",
                 f"two records of {topic} with the result-id {identity.decode(errors='replace')} differ",
@@ -348,8 +351,8 @@ def _once(inputs: Inputs, registry: Registry, history: History, report: Report, 
             )
 
 
-def is_of_repeated_id(delta: Record, history: History) -> bool:
-    """Tell whether the message of a delta shares its id with another one: then their deltas of one watermark have the same ``result-id``."""
+def has_repeated_id(delta: Record, history: History) -> bool:
+    """Tell whether another message has the id of a delta's message. Deltas of both then have the same ``result-id`` if they are of one watermark."""
     try:
         message = json.loads(delta.value or b"")["message"]
     except (ValueError, KeyError, TypeError):

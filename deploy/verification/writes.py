@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.deploy.verification.inputs import Inputs, Record, header, raw_header, record_id, run_of_record, where
-from dskype.deploy.verification.report import OF_ONE_ID, WRITTEN_AGAIN, Report
+from dskype.deploy.verification.report import SHARED_RESULT_ID, WRITTEN_AGAIN, Report
 
 __all__ = ["Dump", "check_topology_writes", "check_writes", "delta_place"]
 
@@ -39,7 +39,7 @@ class Dump:
     :param records: in the order of partition and offset.
     :param compacted: Kafka may drop records anywhere in it.
     :param version: returns (key, version) of a record, or None; the versions of a key must not decrease.
-    :param is_ambiguous: tells of a record with the ``result-id`` of another, different one whether they are about two things of one name.
+    :param is_ambiguous: tells whether a record may differ from an earlier one with the same ``result-id``, because two things have one name.
     """
 
     topic: str
@@ -166,9 +166,11 @@ def _check_identities(dump: Dump, report: Report) -> None:
         if first is record or record_id(first) == name:
             continue
         report.notes["records that were published twice (result-id)"] += 1
-        if first.value != record.value and dump.is_ambiguous(record):
-            report.unchecked[OF_ONE_ID] += 1
-        elif first.value != record.value:
+        if first.value == record.value:
+            continue
+        if dump.is_ambiguous(record):
+            report.unchecked[SHARED_RESULT_ID] += 1
+        else:
             report.differ(
                 "write",
                 f"two records of {dump.topic} with the result-id {identity.decode(errors='replace')} of one subscription differ",
@@ -203,7 +205,7 @@ def _check_versions(dump: Dump, version: Version, report: Report) -> None:
 def check_topology_writes(inputs: Inputs, report: Report, *, final: bool = True, is_ambiguous: Callable[[Record], bool] = lambda delta: False) -> Report:
     """Look for lost, repeated and out-of-order records of a DSkype topology, in all its runs; see :func:`check_writes`.
 
-    :param is_ambiguous: tells whether the message of a delta shares its id with another one.
+    :param is_ambiguous: tells whether another message has the id of a delta's message; default: ids are unique.
     """
     topics = inputs.topics
     return check_writes(

@@ -122,15 +122,13 @@ class TopologyTopics:
         inboxes = {component: inbox_topic(self.plan.name, component) for component in components}
         found = admin.begins_and_ends(inboxes.values())
         for component, topic in inboxes.items():
-            begin_end = found[topic]
             for (name, partition), offset in start_positions(self.plan, component, store).items():
-                if name != topic:
-                    continue
-                if partition not in begin_end or not begin_end[partition][0] <= offset <= begin_end[partition][1]:
+                held = found[topic].get(partition)
+                if name == topic and (held is None or not held[0] <= offset <= held[1]):
                     raise FatalError(
                         explain(
                             f"Topology {self.plan.name!r} cannot continue: component {component!r} has to continue at offset {offset} of {topic}/{partition}.",
-                            given=f"the log holds {begin_end.get(partition, 'nothing')}",
+                            given=f"the log holds {held or 'nothing'}",
                             component=component,
                             hint="the inbox was deleted or truncated, or a broker has lost its end; start it afresh ('dskype submit --fresh')",
                         )

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from dskype.deploy.benchmarks import throughput, throughput_report
-from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.feeder import due
 from dskype.deploy.benchmarks.latencies import Latencies, quantile
 from dskype.deploy.benchmarks.throughput_arguments import boolean_shape
@@ -544,10 +543,3 @@ def test_nothing_applied_is_no_error_of_the_tables(capsys):
         del run[part]
     throughput_report.print_tables({"machine": throughput_report.machine(), "settings": throughput.settings(arguments(), {}), "runs": [run]})
     assert "messages/s" in capsys.readouterr().out
-
-
-def test_no_figure_of_a_wide_table_is_cut_off(capsys):
-    columns = ["", *(f"throughput of part {i}" for i in range(20))]
-    print_table("wide", columns, [["all", *(f"1,234,5{i:02}" for i in range(20))]])
-    printed = capsys.readouterr().out
-    assert all(f"1,234,5{i:02}" in printed for i in range(20)) and printed.count("throughput") == 20 and "…" not in printed

@@ -439,9 +439,23 @@ def test_deltas_of_two_messages_with_one_id_have_one_result_id():
     report = check(system)
     assert report.ok, report.as_text()
     assert report.unchecked["deltas of two messages with one id, which have one result-id"] > 0
-    for record in system.topics["messages"][:1]:
-        system.topics["messages"][0] = record._replace(value=record.value.replace(b"same", b"sane"))
+    change(system, "messages", lambda v: v["id"] == "same", lambda v: v | {"id": "its own"})
     assert not check(system).ok
+
+
+def test_a_delta_that_was_written_again_differently_is_found_even_if_two_messages_have_its_id():
+    system = PlainSystem({"dskype.window.messages": 5}, hesitant=False)
+    system.subscribe("s", {"type": "topk", "keywords": ["tea"], "lat": 0, "lon": 0, "k": 2, "alpha": 1})
+    for lat in (1, 2):
+        system.publish({"id": "same", "text": "tea", "lat": lat, "lon": 0})
+        system.work()
+    system.settle()
+    assert check(system).ok
+    added = next(r for r in system.topics["results"] if value(r)["op"] == "add")
+    again = json.dumps(value(added) | {"rank": 2}).encode()
+    system.topics["results"].append(added._replace(offset=len(system.topics["results"]), value=again))
+    report = check(system)
+    assert report.counts == {"format": 1} and not report.unchecked["deltas of two messages with one id, which have one result-id"]
 
 
 # --- matches ----------------------------------------------------------------------------------------------------------
