@@ -8,10 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dskype.topology.core.kernel_cache import compare_imported_kernels
-
-compare_imported_kernels()  # before any kernel is imported: the modules below import them
-
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.base import Distributor, HasPartitions, Placed, Sample
 from dskype.distribution.baselines.replicate_all import ReplicateAllDistributor

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.distribution.route_kernels import with_room
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "link", "locate", "match_costs", "route_areas", "route_points", "search"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.distribution.agrid_kernels import cell, search
 from dskype.distribution.interest_kernels import find
 from dskype.distribution.route_kernels import with_room
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["BUCKETS", "TermTasks", "bucket_of", "count_checked", "place", "place_many", "route_areas", "route_points", "tasks_of", "wanted_points"]
 

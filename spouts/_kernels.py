@@ -8,7 +8,8 @@ free; otherwise its low bits hold the term's number + 1, and the bits above them
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["fill_table", "find_terms", "fold_texts", "parse_lines", "term_ids", "weigh_rows"]
 

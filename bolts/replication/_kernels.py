@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.topk._kernels import LENGTH, START
 from dskype.bolts.topk.buffers._kernels import ADD, REMOVE, ranks_before
+from dskype.topology.core.kernel_cache import njit
 
 K = 3  # column of block after START, LENGTH and CAPACITY
 

@@ -10,7 +10,8 @@ from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from dskype.topology.core.kernel_cache import njit
 
 START, LENGTH, CAPACITY = range(3)
 LON, LAT, ALPHA, THRESHOLD = range(4)

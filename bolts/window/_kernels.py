@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts._kernels import score, ssim
 from dskype.bolts.search_kernels import first_above, first_not_below
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["Best", "Chunks", "Messages", "Scratch", "Tail", "add_keywords", "answers", "gather_texts", "locate", "lowest", "make_best", "offer", "seal", "topk"]
 

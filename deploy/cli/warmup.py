@@ -23,6 +23,7 @@ from dskype.deploy.machine.registry import TOPOLOGIES, registry
 __all__ = ["compile_kernels"]
 
 _WORDS = ["lake", "park", "river", "hill", "old", "new"]
+_PACKAGES = ("topology", "spouts", "distribution", "bolts", "deploy")
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
 
@@ -39,8 +40,9 @@ def _state() -> str:
     features = get_host_cpu_features() if numba.config.CPU_FEATURES is None else numba.config.CPU_FEATURES
     compiler = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__} {processor} {features}"
     digest = hashlib.blake2b(compiler.encode(), digest_size=16)
-    for file in sorted(Path(__file__).parents[2].rglob("*_kernels.py")):
-        digest.update(str(file).encode() + file.read_bytes())
+    root = Path(__file__).parents[2]
+    for file in sorted(file for package in _PACKAGES for file in (root / package).rglob("*_kernels.py")):
+        digest.update(str(file.relative_to(root)).encode() + file.read_bytes())
     return digest.hexdigest()
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from dskype.topology.core.kernel_cache import njit
 
 TOLERANCE = 1e-9
 

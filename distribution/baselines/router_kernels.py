@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.distribution.agrid_kernels import cell
 from dskype.distribution.route_kernels import with_room
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["CellFrame", "TreeArrays", "fill", "grid_areas", "grid_points", "tree_areas", "tree_points"]
 

@@ -1,7 +1,11 @@
-"""Compiled kernels that follow the kernels they import.
+"""Compiled kernels that are kept by the content of their sources.
 
-numba compiles what a kernel calls into the kernel, and treats what it imports as constants. Its cache, however, compares only the kernel's own file:
-if another file changes, the machine code in the cache is that of the old one. Here the cache compares the files of all kernels that a kernel imports.
+numba compiles what a kernel calls into the kernel, and treats what it imports as constants. Its cache, however, compares only the kernel's own file, by its time of
+change: if another file changes, the machine code in the cache is that of the old one, and a second checkout of the same sources compiles everything again. Here the
+folder of a module's kernels has a digest in its name, of the module and of all kernels that it imports. So all checkouts on a machine share what one of them has compiled,
+and branches that differ do not replace each other's kernels. The folders of the last used states of a module are kept.
+
+Modules with kernels import ``njit`` from here, so that all this holds for them in any process, also in Spark's executors.
 
 numba also reads an index as a whole before it compares it, which fails where an older version of this product left one that names a class that has moved since.
 Here such an index counts as an old one.
@@ -21,42 +25,26 @@ import hashlib
 import importlib
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from numba import njit
 from numba.core.caching import Cache, CacheImpl, IndexDataCacheFile, _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
-__all__ = ["compare_imported_kernels"]
+__all__ = ["njit"]
 
+_KEPT_STATES = 8
+"""How many states of one module keep their compiled kernels, the last used ones."""
 _LONGEST_WAIT_S, _STEP_S = 120.0, 0.02
 """A process that stands still may have the lock; the others go on without it after so long."""
 _IMPORTS = re.compile(rb"^(?:from|import)\s+(dskype\.[\w.]*_kernels)\b", re.MULTILINE)
-
-
-def compare_imported_kernels() -> None:
-    """Let the cache compare imported kernels, too, for every kernel of this product that imports others and is imported after this call.
-
-    From this call on also several processes do not compile the same kernel at the same time, and forms and indexes are kept as the module's docstring says.
-
-    A package with kernels that import kernels of other files calls this in its ``__init__.py``, before it imports anything that imports kernels: otherwise
-    processes that import packages in another order would compile each other's kernels again. It holds in any process and for any cache folder, also in
-    Spark's executors. Further calls do nothing.
-    """
-    locators = CacheImpl._locator_classes
-    if _ImportsLocator not in locators:
-        CacheImpl._locator_classes = [_ImportsLocator, *locators]
-        for cls, name, replacement in (
-            (IndexDataCacheFile, "_load_index", _load_index),
-            (IndexDataCacheFile, "save", _save),
-            (Dispatcher, "compile", _compile),
-        ):
-            setattr(cls, name, replacement)
 
 
 _load_index_of_this_version = IndexDataCacheFile._load_index
@@ -78,19 +66,6 @@ def _save(file: Any, key: Any, data: Any) -> None:
     known = file._load_index()
     if known.get(key) != name:
         file._save_index({**known, key: name})
-        if not known:
-            _remove_old_forms(file, name)
-
-
-def _remove_old_forms(file: Any, name: str) -> None:
-    """Remove the forms of a kernel whose source has changed: the index does not name them any more.
-
-    :param name: of a present form.
-    """
-    kept = {name, *file._load_index().values()}
-    for path in Path(file._cache_path).glob(f"{glob.escape(name.rsplit('.', 2)[0])}.*.nbc"):
-        if path.name not in kept:
-            path.unlink(missing_ok=True)
 
 
 _compile_of_numba = Dispatcher.compile
@@ -144,43 +119,57 @@ def _lock(file: int) -> None:
             return
 
 
-class _ImportsLocator(_CacheLocator):
-    """Where numba would keep a kernel, with a stamp that covers the kernels it imports.
+class _ContentLocator(_CacheLocator):
+    """Where the kernels of a module are kept: in a folder that is named after the content of their sources.
 
     :param standard: the locator that numba chooses by itself.
-    :param module: the name of the kernel's module.
+    :param module: the name of the kernels' module.
     """
 
     def __init__(self, standard: Any, module: str) -> None:
-        self._standard = standard
-        self._module = module
+        self._standard, self._module = standard, module
         self._py_file = standard._py_file  # numba's warnings name it
+        folder = Path(standard.get_cache_path())
+        # Beside the sources numba has one folder for a package, elsewhere one for each package, named after its place.
+        parent = folder if folder.name == "__pycache__" else folder.parent
+        self._path = parent / f"{module.removeprefix('dskype.')}-{_digest(module).hex()[:16]}"
 
     @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> _ImportsLocator | None:
-        """Return a locator for a kernel of this product whose module imports others, else None: numba then asks its next locator.
-
-        A kernel that imports none has numba's own stamp, whether it is imported before or after :func:`compare_imported_kernels` is called.
-        """
+    def from_function(cls, py_func: Any, py_file: str) -> _ContentLocator | None:
+        """Return a locator for a kernel of this product, else None: numba then asks its next locator."""
         module = py_func.__module__
-        if not (module.startswith("dskype.") and _source(module)[1]):
+        if not module.startswith("dskype."):
             return None
         locators: list[Any] = CacheImpl._locator_classes
         found = (locator.from_function(py_func, py_file) for locator in locators if locator is not cls)
         standard = next((locator for locator in found if locator is not None), None)
-        return standard and cls(standard, module)
-
-    def ensure_cache_path(self) -> None:
-        self._standard.ensure_cache_path()
+        if standard is None:
+            return None
+        locator = cls(standard, module)
+        _use(locator._path)
+        return locator
 
     def get_cache_path(self) -> str:
-        return self._standard.get_cache_path()
+        return str(self._path)
 
     def get_disambiguator(self) -> str:
-        return self._standard.get_disambiguator()
+        return str(self._standard.get_disambiguator())
 
     def get_source_stamp(self) -> bytes:
         return _digest(self._module)
+
+
+@cache
+def _use(folder: Path) -> None:
+    """Mark a folder as used now, and remove those of older states of its module beyond the number that is kept; once in a process."""
+    with contextlib.suppress(OSError):  # a folder where this process may not write
+        new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+        if new:
+            states = sorted(folder.parent.glob(f"{glob.escape(folder.name.rpartition('-')[0])}-*"), key=lambda path: path.stat().st_mtime)
+            for old in states[:-_KEPT_STATES]:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 @cache
@@ -203,3 +192,9 @@ def _source(module: str) -> tuple[bytes, list[str]]:
     """Return a digest of a module's file, and the names of the kernel modules that it imports."""
     text = Path(str(importlib.import_module(module).__file__)).read_bytes()
     return hashlib.sha256(text).digest(), sorted({name.decode() for name in _IMPORTS.findall(text)})
+
+
+CacheImpl._locator_classes = [_ContentLocator, *CacheImpl._locator_classes]
+IndexDataCacheFile._load_index = _load_index
+IndexDataCacheFile.save = _save
+Dispatcher.compile = _compile

@@ -7,7 +7,8 @@ The table is one array, so that all about a tree is in one line of the processor
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["ACK", "FAIL", "INIT", "RESET", "ROOT", "TOUCHED", "WIDTH", "apply_messages", "insert_rows"]
 

@@ -7,7 +7,8 @@ cut to 32 bits after every step; the random numbers wrap in uint64. The kernels 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = [
     "combine",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.boolean.baselines.record_kernels import (
     EAST,
@@ -25,6 +24,7 @@ from dskype.bolts.boolean.baselines.record_kernels import (
     trigger_range,
 )
 from dskype.bolts.boolean.program_kernels import contains
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = [
     "APART",

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.boolean.baselines.record_kernels import EAST, NORTH, PLACES, SOUTH, WEST, mix, release, slot_of
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = [
     "BELOW",

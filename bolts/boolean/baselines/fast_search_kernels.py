@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.boolean.baselines.fast_kernels import (
     BELOW,
@@ -28,6 +27,7 @@ from dskype.bolts.boolean.baselines.fast_kernels import (
     sweep,
 )
 from dskype.bolts.boolean.baselines.record_kernels import covers, finish, larger, meets, satisfied, slot_of
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["match"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.boolean.match_kernels import enlarged, mark_terms, overlap, put, satisfied, sorted_once
 from dskype.bolts.boolean.parts_kernels import (
@@ -26,6 +25,7 @@ from dskype.bolts.boolean.parts_kernels import (
     shorten,
     terms_of,
 )
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["insert", "match", "remove"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.boolean.program_kernels import contains, follow_jumps, overlaps
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = [
     "AND",

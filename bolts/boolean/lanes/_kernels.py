@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.core import types
 
 from dskype.bolts.boolean.lanes.address_kernels import Field, opener
+from dskype.topology.core.kernel_cache import njit
 
 LANES = 16
 GROUP_LANES = 256

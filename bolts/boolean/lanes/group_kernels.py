@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.core import types
 
 from dskype.bolts.boolean.lanes._kernels import (
@@ -43,6 +42,7 @@ from dskype.bolts.boolean.lanes._kernels import (
 )
 from dskype.bolts.boolean.lanes.address_kernels import Field, opener
 from dskype.bolts.selection_kernels import select
+from dskype.topology.core.kernel_cache import njit
 
 _TOP = 65535
 _STEPS = 65530.0  # of the wanted part of a frame

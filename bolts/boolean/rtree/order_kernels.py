@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["BY_RANK_FALLING", "BY_RANK_RISING", "LOCALLY", "RANDOMLY", "count_terms", "order_terms"]
 

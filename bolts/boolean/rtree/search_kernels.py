@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.boolean.match_kernels import enlarged, mark_terms, overlap, put, satisfied, sorted_once
 from dskype.bolts.boolean.parts_kernels import EMPTY, ROOT, find, low, posting_list
 from dskype.bolts.boolean.rtree.token_kernels import COUNT, INVERTED, LEVEL, LISTS, SPATIAL, nth_token
 from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["match"]
 

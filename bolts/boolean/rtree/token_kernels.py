@@ -15,9 +15,9 @@ A set of children is an int64, one bit for each. A set is right by counting: a b
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.boolean.parts_kernels import EMPTY, ROOT, STALE, append, discard_list, enter, erase, find, posting_list, shorten, terms_of
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = [
     "ALL", "COUNT", "INVERTED", "LEVEL", "LISTS", "ONE", "ORDINAL", "PARENT", "SPATIAL", "TOKENS",

@@ -6,7 +6,6 @@ Rectangles in nodes are float32 (see :func:`~dskype.bolts.boolean.parts_kernels.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.boolean.parts_kernels import (
     EMPTY,
@@ -54,6 +53,7 @@ from dskype.bolts.boolean.rtree.token_kernels import (
     weight_of,
 )
 from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["insert", "part_rect", "plant", "rebuild", "remove"]
 

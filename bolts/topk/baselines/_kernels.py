@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts._kernels import score as combined_score
 from dskype.bolts._kernels import ssim
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
+from dskype.topology.core.kernel_cache import njit
 
 
 class Known(NamedTuple):

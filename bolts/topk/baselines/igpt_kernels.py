@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.search_kernels import first_above, first_not_below
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD
+from dskype.topology.core.kernel_cache import njit
 
 SLACK = 1e-6
 LEAST = 2.0**-60  # stands for 1 - alpha (or alpha) when that is 0: bounds scale with it, and so does their slack

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START, grown_capacity
+from dskype.topology.core.kernel_cache import njit
 
 BARE = {"cache": True, "_nrt": False}
 """Options without reference counting: the kernel cannot allocate, and named tuples of arrays cost no counting."""

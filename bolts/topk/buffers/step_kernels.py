@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START
 from dskype.bolts.topk.buffers._kernels import (
@@ -44,6 +43,7 @@ from dskype.bolts.topk.buffers._kernels import (
     pass_time,
     turn_page,
 )
+from dskype.topology.core.kernel_cache import njit
 
 DONE, TURN, NO_ENTRIES, NO_CHANGES, NO_SPACE, NO_SLOTS, NO_PAGES = range(7)
 """Why :func:`advance` stops: all is done, or there is not enough room."""

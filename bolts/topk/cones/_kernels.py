@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
+
+from dskype.topology.core.kernel_cache import njit
 
 LANES = 16
 START, LENGTH, CAPACITY, LONG = range(4)

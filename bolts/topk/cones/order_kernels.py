@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.selection_kernels import select
 from dskype.bolts.topk.cones._kernels import (
@@ -41,6 +40,7 @@ from dskype.bolts.topk.cones._kernels import (
     stale,
     unarranged,
 )
+from dskype.topology.core.kernel_cache import njit
 
 # Typical weights of a message's first common keyword and of its heaviest later one; they only affect the order of cones.
 USUAL_FIRST, USUAL_REST = 0.4, 0.3

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.topk.cones._kernels import (
     BOTH1,
@@ -34,6 +33,7 @@ from dskype.bolts.topk.cones._kernels import (
     Y,
     hashed,
 )
+from dskype.topology.core.kernel_cache import njit
 
 # The place of the only bit of a 16-bit number, by (number * _SPREAD >> 12) & 15 (de Bruijn).
 _SPREAD = np.int64(0x09AF)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
+from dskype.topology.core.kernel_cache import njit
 
 __all__ = ["Rows", "Tree", "collapse", "insert", "keywords", "plant", "remove", "tidy"]
 

@@ -1,4 +1,4 @@
-"""Kernels that import others are compiled again when one of these changes."""
+"""Compiled kernels are kept by the content of their sources and of the kernels they import."""
 
 import fcntl
 import os
@@ -12,13 +12,12 @@ import pytest
 from numba.core.caching import IndexDataCacheFile
 
 from dskype.topology.core import kernel_cache
-from dskype.topology.core.kernel_cache import compare_imported_kernels
 
 BOLTS = Path(__file__).parents[3] / "bolts"
 
 PACKAGE = "dskype.bolts"  # of kernels that this test writes
 
-FIRST = """from numba import njit
+FIRST = """from dskype.topology.core.kernel_cache import njit
 
 CONSTANT = {constant}
 
@@ -29,7 +28,7 @@ def step(n):
 """
 
 SECOND = """from PACKAGE.first_kernels import step
-from numba import njit
+from dskype.topology.core.kernel_cache import njit
 
 
 @njit(cache=True)
@@ -39,7 +38,7 @@ def two_steps(n):
 
 THIRD = """from PACKAGE.first_kernels import CONSTANT
 from PACKAGE.second_kernels import two_steps
-from numba import njit
+from dskype.topology.core.kernel_cache import njit
 
 
 @njit(cache=True)
@@ -65,7 +64,7 @@ print(result(10), sum(result.stats.cache_hits.values()))
 TAKES_A_TUPLE = """from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from dskype.topology.core.kernel_cache import njit
 
 
 @njit(cache=True)
@@ -158,7 +157,6 @@ def test_a_process_that_stands_still_does_not_stop_the_others(tmp_path, monkeypa
 
 
 def test_forms_that_two_processes_compile_at_the_same_time_are_not_mixed_up(tmp_path, monkeypatch):
-    compare_imported_kernels()
     one, other = (IndexDataCacheFile(str(tmp_path), "kernel", b"stamp") for _ in range(2))
     write = one._save_index
 
@@ -176,12 +174,31 @@ def test_forms_that_two_processes_compile_at_the_same_time_are_not_mixed_up(tmp_
     assert (one.load("signature"), one.load("other signature")) == ("code", "other code")
 
 
-def test_forms_of_a_changed_source_are_removed(tmp_path):
-    compare_imported_kernels()
-    old, new, neighbour = (IndexDataCacheFile(str(tmp_path), name, stamp) for name, stamp in (("kernel", b"old"), ("kernel", b"new"), ("kernel2", b"old")))
-    for file in (old, neighbour):
-        file.save("first", 1)
-        file.save("second", 2)
-    new.save("first", 3)
-    assert old.load("first") is None and new.load("first") == 3 and new.load("second") is None and neighbour.load("second") == 2
-    assert len(list(tmp_path.glob("kernel.*.nbc"))) == 1
+def checkout(tmp_path, name, step):
+    """Write the kernels into a folder of their own; return the environment of processes that use them. All have one cache folder."""
+    package = tmp_path / name / "dskype" / "bolts"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "first_kernels.py").write_text(FIRST.format(constant=1, step=step))
+    (package / "second_kernels.py").write_text(SECOND.replace("PACKAGE", PACKAGE))
+    (package / "third_kernels.py").write_text(THIRD.replace("PACKAGE", PACKAGE))
+    return {**os.environ, "PYTHONPATH": str(tmp_path / name), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+
+
+def test_checkouts_with_the_same_sources_share_their_kernels(tmp_path):
+    one, same, other = (checkout(tmp_path, name, step) for name, step in (("one", 1), ("same", 1), ("other", 2)))
+    assert run(CALL, one) == [13, 0]
+    assert run(CALL, same) == [13, 1]
+    assert run(CALL, other) == [15, 0]
+    assert run(CALL, one) == [13, 1]  # those of the other one have replaced nothing
+
+
+def test_the_last_used_states_of_a_module_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel_cache, "_KEPT_STATES", 2)
+    first, second, third, neighbour = (tmp_path / name for name in ("bolts._kernels-1", "bolts._kernels-2", "bolts._kernels-3", "bolts.search_kernels-1"))
+    for age, folder in enumerate((neighbour, first, second)):
+        kernel_cache._use.__wrapped__(folder)
+        os.utime(folder, (1000 + age, 1000 + age))
+    kernel_cache._use.__wrapped__(first)
+    kernel_cache._use.__wrapped__(third)
+    assert sorted(tmp_path.iterdir()) == [first, third, neighbour]
