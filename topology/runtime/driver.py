@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
-from kafka import KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
@@ -31,6 +31,7 @@ from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSe
 from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
+from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
 from dskype.topology.runtime.resume import SNAPSHOTS, Tenure, check_changes, installed_version, read_started
@@ -106,7 +107,7 @@ class TopologyDriver:
         self._threads: list[threading.Thread] = []
         self._resources = contextlib.ExitStack()  # what the threads have opened
         self._lock = threading.RLock()
-        self._producer: KafkaProducer | None = None
+        self._producer: RecordProducer | None = None
         self._control_lock = threading.Lock()
         self._control_due: str | None = None
         self._starts = 0
@@ -226,12 +227,11 @@ class TopologyDriver:
 
     def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
-        futures: dict[tuple[str, int], Any] = {}
-        for topic, partition, value in self._clock.snapshot_requests(now_ms()):
-            futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
-        self._producer.flush(timeout=30)
+        sent = {
+            (topic, partition): self._producer.send(topic, value, partition=partition) for topic, partition, value in self._clock.snapshot_requests(now_ms())
+        }
         return {
-            task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
+            task: sent[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get().offset + 1
             for c in self.plan.component_ids
             if not self.plan.spec(c).is_spout
             for task in self.plan.component_tasks(c)
@@ -373,10 +373,10 @@ class TopologyDriver:
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
         if records and self.tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
-        for record in records:
-            self._producer.send(record.topic, value=record.value, partition=record.partition)
+        deadline = time.monotonic() + timeout_s
+        for sent in [self._producer.send(record.topic, record.value, partition=record.partition) for record in records]:
+            sent.get(max(0.0, deadline - time.monotonic()))
         if records:
-            self._producer.flush(timeout=timeout_s)
             self._brokers_away = False
 
     def _control(self, command: str) -> None:
@@ -434,13 +434,13 @@ class TopologyDriver:
             if time.monotonic() >= next_repeat:
                 next_repeat = time.monotonic() + _JANITOR_EVERY_S
                 for key, value in reports.due(self.stats, time.monotonic()):
-                    self._producer.send(where.topic, key=key, value=value, partition=0)
+                    self._producer.send(where.topic, value, key=key, partition=0)
             return 0.0
 
         return step
 
     def _send_report(self, key: bytes | None, value: bytes) -> None:
-        self._producer.send(metrics_topic(self.plan.name), key=key, value=value, partition=0).get(timeout=10)
+        self._producer.send(metrics_topic(self.plan.name), value, key=key, partition=0).get()
 
     def _check_all(self) -> None:
         """Check term, JVM and queries once; restart failed queries, and report the health."""

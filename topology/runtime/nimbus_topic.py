@@ -27,9 +27,9 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology import errors as topology_errors
@@ -46,6 +46,9 @@ from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, STANDBY_GONE_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
+
+if TYPE_CHECKING:
+    from dskype.topology.runtime.record_producer import Delivery, RecordProducer
 
 __all__ = [
     "NIMBUS_TOPIC",
@@ -89,10 +92,9 @@ def _ensure_topic(kafka: KafkaSettings) -> None:
         admin.create({NIMBUS_TOPIC: 1}, _COMPACTED)
 
 
-def _put(producer: KafkaProducer, key: str, value: Any) -> None:
+def _put(producer: RecordProducer, key: str, value: Any) -> None:
     """Write a record, with null for None, and wait until the brokers have it."""
-    producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
-    producer.flush(timeout=30)
+    producer.send(NIMBUS_TOPIC, None if value is None else json.dumps(value).encode(), key=key.encode()).get()
 
 
 def _consumer_at_end(kafka: KafkaSettings, fetch_max_wait_ms: int) -> Any:
@@ -155,9 +157,9 @@ def read_standby(record: Any) -> tuple[str, str, bool] | None:
     return name, token, record.value is not None
 
 
-def write_standby(producer: KafkaProducer, name: str, token: str, document: Mapping[str, Any] | None) -> Any:
-    """Write the record of a standby, null for None, and return the future of the write."""
-    return producer.send(NIMBUS_TOPIC, key=f"{_STANDBY}{token}/{name}".encode(), value=None if document is None else json.dumps(document).encode())
+def write_standby(producer: RecordProducer, name: str, token: str, document: Mapping[str, Any] | None) -> Delivery:
+    """Write the record of a standby, null for None, and return what becomes of it."""
+    return producer.send(NIMBUS_TOPIC, None if document is None else json.dumps(document).encode(), key=f"{_STANDBY}{token}/{name}".encode())
 
 
 def follow(kafka: KafkaSettings) -> KafkaConsumer:
