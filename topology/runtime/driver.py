@@ -41,6 +41,7 @@ from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
 from dskype.topology.runtime.transports import Transports
+from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
 
 __all__ = ["TopologyDriver", "TopologyFailedError", "now_ms"]
 
@@ -65,7 +66,7 @@ class TopologyDriver:
     """Runs one topology, from its first query to the removal of its topics.
 
     It has three threads. The *clock* writes pulses and ticks to the inboxes. The *watch* reads the metrics topic, restarts failed queries, and reports the
-    topology's health. The *janitor* looks after the topics; its requests may wait long for a broker that is away, and the watch must not. A driver holds the
+    topology's health. The *janitor* looks after the topics, and whether what the driver writes arrives; its requests may wait long for a broker that is away, and the watch must not. A driver holds the
     topology's highest *term*; one that finds a higher term has been replaced, and ends without changing anything.
 
     :param plan: the topology plan.
@@ -143,6 +144,7 @@ class TopologyDriver:
             hosts = check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
             self._reports.announce(f"topology {self.plan.name}: Spark's executors on {', '.join(hosts)} reach brokers and state; starting queries")
         self._producer = self.kafka.producer()
+        self._writes = WriteWatch(self._producer, self._report_otherwise)
         self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
@@ -263,11 +265,15 @@ class TopologyDriver:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self.store.rest()
 
-    # -- one driver at a time ---------------------------------------------------------------------
+    # -- the end of a driver ----------------------------------------------------------------------
 
     def abandon(self, reason: str) -> None:
         """End because the topology no longer belongs to this driver; change nothing."""
         self._fail(FencedError(f"topology {self.plan.name!r} ends here: {reason}"))
+
+    def end(self, reason: str) -> None:
+        """End because this process cannot do its work any more; the topology can be resumed."""
+        self._fail(TopologyFailedError(reason))
 
     # -- queries ----------------------------------------------------------------------------------
 
@@ -351,7 +357,7 @@ class TopologyDriver:
             self._active, self.failure = False, error
         self._reports.add_error("__driver", str(error), part="failure")
         self._reports.set_health("failed", [str(error)])
-        if not isinstance(error, FencedError):
+        if not isinstance(error, FencedError) and self._producer is not None:
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
 
@@ -362,7 +368,7 @@ class TopologyDriver:
         """
         self._reports.add_error("__driver", text, part="broker")
         if gone:
-            self._fail(TopologyFailedError(text))
+            self.end(text)
 
     def health(self) -> dict[str, Any]:
         """Return ``{"state", "why", "restarts"}``; the state is starting, running, waiting (for the brokers), stalled or failed."""
@@ -441,6 +447,20 @@ class TopologyDriver:
 
     def _send_report(self, key: bytes | None, value: bytes) -> None:
         self._producer.send(metrics_topic(self.plan.name), value, key=key, partition=0).get()
+
+    def _report_otherwise(self) -> None:
+        """Write the present health with another client.
+
+        :raises KafkaError: that one cannot write either.
+        """
+        with contextlib.closing(self.kafka.producer(delivery_timeout_s=TRIAL_S)) as other:
+            other.send(metrics_topic(self.plan.name), self._reports.document(), key=DRIVER_KEY, partition=0).get()
+
+    def _check_writes(self) -> None:
+        """End if this driver's records do not arrive, though others' do; a client of its own then writes why."""
+        if (problem := self._writes.problem()) is not None:
+            self._producer = self.kafka.producer()
+            self.end(problem)
 
     def _check_all(self) -> None:
         """Check term, JVM and queries once; restart failed queries, and report the health."""
@@ -573,6 +593,8 @@ class TopologyDriver:
 
     def _look_after_topics(self) -> float:
         """End the topology if the brokers have lost records that its tasks have processed; create deleted side topics again; drop old records."""
+        if self.failure is None:
+            self._check_writes()
         if self.failure is not None:
             return _JANITOR_EVERY_S
         with TopicAdmin(self.kafka) as admin:

@@ -46,6 +46,7 @@ from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, STANDBY_GONE_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
+from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
 
 if TYPE_CHECKING:
     from dskype.topology.runtime.record_producer import Delivery, RecordProducer
@@ -242,6 +243,7 @@ class NimbusService:
         self._publishing = threading.Lock()
         _ensure_topic(kafka)
         self._producer = kafka.producer()
+        self._writes = WriteWatch(self._producer, self._write_otherwise)
         self._stop = threading.Event()
         self._driver = describe_driver()
         self._beats = 0
@@ -250,6 +252,7 @@ class NimbusService:
     def start(self, manager: TopologyManager) -> None:
         """Start to listen for commands."""
         self._manager = manager
+        self._consumer = _consumer_at_end(self._kafka, fetch_max_wait_ms=500)  # here, where an error reaches the caller: a thread would end by it
         for thread in self._threads:
             thread.start()
 
@@ -306,9 +309,10 @@ class NimbusService:
                     log.exception("the state of topology %s cannot be published; trying again", managed.state.name)
 
     def _run_commands(self) -> None:
-        with closing(_consumer_at_end(self._kafka, fetch_max_wait_ms=500)) as consumer:
+        with closing(self._consumer) as consumer:
             while not self._stop.is_set():
                 try:
+                    self._check_writes()
                     for record in consumer.poll(timeout_ms=500).get(_WHERE, ()):
                         self._handle_record(record)
                 except KafkaError as error:
@@ -317,6 +321,20 @@ class NimbusService:
                 except Exception:  # a bad record must not prevent later commands
                     log.exception("nimbus had an error and continues")
                     self._stop.wait(1)
+
+    def _check_writes(self) -> None:
+        """End the topologies of this process if its heartbeats do not arrive, though others' records do."""
+        if (problem := self._writes.problem()) is not None:
+            for managed in list(self._manager.topologies.values()):
+                managed.backend.end(problem)
+
+    def _write_otherwise(self) -> None:
+        """Write a record without content with another client.
+
+        :raises KafkaError: that one cannot write either.
+        """
+        with closing(self._kafka.producer(delivery_timeout_s=TRIAL_S)) as other:
+            _put(other, f"{_COMMAND}{uuid.uuid4().hex}", None)
 
     def _handle_record(self, record: Any) -> None:
         key = (record.key or b"").decode(errors="replace")
