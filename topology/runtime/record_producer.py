@@ -14,12 +14,13 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, Self, cast
 
 import confluent_kafka
 from confluent_kafka import KafkaException
 from kafka import KafkaProducer
-from kafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError, UnknownTopicOrPartitionError, for_code
 from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
@@ -34,7 +35,8 @@ _POLL_S = 0.2
 _GRACE_S = 5.0
 """How much later than its limit the outcome of a record may come: librdkafka looks for expired records once a second."""
 _LEAST_TIMEOUT_S = 0.1
-_BUFFER_BYTES = 64 << 20
+_BUFFER_BYTES, _MOST_WAITING = 64 << 20, 10_000
+"""What may be on its way at a time: with librdkafka, and with kafka-python."""
 _REPLACED_AFTER = 2
 """A client is replaced when none of its records was stored for so many times its delivery timeout, in case it is the client that has stopped, and not the brokers."""
 
@@ -51,6 +53,7 @@ _TIMEOUTS = frozenset({confluent_kafka.KafkaError._MSG_TIMED_OUT, confluent_kafk
 _PURGED = frozenset({confluent_kafka.KafkaError._PURGE_QUEUE, confluent_kafka.KafkaError._PURGE_INFLIGHT})
 _UNKNOWN = frozenset({confluent_kafka.KafkaError._UNKNOWN_TOPIC, confluent_kafka.KafkaError._UNKNOWN_PARTITION})
 
+_TOO_LATE = partial(ClientTimeoutError, "the brokers have not taken the record in time")
 Headers = Sequence[tuple[str, bytes]]
 
 
@@ -287,7 +290,7 @@ def _as_error(error: confluent_kafka.KafkaError) -> KafkaError:
     """Return the error of kafka-python that says the same."""
     code, text = error.code(), error.str()
     if code in _TIMEOUTS:
-        return ClientTimeoutError("the brokers have not taken the record in time")
+        return _TOO_LATE()
     if code in _UNKNOWN:
         return UnknownTopicOrPartitionError(text)
     if code in _PURGED:
@@ -313,7 +316,6 @@ class _KafkaPython(RecordProducer):
             "max_in_flight_requests_per_connection": 1,
             "allow_auto_create_topics": False,
             "max_request_size": 2 * RECORD_BYTES,
-            "buffer_memory": _BUFFER_BYTES,
             "linger_ms": linger_ms,
             "max_block_ms": limit_ms,
             "delivery_timeout_ms": limit_ms,
@@ -324,9 +326,12 @@ class _KafkaPython(RecordProducer):
         self._release = self._end_client
 
     def _begin(self, delivery: Delivery, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None, partition: int | None) -> None:
+        with self._changed:  # this client has no limit of its own
+            if not self._changed.wait_for(lambda: self._waiting <= _MOST_WAITING, self._timeout_s):
+                raise ClientTimeoutError("too many records wait for the brokers")
         future = self._client.send(topic, value=value, key=key, headers=list(headers or ()), partition=partition)
         future.add_callback(lambda found: self._end(delivery, Stored(topic, found.partition, found.offset, found.timestamp)))
-        future.add_errback(lambda error: self._end(delivery, error if isinstance(error, KafkaError) else KafkaError(f"{type(error).__name__}: {error}")))
+        future.add_errback(lambda error: self._end(delivery, _TOO_LATE() if isinstance(error, RequestTimedOutError) else error))
 
     def _end_client(self) -> None:
         try:
