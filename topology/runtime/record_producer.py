@@ -220,6 +220,8 @@ class _Served:
                 self.client.poll(_POLL_S)
             except Exception:  # of a callback; the outcomes of other records must come
                 log.exception("the outcome of a record could not be noted")
+        # Here, and not when garbage is collected: that may be in a fork, which would crash. (The client refers to this object.)
+        del self.client
 
     def give_up(self) -> None:
         """Give up all records that wait, and end."""
