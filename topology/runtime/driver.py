@@ -27,7 +27,7 @@ from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, Topol
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, Manifest
 from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer
+from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer, check_codecs
 from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
@@ -131,6 +131,7 @@ class TopologyDriver:
         :raises ControlFileError: a file that describes the started topology is missing or damaged.
         :raises TopologyError: Kafka or Spark cannot run the topology.
         """
+        check_codecs()
         check_kafka_options(self.plan, self.kafka)
         self._prepare_folder()
         self.warnings = self._topics.create(self.resume, self.store)

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaConsumer, TopicPartition
+import kafka
+from kafka import TopicPartition, codec
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
@@ -27,11 +29,14 @@ __all__ = [
     "FAILOVER_MS",
     "INPUT_TOPIC",
     "OUTPUT_TOPIC",
+    "OWN_TOPIC",
+    "KafkaConsumer",
     "KafkaInboxReader",
     "KafkaSettings",
     "KafkaTimeoutError",
     "TopicAdmin",
     "brokers_answer",
+    "check_codecs",
     "read_to_end",
     "records_until",
     "refuse_own_security",
@@ -45,6 +50,8 @@ _ASK_MS = 30_000
 _INPUT_BYTES = 64 << 20
 """Size of input records above which a warning is given: Spark's JVM and the executors hold a record several times."""
 
+OWN_TOPIC = {"compression.type": "producer"}
+"""Configuration of a topic that only topologies use. The brokers keep its records as they come, and do not pack each of them, whatever their default is."""
 INPUT_TOPIC = {"compression.type": "uncompressed"}
 """Default configuration of a topic that a spout reads; without compression, a small record cannot unpack to a huge one."""
 OUTPUT_TOPIC = {"max.message.bytes": str(2 * RECORD_BYTES)}
@@ -57,11 +64,45 @@ class KafkaTimeoutError(TopologyError):
     retriable = True
 
 
+class KafkaConsumer(kafka.KafkaConsumer):
+    """A consumer of kafka-python that does not take a position that it could not find out for an answer."""
+
+    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
+        """Return the offset of the next record.
+
+        :raises kafka.errors.KafkaTimeoutError: the brokers have not said it in time.
+        """
+        position = super().position(partition, timeout_ms)
+        if position is None:
+            raise ClientTimeoutError(f"the position in {partition.topic}/{partition.partition} is not known: the brokers do not answer")
+        return position
+
+
+def check_codecs() -> None:
+    """Check that records can be unpacked, whatever they are packed with.
+
+    :raises TopologyError: a package is missing.
+    """
+    there = {"snappy": codec.has_snappy(), "lz4": codec.has_lz4(), "zstd": codec.has_zstd()}
+    if missing := [name for name, found in there.items() if not found]:
+        raise TopologyError(
+            explain(
+                "Compressed records cannot be read here.",
+                given=f"no package for {', '.join(missing)}",
+                hint="install dskype with all its packages: python-snappy, lz4, zstandard",
+            )
+        )
+
+
 class KafkaSettings(Connection):
     """How to reach the brokers, and the clients that do; see :class:`~dskype.topology.runtime.connections.Connection`."""
 
     def consumer(self, **arguments: Any) -> KafkaConsumer:
-        """Return a consumer without a group; the caller assigns partitions and closes it."""
+        """Return a consumer without a group; the caller assigns partitions and closes it.
+
+        :raises TopologyError: records that are packed in one of Kafka's ways could not be read.
+        """
+        check_codecs()
         settings = {
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest",

@@ -32,7 +32,7 @@ from dskype.topology.core.chunking import cut
 from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, TermTakenError, WriteError, removed, taken
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import chunks_topic, state_topic
-from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings, TopicAdmin, records_until
+from dskype.topology.runtime.kafka import FAILOVER_MS, OWN_TOPIC, KafkaSettings, TopicAdmin, records_until
 from dskype.topology.runtime.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, TERM, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
 
 if TYPE_CHECKING:
@@ -55,7 +55,14 @@ _TRIM_SNAPSHOTS = 8
 """One of this many small snapshots reads the partition, and lets Kafka drop what is not needed."""
 _TRIM_EVERY = 64
 """Journal entries after which Kafka may drop those that are no longer needed."""
-_TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)}
+_TOPIC = {
+    **OWN_TOPIC,
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.bytes": str(64 << 20),
+    "max.message.bytes": str(2 * RECORD_BYTES),
+}
 
 
 class KafkaSnapshotStore(StoreBase):

@@ -43,7 +43,7 @@ from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.planning.system import system_bolts
-from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
+from dskype.topology.runtime.kafka import OWN_TOPIC, KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, STANDBY_GONE_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 
 NIMBUS_TOPIC = "__dskype-nimbus"
 _WHERE = TopicPartition(NIMBUS_TOPIC, 0)
-_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
+_COMPACTED = {**OWN_TOPIC, "cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _STANDBY, _REMOVED, _COMMAND, _ANSWER = "topology:", "standby:", "removed:", "command:", "answer:"
 _SHAPES: dict[str, Callable[[Any], bool]] = {
     _TOPOLOGY: lambda v: (
