@@ -131,7 +131,7 @@ class Workload(ABC):
             thread.join(timeout=15)
 
     def _feed(self) -> None:
-        producer = self._kafka.producer(linger_ms=5, retries=1_000_000, delivery_timeout_ms=600_000)
+        producer = self._kafka.producer(delivery_timeout_s=600, linger_ms=5)
         last, due = time.monotonic(), 0.0
         try:
             while not self._stop.wait(_FEED_STEP_S):
@@ -140,9 +140,9 @@ class Workload(ABC):
                 n, due = int(due), due - int(due)
                 if not n:
                     continue
-                futures = [producer.send(topic, key=key, value=value, partition=partition) for topic, partition, key, value in self.records(n)]
+                futures = [producer.send(topic, value, key=key, partition=partition) for topic, partition, key, value in self.records(n)]
                 for future in futures:  # count only records that are in the log
-                    future.get(timeout=600)
+                    future.get()
                 self.fed += n
                 self._fed_at.append((time.monotonic(), self.fed))
                 last = max(last, time.monotonic() - 1)  # do not catch up after an outage of the broker

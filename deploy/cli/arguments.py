@@ -345,10 +345,15 @@ def offline_settings(args: argparse.Namespace) -> Any:
     return Settings.from_conf({**below, **(conf or {}), **above})
 
 
-def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
+_PATIENCE_S = 3600
+"""How long a command that sends many records waits for brokers that are away: it says so meanwhile, and nothing of what it has sent is lost."""
+
+
+def open_client(args: argparse.Namespace, offline: bool = False, *, patient: bool = False) -> Any:
     """Return a client of the topology that the options name; it checks records by that topology's configuration, or by that of ``--file``.
 
     :param offline: if no cluster is named, return a client that can only check.
+    :param patient: records that were sent wait for brokers that are away.
     """
     from dskype.deploy.client.pubsub import PubSub
     from dskype.deploy.machine import cluster, connection
@@ -361,4 +366,5 @@ def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
     kafka = cluster.kafka_settings(where)
     if conf is None and (below or above):
         conf = PubSub(kafka, args.topology, timeout_s=args.timeout).running_conf() or {}
-    return PubSub(kafka, args.topology, conf=None if conf is None else {**below, **conf, **above}, timeout_s=args.timeout)
+    conf = None if conf is None else {**below, **conf, **above}
+    return PubSub(kafka, args.topology, conf=conf, timeout_s=args.timeout, patience_s=_PATIENCE_S if patient else None)

@@ -21,6 +21,10 @@ LINE_BYTES = 4 << 20
 _BUFFER_BYTES = 1 << 20
 """Large, because each read releases the interpreter lock, and getting it back from a busy producer takes milliseconds."""
 _SHOWN_ERRORS = 20
+_WAITING, _STEP_S = 5_000, 0.005
+"""Records that may be on their way; how long to wait when there are so many."""
+_SILENT_S = 5.0
+"""If Kafka has stored nothing for so long, the progress says so."""
 
 
 def _standard_input(stack: contextlib.ExitStack) -> Any:
@@ -96,13 +100,16 @@ class Refused:
 
 
 class Sending:
-    """Sends many records with progress and counts, and closes the client at the end, after Ctrl-C as well."""
+    """Sends many records with progress and counts, and closes the client at the end, after Ctrl-C as well.
+
+    Counts are of records that Kafka has stored. While it stores none, the progress says so.
+    """
 
     def __init__(self, args: argparse.Namespace, client: Any, what: str) -> None:
         self._args, self._client, self._what = args, client, what
         self._dry = getattr(args, "dry_run", False)
         self._progress = Progress(on_terminal_s=0.2)
-        self._refused = Refused(self._progress)
+        self._refused, self._lost = Refused(self._progress), Refused(self._progress)
         self._checked = 0
 
     def __enter__(self) -> Sending:
@@ -126,23 +133,30 @@ class Sending:
         """Count a line that cannot be sent."""
         self._refused.add(line, error)
 
-    def send(self, send: Callable[[], Any]) -> None:
-        """Send one record by calling ``send``, unless this is a dry run."""
+    def send(self, line: int | None, send: Callable[[], Any]) -> None:
+        """Send the record of a line by calling ``send``, unless this is a dry run. Wait while many records are on their way."""
         if not self._dry:
-            send()
+            while self._client.waiting >= _WAITING:
+                self._progress(self._so_far)
+                time.sleep(_STEP_S)
+            send().add_done_callback(lambda sent: sent.failed() and self._lost.add(line, f"Kafka has not stored it: {sent.exception()}"))
         self._checked += 1
         self._progress(self._so_far)
 
     def _so_far(self) -> str:
-        return f"{counted(self._checked, self._what)}, {self._refused.count:,} refused, {self._checked / self._progress.elapsed_s:,.0f}/s"
+        if self._dry:
+            return f"{counted(self._checked, self._what)}, {self._refused.count:,} refused, {self._checked / self._progress.elapsed_s:,.0f}/s"
+        stored, silent_s = self._client.stored, self._client.silent_s
+        text = f"{counted(stored, self._what)} stored, {self._refused.count:,} refused, {self._client.failed:,} failed, {self._client.waiting:,} waiting, "
+        return text + (f"{stored / self._progress.elapsed_s:,.0f}/s" if silent_s < _SILENT_S else f"Kafka has stored nothing for {silent_s:.0f} s")
 
     def summary(self, more: dict[str, Any]) -> int:
         """Print the counts, with ``more`` in the JSON, and return the exit code."""
         done = self._checked if self._dry else self._client.stored
         failed = self._checked - done
-        lost = f", {failed:,} not taken by Kafka" if failed else ""
+        lost = f", {failed:,} not stored by Kafka" if failed else ""
         say(f"{counted(done, self._what)} {'would be sent' if self._dry else 'sent'}, {self._refused.count:,} refused{lost}")
         if self._args.output == "json":
             counts = {"valid" if self._dry else "sent": done, "refused": self._refused.count, "failed": failed}
-            print(json.dumps({**counts, "errors": self._refused.shown, **more}))
+            print(json.dumps({**counts, "errors": self._refused.shown + self._lost.shown, **more}))
         return 1 if self._refused.count or failed else 0

@@ -17,8 +17,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
@@ -36,9 +37,13 @@ from dskype.topology.errors import IllegalArgumentException, TopologyError, expl
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
 
+if TYPE_CHECKING:
+    from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
+
 __all__ = ["PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
 
 _CREATE_S = 30
+_LEAST_PATIENCE_S, _LOOK_S, _KEPT_FAILURES = 1.0, 0.2, 10
 
 
 class UnknownTopicError(TopologyError):
@@ -142,29 +147,35 @@ class PubSub:
     """A client of one DSkype topology.
 
     Sending returns at once; :meth:`flush` and the end of a ``with`` block wait until Kafka has everything, and raise an error if it does not.
+    When Kafka has stored nothing for the client's patience, sending raises an error, too, and goes on by itself when Kafka stores records again.
     A client may be used by several threads.
 
     :param kafka: ``host:port,...``, or full settings.
     :param name: the topology's name: the prefix of its topics.
     :param conf: the configuration ``dskype.*`` to check records by; default: the running topology's, else the defaults.
     :param timeout_s: how long the brokers may take to answer. Default 30.
+    :param patience_s: after how many seconds a record that the brokers have not taken is given up, and counted as failed. Default: ``timeout_s``.
     """
 
-    def __init__(self, kafka: KafkaSettings | str, name: str = "dskype", *, conf: Mapping[str, Any] | None = None, timeout_s: float = 30) -> None:
+    def __init__(
+        self, kafka: KafkaSettings | str, name: str = "dskype", *, conf: Mapping[str, Any] | None = None, timeout_s: float = 30, patience_s: float | None = None
+    ) -> None:
         if isinstance(kafka, str):
             kafka = KafkaSettings(kafka)
         self.name, self.topics = name, Topics.for_topology(name)
         self.kafka = replace(kafka, client={"bootstrap_timeout_ms": int(timeout_s * 1000), **kafka.client})
         self._conf, self._timeout_s = conf, timeout_s
+        self._patience_s = max(timeout_s if patience_s is None else patience_s, _LEAST_PATIENCE_S)
         self._lock = threading.RLock()
+        self._settled = threading.Condition(self._lock)  # a record has been stored, or was given up
         self._known: set[str] = set()
-        self._producer: Any = None
+        self._producer: RecordProducer | None = None
         self._settings: Any = None
         self._tokenizer: Any = None
         self._failures: list[BaseException] = []
         self._readers: list[KafkaConsumer] = []
         self.sent = self.stored = self.failed = 0
-        """Records that were sent; those that Kafka has; those that it refused. The rest is on its way."""
+        """Records that were sent; those that Kafka has; those that it refused or did not take in time. The rest is on its way."""
 
     def __enter__(self) -> Self:
         return self
@@ -175,7 +186,8 @@ class PubSub:
     def close(self, check: bool = True) -> None:
         """Send waiting records and close the connections.
 
-        :param check: raise an error if a record could not be sent.
+        :param check: wait for what is on its way, and raise an error if a record is not stored; otherwise it is given up after a second.
+        :raises SendError: Kafka does not have everything that was sent; the text says how much it has.
         """
         try:
             if check:
@@ -187,7 +199,7 @@ class PubSub:
             for reader in readers:
                 reader.close()
             if producer is not None:
-                producer.close(timeout=self._timeout_s if check else 1)
+                producer.close(timeout=0 if check else 1)
 
     # -- configuration -------------------------------------------------------------------------------------------------
 
@@ -253,9 +265,9 @@ class PubSub:
         except RecursionError:
             raise RecordError("Expected a subscription with less nesting", "deep-nesting") from None
         self.parse_subscription(key, value)
-        future = self.send_subscription(key, value)
+        sent = self.send_subscription(key, value)
         if wait:
-            self._stored(future, "subscription")
+            self._stored(sent, "subscription")
         return id
 
     def unsubscribe(self, id: str, *, wait: bool = False) -> None:
@@ -267,14 +279,14 @@ class PubSub:
         """
         key = id.encode(errors="surrogatepass")
         parse_key(key)
-        future = self.send_subscription(key, None)
+        sent = self.send_subscription(key, None)
         if wait:
-            self._stored(future, "end of the subscription")
+            self._stored(sent, "end of the subscription")
 
-    def _stored(self, future: Any, what: str) -> Any:
+    def _stored(self, sent: Delivery, what: str) -> Stored:
         """Wait for the place of a record that was sent."""
         try:
-            return future.get(timeout=self._timeout_s)
+            return sent.get()
         except KafkaError as ex:
             raise SendError(f"the {what} did not reach Kafka: {ex}") from ex
 
@@ -304,79 +316,83 @@ class PubSub:
         fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": area, "ts": ts}
         value = json.dumps({k: v for k, v in fields.items() if v is not None}, ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_message(value)
-        future = self.send_message(value)
+        sent = self.send_message(value)
         if not wait:
             return id
-        stored = self._stored(future, "message")
+        stored = self._stored(sent, "message")
         return f"{stored.partition}-{stored.offset}" if id is None else id
 
-    def send_message(self, value: bytes) -> Any:
-        """Send bytes to the topic of messages, unchecked; return kafka-python's future."""
+    def send_message(self, value: bytes) -> Delivery:
+        """Send bytes to the topic of messages, unchecked; return what becomes of them."""
         return self._send(self.topics.messages, None, value)
 
-    def send_subscription(self, key: bytes, value: bytes | None) -> Any:
-        """Send bytes to the topic of subscriptions, unchecked; None unregisters. Return kafka-python's future."""
+    def send_subscription(self, key: bytes, value: bytes | None) -> Delivery:
+        """Send bytes to the topic of subscriptions, unchecked; None unregisters. Return what becomes of them."""
         return self._send(self.topics.subscriptions, key, value)
 
-    def send_plan(self, value: bytes) -> Any:
-        """Send a distribution plan to its topic, unchecked; return kafka-python's future."""
+    def send_plan(self, value: bytes) -> Delivery:
+        """Send a distribution plan to its topic, unchecked; return what becomes of it."""
         return self._send(self.topics.plans, PLAN_KEY, value)
+
+    @property
+    def waiting(self) -> int:
+        """How many records are on their way."""
+        with self._lock:
+            return self.sent - self.stored - self.failed
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds records have been sent and Kafka has stored none; 0.0 if it has since."""
+        producer = self._producer
+        return 0.0 if producer is None else producer.silent_s
 
     def flush(self) -> None:
         """Wait until Kafka has everything that was sent.
 
-        :raises SendError: it does not; the text says how many records are missing, and the first reason.
+        :raises SendError: it does not: records were given up since the last call, or none was stored for ``timeout_s``. The text says how many are
+            missing, and the first reason.
         """
-        with self._lock:
-            producer = self._producer
-        if producer is None:
-            return
-        deadline = time.monotonic() + max(self._timeout_s, 1)
-        with contextlib.suppress(KafkaError):  # missing records are counted below
-            producer.flush(timeout=max(self._timeout_s, 1))
-        while self.stored + self.failed < self.sent and time.monotonic() < deadline:
-            time.sleep(0.005)
+        timeout_s, left, deadline = max(self._timeout_s, _LEAST_PATIENCE_S), -1, 0.0
+        with self._settled:
+            while (now_left := self.waiting) and (now_left != left or time.monotonic() < deadline):
+                if now_left != left:
+                    left, deadline = now_left, time.monotonic() + timeout_s
+                self._settled.wait(_LOOK_S)
         with self._lock:
             failures, self._failures = self._failures, []
-            left = self.sent - self.stored - self.failed
+            left = self.waiting
         if failures:
             raise SendError(f"{self.failed} of {self.sent} records did not reach Kafka; the first: {failures[0]}")
         if left:
             raise SendError(f"Kafka did not take everything within {self._timeout_s:g} s; {self.stored} of {self.sent} records are stored")
 
-    def _send(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
+    def _send(self, topic: str, key: bytes | None, value: bytes | None) -> Delivery:
         self.require(topic)
         with self._lock:
             if self._producer is None:
                 # A short linger lets records share requests.
-                self._producer = self.kafka.producer(
-                    allow_auto_create_topics=False, linger_ms=5, batch_size=1 << 17, max_block_ms=int(self._timeout_s * 1000), **self._delivery()
-                )
+                self._producer = self.kafka.producer(delivery_timeout_s=self._patience_s, linger_ms=5)
             producer = self._producer
-        try:
-            future = producer.send(topic, key=key, value=value)
-        except KafkaError as ex:
-            first = self._failures[0] if self._failures else ex
-            raise SendError(f"Kafka takes no more records; {self.stored} of {self.sent} are stored; the first reason: {first}") from ex
+        # One record at a time tries whether Kafka stores records again.
+        if producer.silent_s > self._patience_s and self.waiting:
+            raise SendError(f"Kafka has stored nothing for {producer.silent_s:.0f} s; {self.stored} of {self.sent} records are stored")
         with self._lock:
             self.sent += 1
-        future.add_callback(self._note_stored)
-        future.add_errback(self._note_failure)
-        return future
+        sent = producer.send(topic, value, key=key)
+        sent.add_done_callback(self._note)
+        return sent
 
-    def _delivery(self) -> dict[str, int]:
-        ms = max(int(self._timeout_s * 1000), 1000)
-        return {"request_timeout_ms": min(ms, 30_000), "delivery_timeout_ms": ms + 1000}
-
-    def _note_stored(self, _: Any) -> None:
+    def _note(self, sent: Future[Stored]) -> None:
+        """Count what has become of a record."""
+        error = sent.exception()
         with self._lock:
-            self.stored += 1
-
-    def _note_failure(self, error: BaseException) -> None:
-        with self._lock:
-            self.failed += 1
-            if len(self._failures) < 10:
-                self._failures.append(error)
+            if error is None:
+                self.stored += 1
+            else:
+                self.failed += 1
+                if len(self._failures) < _KEPT_FAILURES:
+                    self._failures.append(error)
+            self._settled.notify_all()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

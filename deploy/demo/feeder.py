@@ -157,12 +157,12 @@ class Feeder(threading.Thread):
     def _note_arrivals(self) -> None:
         """Note the timestamps of the messages that Kafka has by now."""
         there = 0
-        for seq, future in self._sent:
-            if not future.is_done:
+        for seq, sent in self._sent:
+            if not sent.done():
                 break
             there += 1
-            if future.succeeded():
-                self._arrivals.note(seq, future.value.timestamp)
+            if not sent.failed():
+                self._arrivals.note(seq, sent.get().timestamp)
         del self._sent[:there]
 
     def close(self) -> None:

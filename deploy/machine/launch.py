@@ -159,15 +159,20 @@ def _stand_by(name: str, folder: Path, options: dict[str, Any]) -> LocalCluster:
 def start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Progress) -> LocalTopology:
     """Submit a topology to a cluster, and wait until every component has run a batch.
 
-    :param active: False: the topology starts inactive, and there is nothing to wait for.
+    A topology that starts inactive, because it was left so or is submitted so, opens nothing, and there is nothing to wait for.
+
+    :param active: False: the topology starts inactive.
     :param progress: gets warnings, and what is waited for.
     :raises TopologyError: the topology is refused, or has failed.
     """
     handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
     for warning in handle.warnings:
         progress(f"warning: {warning}")
-    if active:
+    if handle.status == "ACTIVE":
         await_first_batches(handle.backend, progress, lambda: flux.name in cluster.manager.topologies)
+    elif active:
+        hint = f"; 'dskype activate {flux.name}' lets it work" if handle.status == "INACTIVE" else ""
+        progress(f"topology {flux.name} is {handle.status}, as it was when its last process ended{hint}")
     return handle
 
 

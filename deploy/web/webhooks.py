@@ -185,12 +185,12 @@ class Delivery:
         self._dead += 1
         self._say(f"{self._webhook.name}: {failure.reason}; the request {id} is now a dead letter")
         texts = {"error": failure.reason, "webhook": self._webhook.name, "webhook-id": id, "status": "" if failure.status is None else str(failure.status)}
-        producer = self._kafka.producer(allow_auto_create_topics=False)
+        producer = self._kafka.producer()
         try:
             headers = [(name, text.encode()) for name, text in texts.items()]
-            producer.send(letters_topic(self._client.name), key=self._webhook.name.encode(), value=body, headers=headers).get(timeout=30)
+            producer.send(letters_topic(self._client.name), body, key=self._webhook.name.encode(), headers=headers).get()
         finally:
-            producer.close(timeout=30)
+            producer.close()
 
     def _commit(self, consumer: Any) -> None:
         self._committed_at = time.monotonic()

@@ -157,7 +157,7 @@ def test_a_gateway_may_send_and_read_results_and_nothing_else(secured: Secured, 
         client.flush()
         assert client.stored == 2
     assert [len(read_to_end(kafka, t)) for t in (topics.messages, topics.subscriptions, topics.results)] == [1, 1, 0]
-    producer = kafka.producer(enable_idempotence=False)
+    producer = kafka.producer()
     try:
         for topic in sorted(internal):
             with pytest.raises(TopicAuthorizationFailedError):

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
-from kafka import KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
@@ -27,10 +27,11 @@ from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, Topol
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, Manifest
 from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer
+from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer, check_codecs
 from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
+from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
 from dskype.topology.runtime.resume import SNAPSHOTS, Tenure, check_changes, installed_version, read_started
@@ -40,6 +41,7 @@ from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
 from dskype.topology.runtime.transports import Transports
+from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
 
 __all__ = ["TopologyDriver", "TopologyFailedError", "now_ms"]
 
@@ -64,7 +66,7 @@ class TopologyDriver:
     """Runs one topology, from its first query to the removal of its topics.
 
     It has three threads. The *clock* writes pulses and ticks to the inboxes. The *watch* reads the metrics topic, restarts failed queries, and reports the
-    topology's health. The *janitor* looks after the topics; its requests may wait long for a broker that is away, and the watch must not. A driver holds the
+    topology's health. The *janitor* looks after the topics, and whether what the driver writes arrives; its requests may wait long for a broker that is away, and the watch must not. A driver holds the
     topology's highest *term*; one that finds a higher term has been replaced, and ends without changing anything.
 
     :param plan: the topology plan.
@@ -106,7 +108,7 @@ class TopologyDriver:
         self._threads: list[threading.Thread] = []
         self._resources = contextlib.ExitStack()  # what the threads have opened
         self._lock = threading.RLock()
-        self._producer: KafkaProducer | None = None
+        self._producer: RecordProducer | None = None
         self._control_lock = threading.Lock()
         self._control_due: str | None = None
         self._starts = 0
@@ -129,6 +131,7 @@ class TopologyDriver:
         :raises ControlFileError: a file that describes the started topology is missing or damaged.
         :raises TopologyError: Kafka or Spark cannot run the topology.
         """
+        check_codecs()
         check_kafka_options(self.plan, self.kafka)
         self._prepare_folder()
         self.warnings = self._topics.create(self.resume, self.store)
@@ -142,6 +145,7 @@ class TopologyDriver:
             hosts = check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
             self._reports.announce(f"topology {self.plan.name}: Spark's executors on {', '.join(hosts)} reach brokers and state; starting queries")
         self._producer = self.kafka.producer()
+        self._writes = WriteWatch(self._producer, self._report_otherwise)
         self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
@@ -226,12 +230,11 @@ class TopologyDriver:
 
     def request_snapshots(self) -> dict[int, int]:
         """Ask every bolt task for a snapshot; return task -> version behind the request."""
-        futures: dict[tuple[str, int], Any] = {}
-        for topic, partition, value in self._clock.snapshot_requests(now_ms()):
-            futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
-        self._producer.flush(timeout=30)
+        sent = {
+            (topic, partition): self._producer.send(topic, value, partition=partition) for topic, partition, value in self._clock.snapshot_requests(now_ms())
+        }
         return {
-            task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
+            task: sent[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get().offset + 1
             for c in self.plan.component_ids
             if not self.plan.spec(c).is_spout
             for task in self.plan.component_tasks(c)
@@ -263,11 +266,15 @@ class TopologyDriver:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self.store.rest()
 
-    # -- one driver at a time ---------------------------------------------------------------------
+    # -- the end of a driver ----------------------------------------------------------------------
 
     def abandon(self, reason: str) -> None:
         """End because the topology no longer belongs to this driver; change nothing."""
         self._fail(FencedError(f"topology {self.plan.name!r} ends here: {reason}"))
+
+    def end(self, reason: str) -> None:
+        """End because this process cannot do its work any more; the topology can be resumed."""
+        self._fail(TopologyFailedError(reason))
 
     # -- queries ----------------------------------------------------------------------------------
 
@@ -351,7 +358,7 @@ class TopologyDriver:
             self._active, self.failure = False, error
         self._reports.add_error("__driver", str(error), part="failure")
         self._reports.set_health("failed", [str(error)])
-        if not isinstance(error, FencedError):
+        if not isinstance(error, FencedError) and self._producer is not None:
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
 
@@ -362,7 +369,7 @@ class TopologyDriver:
         """
         self._reports.add_error("__driver", text, part="broker")
         if gone:
-            self._fail(TopologyFailedError(text))
+            self.end(text)
 
     def health(self) -> dict[str, Any]:
         """Return ``{"state", "why", "restarts"}``; the state is starting, running, waiting (for the brokers), stalled or failed."""
@@ -373,10 +380,10 @@ class TopologyDriver:
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
         if records and self.tenure.is_over():
             raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
-        for record in records:
-            self._producer.send(record.topic, value=record.value, partition=record.partition)
+        deadline = time.monotonic() + timeout_s
+        for sent in [self._producer.send(record.topic, record.value, partition=record.partition) for record in records]:
+            sent.get(max(0.0, deadline - time.monotonic()))
         if records:
-            self._producer.flush(timeout=timeout_s)
             self._brokers_away = False
 
     def _control(self, command: str) -> None:
@@ -434,13 +441,27 @@ class TopologyDriver:
             if time.monotonic() >= next_repeat:
                 next_repeat = time.monotonic() + _JANITOR_EVERY_S
                 for key, value in reports.due(self.stats, time.monotonic()):
-                    self._producer.send(where.topic, key=key, value=value, partition=0)
+                    self._producer.send(where.topic, value, key=key, partition=0)
             return 0.0
 
         return step
 
     def _send_report(self, key: bytes | None, value: bytes) -> None:
-        self._producer.send(metrics_topic(self.plan.name), key=key, value=value, partition=0).get(timeout=10)
+        self._producer.send(metrics_topic(self.plan.name), value, key=key, partition=0).get()
+
+    def _report_otherwise(self) -> None:
+        """Write the present health with another client.
+
+        :raises KafkaError: that one cannot write either.
+        """
+        with contextlib.closing(self.kafka.producer(delivery_timeout_s=TRIAL_S)) as other:
+            other.send(metrics_topic(self.plan.name), self._reports.document(), key=DRIVER_KEY, partition=0).get()
+
+    def _check_writes(self) -> None:
+        """End if this driver's records do not arrive, though others' do; a client of its own then writes why."""
+        if (problem := self._writes.problem()) is not None:
+            self._producer = self.kafka.producer()
+            self.end(problem)
 
     def _check_all(self) -> None:
         """Check term, JVM and queries once; restart failed queries, and report the health."""
@@ -573,6 +594,8 @@ class TopologyDriver:
 
     def _look_after_topics(self) -> float:
         """End the topology if the brokers have lost records that its tasks have processed; create deleted side topics again; drop old records."""
+        if self.failure is None:
+            self._check_writes()
         if self.failure is not None:
             return _JANITOR_EVERY_S
         with TopicAdmin(self.kafka) as admin:

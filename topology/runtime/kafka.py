@@ -6,12 +6,12 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+import kafka
+from kafka import TopicPartition, codec
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from kafka.errors import KafkaTimeoutError as ClientTimeoutError
@@ -19,17 +19,24 @@ from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.connections import FAILOVER_MS, Connection, reached
 from dskype.topology.tuples import InRecord
+
+if TYPE_CHECKING:
+    from dskype.topology.runtime.record_producer import RecordProducer
 
 __all__ = [
     "FAILOVER_MS",
     "INPUT_TOPIC",
     "OUTPUT_TOPIC",
+    "OWN_TOPIC",
+    "KafkaConsumer",
     "KafkaInboxReader",
     "KafkaSettings",
     "KafkaTimeoutError",
     "TopicAdmin",
     "brokers_answer",
+    "check_codecs",
     "read_to_end",
     "records_until",
     "refuse_own_security",
@@ -38,19 +45,13 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-Client = TypeVar("Client")
-
 _READ_TIMEOUT_S = 60
 _ASK_MS = 30_000
-_LONGEST_RECONNECT_MS = 1000
-FAILOVER_MS = 10_000
-"""A request that has had no answer for so long is sent again, perhaps to another broker. A host that is lost does not say so, and the other
-brokers take nine seconds (``broker.session.timeout.ms``) to replace it; the clients' own default is half a minute."""
-_BOOTSTRAP_MS, _FIRST_ATTEMPT_MS = 30_000, 3_000
-"""How long a new client may take to reach the brokers, which is kafka-python's default, and its first attempt where there are several addresses."""
 _INPUT_BYTES = 64 << 20
 """Size of input records above which a warning is given: Spark's JVM and the executors hold a record several times."""
 
+OWN_TOPIC = {"compression.type": "producer"}
+"""Configuration of a topic that only topologies use. The brokers keep its records as they come, and do not pack each of them, whatever their default is."""
 INPUT_TOPIC = {"compression.type": "uncompressed"}
 """Default configuration of a topic that a spout reads; without compression, a small record cannot unpack to a huge one."""
 OUTPUT_TOPIC = {"max.message.bytes": str(2 * RECORD_BYTES)}
@@ -63,29 +64,45 @@ class KafkaTimeoutError(TopologyError):
     retriable = True
 
 
-@dataclass(frozen=True)
-class KafkaSettings:
-    """How to reach the brokers.
+class KafkaConsumer(kafka.KafkaConsumer):
+    """A consumer of kafka-python that does not take a position that it could not find out for an answer."""
 
-    :param bootstrap_servers: ``host:port,...``.
-    :param options: ``kafka.*`` settings for Spark's source and sink, as given.
-    :param client: those of them that concern the connection, as keyword arguments of kafka-python; can be pickled.
+    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
+        """Return the offset of the next record.
+
+        :raises kafka.errors.KafkaTimeoutError: the brokers have not said it in time.
+        """
+        position = super().position(partition, timeout_ms)
+        if position is None:
+            raise ClientTimeoutError(f"the position in {partition.topic}/{partition.partition} is not known: the brokers do not answer")
+        return position
+
+
+def check_codecs() -> None:
+    """Check that records can be unpacked, whatever they are packed with.
+
+    :raises TopologyError: a package is missing.
     """
+    there = {"snappy": codec.has_snappy(), "lz4": codec.has_lz4(), "zstd": codec.has_zstd()}
+    if missing := [name for name, found in there.items() if not found]:
+        raise TopologyError(
+            explain(
+                "Compressed records cannot be read here.",
+                given=f"no package for {', '.join(missing)}",
+                hint="install dskype with all its packages: python-snappy, lz4, zstandard",
+            )
+        )
 
-    bootstrap_servers: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    @property
-    def longest_reconnect_ms(self) -> int:
-        """The longest wait before a broker is tried again, unless the user has set it: as in Java's clients, a broker that comes back is noticed soon."""
-        return max(_LONGEST_RECONNECT_MS, self.client.get("reconnect_backoff_ms", 0))
-
-    def _connection(self) -> dict[str, Any]:
-        return {"bootstrap_servers": self.bootstrap_servers.split(","), "reconnect_backoff_max_ms": self.longest_reconnect_ms, **self.client}
+class KafkaSettings(Connection):
+    """How to reach the brokers, and the clients that do; see :class:`~dskype.topology.runtime.connections.Connection`."""
 
     def consumer(self, **arguments: Any) -> KafkaConsumer:
-        """Return a consumer without a group; the caller assigns partitions and closes it."""
+        """Return a consumer without a group; the caller assigns partitions and closes it.
+
+        :raises TopologyError: records that are packed in one of Kafka's ways could not be read.
+        """
+        check_codecs()
         settings = {
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest",
@@ -94,34 +111,22 @@ class KafkaSettings:
             "fetch_max_bytes": 8 * RECORD_BYTES,
             "group_id": None,
         }
-        return _reached(KafkaConsumer, {**settings, **self._connection(), **arguments})
+        return reached(KafkaConsumer, {**settings, **self.arguments(), **arguments})
 
-    def producer(self, **arguments: Any) -> KafkaProducer:
-        """Return a producer that waits for all replicas and does not linger."""
-        settings = {"linger_ms": 0, "acks": "all", "max_request_size": 2 * RECORD_BYTES, "request_timeout_ms": FAILOVER_MS}
-        return _reached(KafkaProducer, {**settings, **self._connection(), **arguments})
+    def producer(self, *, delivery_timeout_s: float = 30, linger_ms: float = 0, forked: bool = False) -> RecordProducer:
+        """Return a producer, which waits for all replicas; the caller closes it.
+
+        :param delivery_timeout_s: a record that the brokers have not taken after so many seconds is given up.
+        :param linger_ms: how long a record may wait for others that share its request.
+        :param forked: the process is a fork of one that has clients of librdkafka.
+        """
+        from dskype.topology.runtime.record_producer import make_producer  # imported late: most programs that read write nothing
+
+        return make_producer(self, delivery_timeout_s, linger_ms, forked=forked)
 
     def admin(self) -> KafkaAdminClient:
         """Return an admin client; the caller closes it."""
-        return _reached(KafkaAdminClient, self._connection())
-
-
-def _reached(make: Callable[..., Client], settings: dict[str, Any]) -> Client:
-    """Return a client that has reached the brokers.
-
-    A client of kafka-python asks one address, chosen at random, and gives it all its time. A broker that stands still accepts the connection and never answers. So there
-    are several attempts, each of which takes twice as long as the one before.
-
-    :raises KafkaError: no attempt has succeeded.
-    """
-    deadline, attempt_ms = time.monotonic() + settings.get("bootstrap_timeout_ms", _BOOTSTRAP_MS) / 1000, _FIRST_ATTEMPT_MS
-    while len(settings["bootstrap_servers"]) > 1 and (deadline - time.monotonic()) * 1000 > attempt_ms:
-        try:
-            return make(**{**settings, "bootstrap_timeout_ms": attempt_ms})
-        except ClientTimeoutError as error:
-            log.warning("no broker was reached within %d ms: %s; trying again", attempt_ms, error)
-            attempt_ms *= 2
-    return make(**{**settings, "bootstrap_timeout_ms": max(1, int((deadline - time.monotonic()) * 1000))})
+        return reached(KafkaAdminClient, self.arguments())
 
 
 def _in_record(record: Any) -> InRecord:

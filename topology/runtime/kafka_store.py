@@ -22,9 +22,9 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from dskype.topology.config import RECORD_BYTES
@@ -32,8 +32,11 @@ from dskype.topology.core.chunking import cut
 from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, TermTakenError, WriteError, removed, taken
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import chunks_topic, state_topic
-from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings, TopicAdmin, records_until
+from dskype.topology.runtime.kafka import FAILOVER_MS, OWN_TOPIC, KafkaSettings, TopicAdmin, records_until
 from dskype.topology.runtime.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, TERM, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
+
+if TYPE_CHECKING:
+    from dskype.topology.runtime.record_producer import RecordProducer
 
 __all__ = ["KafkaSnapshotStore"]
 
@@ -52,7 +55,14 @@ _TRIM_SNAPSHOTS = 8
 """One of this many small snapshots reads the partition, and lets Kafka drop what is not needed."""
 _TRIM_EVERY = 64
 """Journal entries after which Kafka may drop those that are no longer needed."""
-_TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)}
+_TOPIC = {
+    **OWN_TOPIC,
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.bytes": str(64 << 20),
+    "max.message.bytes": str(2 * RECORD_BYTES),
+}
 
 
 class KafkaSnapshotStore(StoreBase):
@@ -83,15 +93,16 @@ class KafkaSnapshotStore(StoreBase):
 
     # -- connections ------------------------------------------------------------------------------
 
-    def _forget_connections(self) -> None:
+    def _forget_connections(self, forked: bool = False) -> None:
+        self._forked = forked
         self._pid, self._lock = os.getpid(), threading.RLock()
         self._consumer: KafkaConsumer | None = None
-        self._producer: KafkaProducer | None = None
+        self._producer: RecordProducer | None = None
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         if self._pid != os.getpid():  # the parent's connections belong to the parent
-            self._forget_connections()
+            self._forget_connections(forked=True)
         with self._lock:
             yield
 
@@ -108,15 +119,9 @@ class KafkaSnapshotStore(StoreBase):
             self._consumer = self._kafka.consumer(allow_auto_create_topics=False, request_timeout_ms=FAILOVER_MS, metadata_max_age_ms=_METADATA_MS)
         return self._consumer
 
-    def _writer(self) -> KafkaProducer:
+    def _writer(self) -> RecordProducer:
         if self._producer is None:
-            self._producer = self._kafka.producer(
-                allow_auto_create_topics=False,
-                max_block_ms=_TIMEOUT_S * 1000,
-                request_timeout_ms=FAILOVER_MS,
-                delivery_timeout_ms=_TIMEOUT_S * 1000,
-                metadata_max_age_ms=_METADATA_MS,
-            )
+            self._producer = self._kafka.producer(delivery_timeout_s=_TIMEOUT_S, forked=self._forked)
         return self._producer
 
     # -- the topics -------------------------------------------------------------------------------
@@ -278,11 +283,11 @@ class KafkaSnapshotStore(StoreBase):
         try:
             waiting = []
             for topic, partition, key, value in records:
-                waiting.append(self._writer().send(topic, key=key, value=value, partition=partition))
+                waiting.append(self._writer().send(topic, value, key=key, partition=partition))
                 if len(waiting) >= _IN_FLIGHT:
-                    offsets += [future.get(timeout=_TIMEOUT_S).offset for future in waiting]
+                    offsets += [sent.get().offset for sent in waiting]
                     waiting = []
-            offsets += [future.get(timeout=_TIMEOUT_S).offset for future in waiting]
+            offsets += [sent.get().offset for sent in waiting]
         except KafkaError as error:
             self.rest()
             self._missing = True

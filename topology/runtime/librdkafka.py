@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings
-from dskype.topology.runtime.tls import TlsSettings, text_as_file
+from dskype.topology.runtime.connections import FAILOVER_MS, Connection
+from dskype.topology.runtime.tls import PortableContext, TlsSettings, text_as_file
 
 __all__ = ["UnsupportedOptionError", "connection_settings", "log_error"]
 
@@ -33,6 +33,8 @@ _TRANSLATED = {
     "sasl_plain_password": "sasl.password",
 }
 """Argument of kafka-python -> setting of librdkafka."""
+_WITHOUT_EFFECT = frozenset({"sasl_kerberos_service_name", "bootstrap_timeout_ms"})
+"""The first one concerns Kerberos alone; a client of librdkafka is made without reaching the brokers."""
 _LONGEST_REQUEST_MS = 300_000
 """The most that librdkafka accepts for ``socket.timeout.ms``."""
 
@@ -42,7 +44,7 @@ class UnsupportedOptionError(TopologyError):
 
 
 @contextlib.contextmanager
-def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
+def connection_settings(kafka: Connection) -> Iterator[dict[str, Any]]:
     """Yield the settings with which a client of librdkafka reaches these brokers; files that they name exist until the end of the block.
 
     :raises UnsupportedOptionError: a setting cannot be kept.
@@ -60,7 +62,7 @@ def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
     }
     if kafka.client.get("sasl_mechanism") == "GSSAPI":
         raise UnsupportedOptionError(explain("Executors that use Kafka themselves cannot use Kerberos.", given="kafka.sasl.mechanism GSSAPI"))
-    given = {key: value for key, value in kafka.client.items() if key != "sasl_kerberos_service_name"}  # without Kerberos it has no effect
+    given = {key: value for key, value in kafka.client.items() if key not in _WITHOUT_EFFECT}
     context, request_timeout_ms = given.pop("ssl_context", None), given.pop("request_timeout_ms", None)
     if unknown := sorted(given.keys() - _TRANSLATED):
         raise UnsupportedOptionError(
@@ -71,6 +73,8 @@ def connection_settings(kafka: KafkaSettings) -> Iterator[dict[str, Any]]:
         settings["socket.timeout.ms"] = min(request_timeout_ms, _LONGEST_REQUEST_MS)
     with contextlib.ExitStack() as files:
         if context is not None:
+            if not isinstance(context, PortableContext):
+                raise UnsupportedOptionError(explain("Clients of librdkafka cannot use a context of Python's own.", given="ssl_context"))
             settings |= _tls_settings(context.settings, files)
         yield settings
 

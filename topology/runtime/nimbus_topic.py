@@ -27,9 +27,9 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology import errors as topology_errors
@@ -43,9 +43,13 @@ from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.planning.system import system_bolts
-from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
+from dskype.topology.runtime.kafka import OWN_TOPIC, KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, STANDBY_GONE_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
+from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
+
+if TYPE_CHECKING:
+    from dskype.topology.runtime.record_producer import Delivery, RecordProducer
 
 __all__ = [
     "NIMBUS_TOPIC",
@@ -65,7 +69,7 @@ log = logging.getLogger(__name__)
 
 NIMBUS_TOPIC = "__dskype-nimbus"
 _WHERE = TopicPartition(NIMBUS_TOPIC, 0)
-_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
+_COMPACTED = {**OWN_TOPIC, "cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _STANDBY, _REMOVED, _COMMAND, _ANSWER = "topology:", "standby:", "removed:", "command:", "answer:"
 _SHAPES: dict[str, Callable[[Any], bool]] = {
     _TOPOLOGY: lambda v: (
@@ -89,10 +93,9 @@ def _ensure_topic(kafka: KafkaSettings) -> None:
         admin.create({NIMBUS_TOPIC: 1}, _COMPACTED)
 
 
-def _put(producer: KafkaProducer, key: str, value: Any) -> None:
+def _put(producer: RecordProducer, key: str, value: Any) -> None:
     """Write a record, with null for None, and wait until the brokers have it."""
-    producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
-    producer.flush(timeout=30)
+    producer.send(NIMBUS_TOPIC, None if value is None else json.dumps(value).encode(), key=key.encode()).get()
 
 
 def _consumer_at_end(kafka: KafkaSettings, fetch_max_wait_ms: int) -> Any:
@@ -155,9 +158,9 @@ def read_standby(record: Any) -> tuple[str, str, bool] | None:
     return name, token, record.value is not None
 
 
-def write_standby(producer: KafkaProducer, name: str, token: str, document: Mapping[str, Any] | None) -> Any:
-    """Write the record of a standby, null for None, and return the future of the write."""
-    return producer.send(NIMBUS_TOPIC, key=f"{_STANDBY}{token}/{name}".encode(), value=None if document is None else json.dumps(document).encode())
+def write_standby(producer: RecordProducer, name: str, token: str, document: Mapping[str, Any] | None) -> Delivery:
+    """Write the record of a standby, null for None, and return what becomes of it."""
+    return producer.send(NIMBUS_TOPIC, None if document is None else json.dumps(document).encode(), key=f"{_STANDBY}{token}/{name}".encode())
 
 
 def follow(kafka: KafkaSettings) -> KafkaConsumer:
@@ -240,6 +243,7 @@ class NimbusService:
         self._publishing = threading.Lock()
         _ensure_topic(kafka)
         self._producer = kafka.producer()
+        self._writes = WriteWatch(self._producer, self._write_otherwise)
         self._stop = threading.Event()
         self._driver = describe_driver()
         self._beats = 0
@@ -248,6 +252,7 @@ class NimbusService:
     def start(self, manager: TopologyManager) -> None:
         """Start to listen for commands."""
         self._manager = manager
+        self._consumer = _consumer_at_end(self._kafka, fetch_max_wait_ms=500)  # here, where an error reaches the caller: a thread would end by it
         for thread in self._threads:
             thread.start()
 
@@ -304,9 +309,10 @@ class NimbusService:
                     log.exception("the state of topology %s cannot be published; trying again", managed.state.name)
 
     def _run_commands(self) -> None:
-        with closing(_consumer_at_end(self._kafka, fetch_max_wait_ms=500)) as consumer:
+        with closing(self._consumer) as consumer:
             while not self._stop.is_set():
                 try:
+                    self._check_writes()
                     for record in consumer.poll(timeout_ms=500).get(_WHERE, ()):
                         self._handle_record(record)
                 except KafkaError as error:
@@ -315,6 +321,20 @@ class NimbusService:
                 except Exception:  # a bad record must not prevent later commands
                     log.exception("nimbus had an error and continues")
                     self._stop.wait(1)
+
+    def _check_writes(self) -> None:
+        """End the topologies of this process if its heartbeats do not arrive, though others' records do."""
+        if (problem := self._writes.problem()) is not None:
+            for managed in list(self._manager.topologies.values()):
+                managed.backend.end(problem)
+
+    def _write_otherwise(self) -> None:
+        """Write a record without content with another client.
+
+        :raises KafkaError: that one cannot write either.
+        """
+        with closing(self._kafka.producer(delivery_timeout_s=TRIAL_S)) as other:
+            _put(other, f"{_COMMAND}{uuid.uuid4().hex}", None)
 
     def _handle_record(self, record: Any) -> None:
         key = (record.key or b"").decode(errors="replace")

@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.runtime.kafka import KafkaSettings, brokers_answer
+from dskype.topology.runtime.kafka import KafkaSettings, brokers_answer, check_codecs
 from dskype.topology.runtime.resume import installed_version
 from dskype.topology.runtime.spark_executors import count_executors, newest_executor_age_s, tasks_on_all_executors
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
@@ -180,6 +180,7 @@ def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Cal
         host, document, error = os.uname().nodename, f"probe-{token}-{uuid.uuid4().hex}", ""
         reached = kafka is None or brokers_answer(kafka)
         try:
+            check_codecs()
             if not reached:
                 error = "the brokers do not answer"
             elif (data := store.read_document(f"probe-{token}")) is None:

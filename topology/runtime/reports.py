@@ -86,6 +86,21 @@ class DriverReports:
         with self._lock:
             return {"state": self._state, "why": list(self._why), "restarts": self.restarts.total()}
 
+    def document(self) -> bytes:
+        """Return the record of the driver's present health."""
+        with self._lock:
+            record = {
+                "v": 1,
+                "kind": "driver",
+                "topology": self._topology_id,
+                "time_ms": self._now_ms(),
+                "state": self._state,
+                "why": self._why,
+                "restarts": dict(self.restarts),
+                "problems": dict(self.problems),
+            }
+        return json.dumps(record).encode()
+
     def write(self, send: Callable[[bytes | None, bytes], None]) -> None:
         """Write new reports; write the health at regular intervals even if it has not changed.
 
@@ -97,21 +112,12 @@ class DriverReports:
             if not self._changed and now_s - self._written_s < _REPEAT_S:
                 return
             errors = list(self._errors)
-            record = {
-                "v": 1,
-                "kind": "driver",
-                "topology": self._topology_id,
-                "time_ms": self._now_ms(),
-                "state": self._state,
-                "why": self._why,
-                "restarts": dict(self.restarts),
-                "problems": dict(self.problems),
-            }
             self._changed = False
+        record = self.document()
         try:
             for error in errors:
                 send(None, json.dumps(error).encode())
-            send(DRIVER_KEY, json.dumps(record).encode())
+            send(DRIVER_KEY, record)
         except KafkaError:
             with self._lock:
                 self._changed = True

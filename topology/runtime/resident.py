@@ -25,7 +25,6 @@ from typing import NoReturn, cast
 import msgpack
 import numpy as np
 import pyarrow as pa
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
 
@@ -45,6 +44,7 @@ from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.leases import Leases
 from dskype.topology.runtime.processes import Stop, StopSignal, die_with_parent, set_name
+from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
 
@@ -62,8 +62,8 @@ _LEAST_SELECT_S = 0.001
 """Shorter waits are not left to the selector, which knows milliseconds only."""
 _ASKED_PULSES = 3
 """An idle spout is asked for as long as it takes so many idle pulses to come."""
-_WAKE_BLOCK_MS = 1000
-"""How long a spout's process waits for a broker that it only wants to tell that there are tuples."""
+_WAKE_S = 1.0
+"""How long a spout's process tries to tell a broker that there are tuples: the next pulse does it as well."""
 
 BATCH = struct.Struct("<Q??")
 """Batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
@@ -196,7 +196,7 @@ class _Resident:
         self._spout_wait = SpoutWait(conf)
         self._ask_for_s = _ASKED_PULSES * conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS] / 1000
         self._served_s = 0.0
-        self._waker: KafkaProducer | None = None
+        self._waker: RecordProducer | None = None
 
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
@@ -265,8 +265,8 @@ class _Resident:
         for task in found:
             try:
                 if self._waker is None:
-                    self._waker = self._payload.kafka.producer(max_block_ms=_WAKE_BLOCK_MS)
-                self._waker.send(self._inbox, value=encode_control(WAKE, now_ms()), partition=task.index)
+                    self._waker = self._payload.kafka.producer(delivery_timeout_s=_WAKE_S)
+                self._waker.send(self._inbox, encode_control(WAKE, now_ms()), partition=task.index)
             except KafkaError as error:
                 log.warning("task %s has tuples and has to wait for its next pulse: %s", task.id, error)
 

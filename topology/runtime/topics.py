@@ -12,7 +12,7 @@ from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
+from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, OWN_TOPIC, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
 
 __all__ = ["METRICS_RETENTION_MS", "TopologyTopics", "check_kafka_options"]
 
@@ -60,7 +60,8 @@ class TopologyTopics:
             else:
                 admin.delete([*existing, metrics_topic(self.plan.name)])
             # Kafka must not drop records that a snapshot may need; `drop_old_records` drops the others.
-            admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)})
+            kept = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)}
+            admin.create(inboxes, {**OWN_TOPIC, **kept})
             for topic, config in self._side_topics().items():
                 admin.create({topic: 1}, config)
             warnings = self.create_external(admin)
@@ -72,7 +73,7 @@ class TopologyTopics:
         """Return the topics of statistics and dead letters, with their configurations."""
         size, conf = {"max.message.bytes": str(2 * RECORD_BYTES)}, self.plan.conf
         return {
-            metrics_topic(self.plan.name): {"retention.ms": str(METRICS_RETENTION_MS), "segment.ms": str(METRICS_RETENTION_MS // 5), **size},
+            metrics_topic(self.plan.name): {**OWN_TOPIC, "retention.ms": str(METRICS_RETENTION_MS), "segment.ms": str(METRICS_RETENTION_MS // 5), **size},
             dead_letters_topic(self.plan.name): {
                 "retention.ms": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS]),
                 "segment.bytes": str(64 << 20),

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from dskype.topology.errors import TopologyError
 
     source = _source(args)
-    client, pace = open_client(args), Pace(args.rate)
+    client, pace = open_client(args, patient=True), Pace(args.rate)
     with Sending(args, client, "message") as sending:
         client.require(client.topics.messages)
         for number, line in source:
@@ -66,5 +66,5 @@ def run(args: argparse.Namespace) -> int:
                     sending.refuse(number, str(ex))
                     continue
             pace.wait()
-            sending.send(lambda line=line: client.send_message(line))
+            sending.send(number, lambda line=line: client.send_message(line))
     return sending.summary({})

@@ -118,7 +118,7 @@ def _add(args: argparse.Namespace) -> int:
     if (one is None) == (args.file is None):
         raise UsageError("expected a FILE (- is standard input), or one subscription by options; given: " + ("neither" if one is None else "both"))
     source: Iterable[tuple[int | None, bytes | None]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
-    client = open_client(args, offline=args.dry_run)
+    client = open_client(args, offline=args.dry_run, patient=True)
     generated: list[str] = []
     with Sending(args, client, "subscription") as sending:
         if not args.dry_run:
@@ -132,7 +132,7 @@ def _add(args: argparse.Namespace) -> int:
             except (ValueError, TopologyError) as ex:
                 sending.refuse(number, str(ex))
                 continue
-            sending.send(lambda key=key, value=value: client.send_subscription(key, value))
+            sending.send(number, lambda key=key, value=value: client.send_subscription(key, value))
             if is_new:
                 generated.append(key.decode())
                 if args.output == "text":

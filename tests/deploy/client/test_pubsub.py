@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 from kafka.errors import MessageSizeTooLargeError
 
 from dskype.deploy.client.follower import Follower, Once
@@ -139,7 +140,7 @@ def test_a_small_record_that_unpacks_to_a_large_one_is_refused_by_the_broker_and
     assert ensure_topics(kafka, name) == []
     longest = json.dumps({"text": "\u0001" * Settings().limits.text_max_bytes, "lat": 0, "lon": 0}).encode()
     for value, refused in ((b'{"text": "' + b" " * (20 << 20) + b'"}', True), (longest, False)):
-        producer = kafka.producer(compression_type="gzip", max_request_size=64 << 20, batch_size=64 << 20)
+        producer = KafkaProducer(**kafka.arguments(), compression_type="gzip", max_request_size=64 << 20, batch_size=64 << 20)
         try:
             with pytest.raises(MessageSizeTooLargeError) if refused else contextlib.nullcontext():
                 producer.send(topics.messages, value=value).get(timeout=30)

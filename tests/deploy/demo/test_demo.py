@@ -52,7 +52,7 @@ class FakePubSub:
         if len(self.messages) == self.failing_at:
             raise TopologyError("the broker is gone")
         self.messages.append(value)
-        return SimpleNamespace(is_done=True, succeeded=lambda: True, value=SimpleNamespace(timestamp=999 + len(self.messages)))
+        return SimpleNamespace(done=lambda: True, failed=lambda: False, get=lambda stored=SimpleNamespace(timestamp=999 + len(self.messages)): stored)
 
     def send_subscription(self, key, value):
         self.subscriptions.append((key, value))

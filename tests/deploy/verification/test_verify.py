@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kafka import KafkaProducer
 
 from dskype.deploy.cli.main import main
 from dskype.deploy.verification import Inputs, Record, Report, verify
@@ -1002,7 +1003,7 @@ def store(kafka: KafkaSettings, system: PlainSystem, only: Sequence[str] = TOPIC
     admin = TopicAdmin(kafka)
     admin.create({getattr(topics, name): system.partitions for name in TOPICS}, {"retention.ms": "-1"})  # the records are of 1970
     admin.close()
-    producer = kafka.producer()
+    producer = KafkaProducer(**kafka.arguments(), acks="all")
     for name in only:
         for r in system.topics[name]:
             producer.send(getattr(topics, name), key=r.key, value=r.value, headers=list(r.headers), partition=r.partition, timestamp_ms=r.timestamp_ms)

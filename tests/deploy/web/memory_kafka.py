@@ -13,6 +13,7 @@ from kafka import TopicPartition
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.spouts.topics import Topics
+from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
 
 
 @dataclass
@@ -108,22 +109,17 @@ class Consumer:
             self._broker.open_consumers -= 1
 
 
-class Producer:
+class Producer(RecordProducer):
     """A producer that writes at once."""
 
     def __init__(self, broker: Broker) -> None:
+        super().__init__(1.0)
         self._broker = broker
+        self._release = lambda: None
 
-    def send(self, topic: str, key: bytes | None = None, value: bytes | None = None, headers: Any = ()) -> Any:
+    def _begin(self, delivery: Delivery, topic: str, value: bytes | None, key: bytes | None, headers: Any, partition: int | None) -> None:
         offset = self._broker.write(topic, key, value, headers=[(k, v.decode()) for k, v in headers or ()])
-        stored = SimpleNamespace(topic=topic, partition=0, offset=offset)
-        return SimpleNamespace(get=lambda timeout=None: stored, add_callback=lambda call: call(stored), add_errback=lambda call: None)
-
-    def flush(self, timeout: float | None = None) -> None:
-        pass
-
-    def close(self, timeout: float | None = None) -> None:
-        pass
+        self._end(delivery, Stored(topic, 0, offset, self._broker.time_ms))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -101,21 +100,23 @@ class RefusingProducer(Producer):
 
     others = None
 
-    def send(self, topic, key=None, value=None, headers=()):
-        if not (key or b"").startswith(b"bad"):
-            return super().send(topic, key, value, headers)
-        problem = MessageSizeTooLargeError("too large")
+    def _begin(self, delivery, topic, value, key, headers, partition):
+        if (key or b"").startswith(b"bad"):
+            raise MessageSizeTooLargeError("too large")
+        super()._begin(delivery, topic, value, key, headers, partition)
+
+    def send(self, topic, value=None, **more):
+        sent = super().send(topic, value, **more)
+        add_done_callback = sent.add_done_callback
 
         def note(call):
-            call(problem)
+            add_done_callback(call)
             with pytest.raises(SendError, match="too large"):
                 self.others()
 
-        return SimpleNamespace(get=lambda timeout=None: raise_(problem), add_callback=lambda call: None, add_errback=note)
-
-
-def raise_(error):
-    raise error
+        if sent.failed():
+            sent.add_done_callback = note
+        return sent
 
 
 def test_who_asks_gets_to_know_what_has_become_of_their_own_record_and_of_no_other(kafka, source, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from kafka import KafkaProducer
 
 from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
@@ -99,7 +100,7 @@ def test_poison_records_of_a_kafka_topic_are_one_dead_letter_each_and_everything
     conf = {"topology.acker.executors": 0, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}
     with cluster.submit_topology(name, conf, builder.create_topology()) as handle:
         for number, (which, value) in enumerate(POISON.items()):
-            producer = kafka.producer(compression_type="gzip" if " in " in which else None, max_request_size=64 << 20)
+            producer = KafkaProducer(**kafka.arguments(), compression_type="gzip" if " in " in which else None, max_request_size=64 << 20)
             producer.send(source, value=b"N%d" % number, partition=0)
             offsets[str(producer.send(source, key=which.encode(), value=value, partition=0).get(timeout=30).offset)] = which
             producer.close(timeout=30)

@@ -2,12 +2,16 @@
 
 import random
 import socket
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder, TopologyError, TopologyPlan
+from dskype.topology.runtime import connections, record_producer
 from dskype.topology.runtime import kafka as kafka_clients
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
@@ -79,7 +83,10 @@ def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_other
             f"topic '{name}-others' accepts compressed",
             f"topic '{name}-small' refuses",
         ]
-        with kafka.producer(compression_type="gzip", max_request_size=64 << 20) as producer, pytest.raises(MessageSizeTooLargeError):
+        with (
+            closing(KafkaProducer(**kafka.arguments(), compression_type="gzip", max_request_size=64 << 20)) as producer,
+            pytest.raises(MessageSizeTooLargeError),
+        ):
             producer.send(f"{name}-made", value=bytes(20 << 20)).get(timeout=30)
     finally:
         admin.delete([f"{name}-{topic}" for topic in ("made", "written", "others", "safe", "large", "small")])
@@ -91,10 +98,10 @@ def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_other
 )
 def test_every_client_tries_brokers_that_are_away_again_after_a_second_unless_told_otherwise(monkeypatch, given, expected):
     made = []
-    for client in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient"):
-        monkeypatch.setattr(kafka_clients, client, lambda **arguments: made.append(arguments["reconnect_backoff_max_ms"]))
+    for module, client in ((kafka_clients, "KafkaConsumer"), (kafka_clients, "KafkaAdminClient"), (record_producer, "KafkaProducer")):
+        monkeypatch.setattr(module, client, lambda **arguments: made.append(arguments["reconnect_backoff_max_ms"]))
     kafka = KafkaSettings("127.0.0.1:1", client=given)
-    kafka.consumer(), kafka.producer(), kafka.admin()
+    kafka.consumer(), kafka.producer(forked=True), kafka.admin()
     with connection_settings(kafka) as settings:
         made.append(settings["reconnect.backoff.max.ms"])
     assert made == [expected] * 4
@@ -103,9 +110,9 @@ def test_every_client_tries_brokers_that_are_away_again_after_a_second_unless_to
 @pytest.mark.parametrize("given", [None, 25_000])
 def test_requests_that_nobody_answers_are_sent_again_before_half_a_minute_unless_told_otherwise(monkeypatch, given):
     made = []
-    monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **arguments: made.append(arguments["request_timeout_ms"]))
+    monkeypatch.setattr(record_producer, "KafkaProducer", lambda **arguments: made.append(arguments["request_timeout_ms"]))
     kafka = KafkaSettings("127.0.0.1:1", client={} if given is None else {"request_timeout_ms": given})
-    kafka.producer()
+    kafka.producer(forked=True)
     with connection_settings(kafka) as settings:
         made.append(settings["socket.timeout.ms"])
     assert made == [given or 10_000] * 2
@@ -113,13 +120,13 @@ def test_requests_that_nobody_answers_are_sent_again_before_half_a_minute_unless
 
 @pytest.mark.parametrize("given", [{}, {"request_timeout_ms": 60_000}])
 def test_the_store_outlasts_a_request_that_a_broker_never_answers_and_another_one(monkeypatch, given):
-    made = []
-    for client in ("KafkaConsumer", "KafkaProducer"):
-        monkeypatch.setattr(kafka_clients, client, lambda **arguments: made.append(arguments))
+    made, limits_s = [], []
+    monkeypatch.setattr(kafka_clients, "KafkaConsumer", lambda **arguments: made.append(arguments))
+    monkeypatch.setattr(KafkaSettings, "producer", lambda self, **arguments: limits_s.append(arguments["delivery_timeout_s"]))
     store = KafkaSnapshotStore(KafkaSettings("127.0.0.1:1", client=given), "t", 1)
     store._reader(), store._writer()
-    assert [settings["request_timeout_ms"] for settings in made] == [10_000] * 2
-    assert made[1]["delivery_timeout_ms"] > 2 * made[1]["request_timeout_ms"]
+    assert [settings["request_timeout_ms"] for settings in made] == [10_000]
+    assert limits_s[0] > 2 * 10
 
 
 @pytest.mark.parametrize(
@@ -139,11 +146,11 @@ def test_a_new_client_gives_no_address_all_its_time_if_there_are_others(monkeypa
         now_s[0] += made[-1] / 1000
         raise KafkaTimeoutError("nobody has answered")
 
-    monkeypatch.setattr(kafka_clients.time, "monotonic", lambda: now_s[0])
-    for client in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient"):
-        monkeypatch.setattr(kafka_clients, client, unreached)
+    monkeypatch.setattr(connections.time, "monotonic", lambda: now_s[0])
+    for module, client in ((kafka_clients, "KafkaConsumer"), (kafka_clients, "KafkaAdminClient"), (record_producer, "KafkaProducer")):
+        monkeypatch.setattr(module, client, unreached)
     kafka = KafkaSettings(servers, client=given)
-    for make in (kafka.consumer, kafka.producer, kafka.admin):
+    for make in (kafka.consumer, partial(kafka.producer, forked=True), kafka.admin):
         made.clear()
         with pytest.raises(KafkaTimeoutError):
             make()
@@ -154,7 +161,7 @@ def test_a_new_client_reaches_the_other_brokers_if_the_first_one_accepts_connect
     choose, first = random.choice, [0]
     with socket.create_server(("127.0.0.1", 0)) as still:
         kafka = KafkaSettings(f"127.0.0.1:{still.getsockname()[1]},{bootstrap_servers}", client={"bootstrap_timeout_ms": 60_000})
-        monkeypatch.setattr(kafka_clients, "_FIRST_ATTEMPT_MS", 200)
+        monkeypatch.setattr(connections, "_FIRST_ATTEMPT_MS", 200)
         monkeypatch.setattr(random, "choice", lambda brokers: brokers[first.pop()] if first else choose(brokers[1:]))
         with TopicAdmin(kafka) as admin:
             admin.names()
