@@ -6,19 +6,19 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
-from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import CorruptRecordError, KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, UnsupportedCodecError
 from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.tuples import InRecord
 
 __all__ = [
@@ -43,6 +43,8 @@ Client = TypeVar("Client")
 _READ_TIMEOUT_S = 60
 _ASK_MS = 30_000
 _LONGEST_RECONNECT_MS = 1000
+_KEPT_BYTES, _KEPT_WAIT_MS = 1 << 20, 1000
+"""What a client that stays open asks for at once, unless a single batch is larger: it often reads one record. And how long it waits for it."""
 FAILOVER_MS = 10_000
 """A request that has had no answer for so long is sent again, perhaps to another broker. A host that is lost does not say so, and the other
 brokers take nine seconds (``broker.session.timeout.ms``) to replace it; the clients' own default is half a minute."""
@@ -132,22 +134,27 @@ class KafkaInboxReader:
     """Reads ranges of topics; an :class:`~dskype.topology.core.executor.InboxReader`.
 
     :param isolation_level: ``read_committed`` leaves out the records of transactions that were aborted.
+    :param keep: whether one client stays open for all ranges, as for a spout whose tuples fail; each range costs a single request then.
     """
 
-    def __init__(self, settings: KafkaSettings, isolation_level: str = "read_uncommitted") -> None:
-        self._settings, self._isolation_level = settings, isolation_level
+    def __init__(self, settings: KafkaSettings, isolation_level: str = "read_uncommitted", *, keep: bool = False) -> None:
+        self._settings, self._isolation_level, self._keep = settings, isolation_level, keep
+        self._kept: KafkaConsumer | None = None
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
 
         :param stop: None reads to the end of the log.
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``, or the topic is gone.
+        :raises FatalError: the records are there, and will never be readable.
         :raises KafkaTimeoutError: no record came for a minute.
         """
+        where = TopicPartition(topic, partition)
+        if self._keep and stop is not None:
+            start = yield from self._read_with_kept(where, start, stop)
         if stop is not None and start >= stop:
             return
-        where = TopicPartition(topic, partition)
-        with closing(self._settings.consumer(isolation_level=self._isolation_level, request_timeout_ms=FAILOVER_MS)) as consumer:
+        with closing(self._open()) as consumer:
             if partition not in (consumer.partitions_for_topic(topic) or ()):
                 raise lost_input(topic, partition, start, start + 1 if stop is None else stop, 0, 0)
             consumer.assign([where])
@@ -156,7 +163,42 @@ class KafkaInboxReader:
             if first > start or end < stop:
                 raise lost_input(topic, partition, start, stop, first, end)
             consumer.seek(where, start)
-            yield from map(_in_record, records_until(consumer, where, stop))
+            try:
+                yield from map(_in_record, records_until(consumer, where, stop))
+            except (UnsupportedCodecError, CorruptRecordError) as error:
+                raise FatalError(
+                    explain(
+                        f"Records of {topic}/{partition} from offset {consumer.position(where)} on can never be read again.",
+                        given=f"{type(error).__name__}: {error}",
+                        hint="install the library of the codec for Python, or let the broker restore the damaged log from a replica; then resume the topology",
+                    )
+                ) from error
+
+    def _open(self, **arguments: Any) -> KafkaConsumer:
+        return self._settings.consumer(isolation_level=self._isolation_level, request_timeout_ms=FAILOVER_MS, **arguments)
+
+    def _read_with_kept(self, where: TopicPartition, start: int, stop: int) -> Generator[InRecord, None, int]:
+        """Yield records with the client that stays open, as long as they come at once; return the offset from which another client has to find out why not."""
+        try:
+            if self._kept is None:
+                self._kept = self._open(auto_offset_reset="none", fetch_max_wait_ms=1, max_partition_fetch_bytes=_KEPT_BYTES)
+            consumer = self._kept
+            consumer.assign([where])
+            consumer.seek(where, start)
+            while start < stop:
+                for record in consumer.poll(timeout_ms=_KEPT_WAIT_MS).get(where, ()):
+                    if record.offset >= stop:
+                        return stop
+                    yield _in_record(record)
+                if (position := consumer.position(where)) == start:
+                    return start
+                start = position
+        except KafkaError as error:
+            log.info("%s/%s is read again with a new client: %s", where.topic, where.partition, error)
+            if self._kept is not None:
+                self._kept.close()
+                self._kept = None
+        return start
 
 
 def records_until(consumer: KafkaConsumer, where: TopicPartition, stop: int) -> Iterator[Any]:
