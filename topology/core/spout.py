@@ -8,7 +8,7 @@ numbers, and the spout continues behind them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from math import inf
 from operator import itemgetter
@@ -26,6 +26,7 @@ from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import WAKE, Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.observed import ObservedSpoutOutputCollector
+from dskype.topology.core.offset_commits import consumer_group
 from dskype.topology.core.pending_trees import PendingTrees, Tree
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError
@@ -48,7 +49,11 @@ _PARTITION = itemgetter(0, 1)
 _NEIGHBOURS = 100
 """Failed records that are at most so many offsets apart are read at once: to read as many others takes less time than another request."""
 
+_COMMIT_AGAIN_MS = 5000
+"""Time after which a spout that promises at most once tries again to commit."""
+
 Reader = Callable[[str, int, int, int], Iterable[InRecord]]
+Commit = Callable[[str, Mapping[tuple[str, int], int]], None]
 Retry = tuple[int, str, int, int]
 """A failed record: the earliest time at which to emit it again, topic, partition and offset."""
 
@@ -303,9 +308,9 @@ class KafkaSpoutTask(SpoutTask):
     not settled, as in Storm's OffsetManager.
     """
 
-    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> None:
+    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, commit: Commit) -> None:
         super().__init__(plan, task, now_ms)
-        self._reader = reader
+        self._reader, self._commit = reader, commit
         self._next: dict[tuple[str, int], int] = {}  # next offset to emit
         self._arrived: dict[tuple[str, int], int] = {}  # next offset that the query will bring
         self._held: dict[tuple[str, int], int] = {}  # end of the backlog; records between here and _arrived have to be read again
@@ -318,6 +323,9 @@ class KafkaSpoutTask(SpoutTask):
         self._first_attempts: dict[tuple[str, int], int] = {}  # number of the first attempt, above all attempts of a deleted topic of the same name
         component: Any = self.spec.obj
         self._guaranteed = component.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
+        self._commits_first = component.processing_guarantee == "AT_MOST_ONCE"
+        self._committed_first: dict[tuple[str, int], int] = {}  # behind the records that may be emitted, with at most once
+        self._commit_at_ms = 0  # when to try again
         kind = type(component)
         self._batched = kind.emit_records is not KafkaSpout.emit_records
         self._pulsed = kind.next_tuple is not KafkaSpout.next_tuple
@@ -354,9 +362,31 @@ class KafkaSpoutTask(SpoutTask):
 
     def _emit_loop(self) -> None:
         self.unfinished = False
-        self._emit_new(self._emit_failed(self.credit))
+        budget = self._emit_failed(self.credit)
+        if not self._commits_first or self._commit_arrived():
+            self._emit_new(budget)
         if self._pulsed:
             self.component.next_tuple()
+
+    def _commit_arrived(self) -> bool:
+        """Commit the records that have arrived, before any of them is emitted; return whether they may be emitted.
+
+        As in Storm, that is what *at most once* means: whoever continues at the committed offsets emits none of them again, whatever happens to this topology.
+        """
+        new = {key: offset for key, offset in self._arrived.items() if self._next.get(key, 0) < offset != self._committed_first.get(key)}
+        if not new:
+            return True
+        if self.clock_ms < self._commit_at_ms:
+            return False
+        group = consumer_group(self.plan.name, self.spec.obj)
+        try:
+            self._commit(group, new)
+        except Exception as error:  # the records wait for a broker, or for the right to commit
+            self._commit_at_ms = self.clock_ms + _COMMIT_AGAIN_MS
+            self.report_error(f"records wait, because their offsets cannot be committed in group {group!r} before they are emitted: {text_of(error)}")
+            return False
+        self._committed_first |= new
+        return True
 
     def _emit_new(self, budget: int) -> None:
         for key in sorted(self._next):
@@ -470,7 +500,7 @@ class KafkaSpoutTask(SpoutTask):
         unfinished = self._open_offsets.pop(key, {})
         self._first_attempts[key] = 1 + max((attempt for attempt, _ in unfinished.values()), default=self._first_attempts.get(key, 1))
         self._retries = SortedList(retry for retry in self._retries if retry[1:3] != key)
-        for positions in (self._next, self._arrived, self._held, self._backlog):
+        for positions in (self._next, self._arrived, self._held, self._backlog, self._committed_first):
             positions.pop(key, None)
         return True
 
@@ -607,9 +637,13 @@ def _neighbours(due: list[Retry], first: int) -> list[Retry]:
     return run
 
 
-def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> SpoutTask:
-    """Return a task of the kind that the spout needs."""
+def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, commit: Commit) -> SpoutTask:
+    """Return a task of the kind that the spout needs.
+
+    :param reader: reads a range of a partition again.
+    :param commit: commits offsets in a consumer group.
+    """
     spec = plan.topology.components[plan.task_component[task]]
     if isinstance(spec.obj, KafkaSpout):
-        return KafkaSpoutTask(plan, task, now_ms, reader)
+        return KafkaSpoutTask(plan, task, now_ms, reader, commit)
     return SpoutTask(plan, task, now_ms)

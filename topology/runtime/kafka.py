@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
-from kafka.errors import CorruptRecordError, KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, UnsupportedCodecError
+from kafka.errors import CorruptRecordError, KafkaError, NoError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, UnsupportedCodecError
 from kafka.errors import KafkaTimeoutError as ClientTimeoutError
+from kafka.structs import OffsetAndMetadata
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
@@ -30,6 +31,8 @@ __all__ = [
     "KafkaTimeoutError",
     "TopicAdmin",
     "brokers_answer",
+    "commit_offsets",
+    "read_ahead",
     "read_to_end",
     "records_until",
     "refuse_own_security",
@@ -43,6 +46,8 @@ Client = TypeVar("Client")
 _READ_TIMEOUT_S = 60
 _ASK_MS = 30_000
 _LONGEST_RECONNECT_MS = 1000
+_AHEAD_S = 3.0
+"""How long a look at the next record may take."""
 _KEPT_BYTES, _KEPT_WAIT_MS = 1 << 20, 1000
 """What a client that stays open asks for at once, unless a single batch is larger: it often reads one record. And how long it waits for it."""
 FAILOVER_MS = 10_000
@@ -103,9 +108,9 @@ class KafkaSettings:
         settings = {"linger_ms": 0, "acks": "all", "max_request_size": 2 * RECORD_BYTES, "request_timeout_ms": FAILOVER_MS}
         return _reached(KafkaProducer, {**settings, **self._connection(), **arguments})
 
-    def admin(self) -> KafkaAdminClient:
+    def admin(self, **arguments: Any) -> KafkaAdminClient:
         """Return an admin client; the caller closes it."""
-        return _reached(KafkaAdminClient, self._connection())
+        return _reached(KafkaAdminClient, {**self._connection(), **arguments})
 
 
 def _reached(make: Callable[..., Client], settings: dict[str, Any]) -> Client:
@@ -174,6 +179,11 @@ class KafkaInboxReader:
                     )
                 ) from error
 
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets in a consumer group; see :func:`commit_offsets`."""
+        with closing(self._settings.admin(request_timeout_ms=FAILOVER_MS)) as admin:
+            commit_offsets(admin, group, offsets)
+
     def _open(self, **arguments: Any) -> KafkaConsumer:
         return self._settings.consumer(isolation_level=self._isolation_level, request_timeout_ms=FAILOVER_MS, **arguments)
 
@@ -199,6 +209,49 @@ class KafkaInboxReader:
                 self._kept.close()
                 self._kept = None
         return start
+
+
+def commit_offsets(admin: KafkaAdminClient, group: str, offsets: Mapping[tuple[str, int], int], metadata: str = "") -> None:
+    """Commit offsets in a consumer group that has no members.
+
+    :param offsets: (topic, partition) -> next offset.
+    :param metadata: what the brokers keep beside them.
+    :raises KafkaError: the brokers do not answer, or have refused an offset; of several errors, the first.
+    """
+    answers = admin.alter_group_offsets(group, {TopicPartition(*where): OffsetAndMetadata(offset, metadata, -1) for where, offset in offsets.items()})
+    for where, error in sorted(answers.items()):
+        if error is not NoError:
+            raise error(f"offset {offsets[where.topic, where.partition]} of {where.topic}/{where.partition}")
+
+
+def read_ahead(consumer: KafkaConsumer, positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return, for each position, the offset of the next record that a reader there would get, and the end of the log.
+
+    They are equal if there is no record, as behind the last record of a transaction: its marker has an offset, and so have the records of aborted ones.
+    Their difference is the lag. Where no answer comes soon, the first number is the position.
+
+    :param consumer: reads with the isolation level of the reader in question; what is assigned to it changes.
+    :param positions: (topic, partition) -> next offset to read.
+    """
+    places = {TopicPartition(*where): offset for where, offset in positions.items()}
+    ends = consumer.end_offsets(list(places), timeout_ms=_ASK_MS) if places else {}
+    found = {where: (offset, max(offset, ends[where])) for where, offset in places.items()}
+    waiting = {where for where, (offset, end) in found.items() if offset < end}
+    if waiting:
+        consumer.assign(list(waiting))
+        for where in waiting:
+            consumer.seek(where, places[where])
+    deadline = time.monotonic() + _AHEAD_S
+    while waiting and time.monotonic() < deadline:
+        batches = consumer.poll(timeout_ms=200)
+        for where in list(waiting):
+            end = found[where][1]
+            ahead = batches[where][0].offset if batches.get(where) else consumer.position(where)
+            if where in batches or ahead >= end:
+                found[where] = min(ahead, end), end
+                waiting.discard(where)
+                consumer.pause(where)
+    return {(where.topic, where.partition): answer for where, answer in found.items()}
 
 
 def records_until(consumer: KafkaConsumer, where: TopicPartition, stop: int) -> Iterator[Any]:
