@@ -228,17 +228,19 @@ def read_ahead(consumer: KafkaConsumer, positions: Mapping[tuple[str, int], int]
     """Return, for each position, the offset of the next record that a reader there would get, and the end of the log.
 
     They are equal if there is no record, as behind the last record of a transaction: its marker has an offset, and so have the records of aborted ones.
-    Their difference is the lag. Where no answer comes soon, the first number is the position.
+    Their difference is the lag. Where no answer comes soon, the first number is the position. Partitions that do not exist are left out.
 
-    :param consumer: reads with the isolation level of the reader in question; what is assigned to it changes.
+    :param consumer: reads with the isolation level of the reader in question, and does not create topics; what is assigned to it changes.
     :param positions: (topic, partition) -> next offset to read.
     """
-    places = {TopicPartition(*where): offset for where, offset in positions.items()}
+    present = {topic: consumer.partitions_for_topic(topic) or () for topic in {topic for topic, _ in positions}}
+    places = {TopicPartition(*where): offset for where, offset in positions.items() if where[1] in present[where[0]]}
     ends = consumer.end_offsets(list(places), timeout_ms=_ASK_MS) if places else {}
     found = {where: (offset, max(offset, ends[where])) for where, offset in places.items()}
     waiting = {where for where, (offset, end) in found.items() if offset < end}
     if waiting:
         consumer.assign(list(waiting))
+        consumer.resume(*waiting)
         for where in waiting:
             consumer.seek(where, places[where])
     deadline = time.monotonic() + _AHEAD_S
