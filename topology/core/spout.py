@@ -615,6 +615,8 @@ class KafkaSpoutTask(SpoutTask):
 
     def report(self) -> dict[str, Any]:
         report = super().report() | {"kafka": [[t, p, self._next[t, p], c] for (t, p), c in self.committed().items()]}
+        if self.spec.obj.isolation_level != "read_uncommitted":
+            report["isolation"] = self.spec.obj.isolation_level
         if self._lost:
             report["lost"] = {f"{topic}/{partition}": n for (topic, partition), n in self._lost.items()}
         if self._arrivals is not None:
