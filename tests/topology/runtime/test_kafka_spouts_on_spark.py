@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -10,6 +11,8 @@ from kafka import codec as codecs
 
 from dskype.deploy.metrics.meter import Meter, consumer_lag
 from dskype.deploy.metrics.reader import MetricsReader
+from dskype.deploy.verification.topics import at_rest
+from dskype.spouts.topics import Topics
 from dskype.topology import Bolt, KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.core.stats import TopologyStats
@@ -141,6 +144,25 @@ def test_a_commit_that_fails_is_told_once_and_tried_again(kafka, name):
     finally:
         committer.close(20)
     assert committed(kafka, "dskype-t") == {name: 2}
+
+
+def test_a_topology_is_at_rest_behind_the_marker_of_a_transaction(kafka, name):
+    """``dskype verify --wait`` and the fault suite ask for that."""
+    topics = Topics.for_topology(name)
+    for topic in (topics.messages, topics.sequence, topics.dead_letters):
+        make_topic(kafka, topic)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(topics.messages, b"{}", partition=0)
+    producer.commit_transaction()
+    assert not at_rest(kafka, name, {0: 4})
+    with kafka.producer() as numbered:
+        numbered.send(topics.sequence, value=json.dumps({"v": 1, "task": 1, "first": 0, "partition": 0, "offset": 0, "n": 3}).encode())
+    assert at_rest(kafka, name, {0: 4})
+    write(kafka, topics.messages, 1)
+    assert not at_rest(kafka, name, {0: 5})
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
