@@ -49,7 +49,7 @@ class MessageSpout(KafkaSpout):
     emits_watermarks = True
 
     def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(topics, kafka_options=kafka_options, outputs={streams.MESSAGES: streams.FIELDS[streams.MESSAGES]})
+        super().__init__(topics, kafka_options=kafka_options, first_poll_strategy="EARLIEST", outputs={streams.MESSAGES: streams.FIELDS[streams.MESSAGES]})
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings; refuse several tasks with a count window."""
@@ -207,6 +207,7 @@ class SubscriptionSpout(KafkaSpout):
         super().__init__(
             [*names, plans] if plans else names,
             kafka_options=kafka_options,
+            first_poll_strategy="EARLIEST",
             outputs={stream: streams.FIELDS[stream] for stream in (streams.SUBSCRIPTIONS, streams.PLANS)},
         )
         self._plans = plans

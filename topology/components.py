@@ -166,6 +166,7 @@ class KafkaSpout(Spout):
     :param outputs: the streams that ``translator`` emits: Fields (stream ``default``) or {stream: Fields}.
         Default ``topic, partition, offset, key, value``.
     :param processing_guarantee: AT_LEAST_ONCE (default) | AT_MOST_ONCE | NO_GUARANTEE.
+    :param offset_commit_period_ms: time between two commits of the offsets that are settled; default 30,000, as in Storm.
     """
 
     DEFAULT_FIELDS = Fields("topic", "partition", "offset", "key", "value")
@@ -179,6 +180,7 @@ class KafkaSpout(Spout):
         translator: Translator | None = None,
         outputs: Fields | Mapping[str, Fields] | None = None,
         processing_guarantee: str = "AT_LEAST_ONCE",
+        offset_commit_period_ms: int = 30_000,
     ) -> None:
         names = [topics] if isinstance(topics, str) else list(topics or ())
         if bool(names) == bool(pattern):
@@ -189,6 +191,11 @@ class KafkaSpout(Spout):
         self.isolation_level = _check_literal("isolation.level", self.kafka_options.get("isolation.level", "read_uncommitted"), IsolationLevel)
         self.first_poll_strategy = _check_literal("first_poll_strategy", first_poll_strategy, FirstPollStrategy)
         self.processing_guarantee = _check_literal("processing_guarantee", processing_guarantee, ProcessingGuarantee)
+        if type(offset_commit_period_ms) is not int or offset_commit_period_ms < 1:
+            raise IllegalArgumentException(
+                explain("The time between two commits is wrong.", given=offset_commit_period_ms, legal="an integer from 1 on, in ms")
+            )
+        self.offset_commit_period_ms = offset_commit_period_ms
         self.translator = translator
         if outputs is None:
             self.outputs = {DEFAULT_STREAM_ID: self.DEFAULT_FIELDS}

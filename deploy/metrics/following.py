@@ -27,8 +27,8 @@ class Inputs(Sink, Protocol):
 
     expired: dict[str, int]
 
-    def inputs(self) -> list[tuple[str, int]]:
-        """Return the (topic, partition) pairs that the topology's spouts read."""
+    def positions(self) -> dict[str, dict[tuple[str, int], int]]:
+        """Return isolation level -> (topic, partition) -> next offset, of what the topology's spouts read."""
 
 
 S = TypeVar("S", bound=Inputs)
@@ -39,7 +39,7 @@ class Followed(NamedTuple, Generic[S]):
 
     :ivar record: its record in the nimbus topic.
     :ivar sink: what has received its metrics.
-    :ivar ends: (topic, partition) -> next offset, for what its spouts read.
+    :ivar ends: what :meth:`MetricsReader.ends` returns, for what its spouts read.
     :ivar alive: whether its driver is alive; None: not known yet.
     """
 
@@ -101,7 +101,7 @@ class Following(Generic[S]):
                     self._poll()
                     if time.monotonic() - ends > _ENDS_EVERY_S:
                         for name, (_, source) in self._sources.items():
-                            self._ends[name] = source.ends(source.sink.inputs())
+                            self._ends[name] = source.ends(source.sink.positions())
                             source.sink.expired = source.expired()
                         ends = time.monotonic()
                 except KafkaError as error:

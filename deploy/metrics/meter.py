@@ -249,9 +249,9 @@ class Meter:
                 self.history.forget(record["time_ms"] - int(self.window_s * 1000))
         self.stats.feed_record(record)
 
-    def inputs(self) -> list[tuple[str, int]]:
-        """Return the (topic, partition) pairs that the topology's spouts read."""
-        return self.stats.inputs()
+    def positions(self) -> dict[str, dict[tuple[str, int], int]]:
+        """Return where the topology's Kafka spouts are; see :meth:`TopologyStats.positions`."""
+        return self.stats.positions()
 
     @property
     def components(self) -> list[str]:

@@ -118,7 +118,12 @@ METRICS = tuple(
             (_T, "topic"),
             "Records that Kafka has dropped from a topic that the topology writes, by age or size (results, matches, registrations, sequence, dead letters).",
         ),
-        ("dskype_consumer_lag_records", "gauge", (_T, "topic"), "Records of an input topic that no spout has emitted yet."),
+        (
+            "dskype_consumer_lag_records",
+            "gauge",
+            (_T, "topic"),
+            "Records of an input topic that no spout has emitted yet; 0 where only markers of transactions are left.",
+        ),
         (
             "dskype_end_to_end_latency_seconds",
             "histogram",

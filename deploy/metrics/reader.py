@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from kafka import TopicPartition
@@ -12,7 +12,7 @@ from dskype.spouts.topics import Topics
 from dskype.topology.errors import NotAliveException, TopologyError, explain
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime import nimbus_topic
-from dskype.topology.runtime.kafka import FAILOVER_MS
+from dskype.topology.runtime.kafka import FAILOVER_MS, read_ahead
 
 __all__ = ["MetricsReader", "Sink", "describe", "find"]
 
@@ -38,7 +38,8 @@ class MetricsReader(Generic[S]):
     """
 
     def __init__(self, kafka: Any, topology: str, sink: S) -> None:
-        self.topology, self.sink = topology, sink
+        self.topology, self.sink, self._kafka = topology, sink, kafka
+        self._ahead: dict[str, Any] = {}  # isolation level -> consumer that looks for the next record
         self._consumer = kafka.consumer(fetch_max_wait_ms=200, allow_auto_create_topics=False, request_timeout_ms=FAILOVER_MS)
         self._where = TopicPartition(metrics_topic(topology), 0)
         self._consumer.assign([self._where])
@@ -60,11 +61,19 @@ class MetricsReader(Generic[S]):
                 msg = f"the statistics of topology {self.topology!r} could not be read within {_CATCH_UP_S} s"
                 raise TopologyError(msg)
 
-    def ends(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Return (topic, partition) -> next offset."""
-        if not partitions:
-            return {}
-        return {(tp.topic, tp.partition): end for tp, end in self._consumer.end_offsets([TopicPartition(*p) for p in partitions]).items()}
+    def ends(self, positions: Mapping[str, Mapping[tuple[str, int], int]]) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> end of the log, as far as somebody who reads from a position on has something to read.
+
+        Offsets that nobody gets, such as those of transactions' markers, do not count where they are next: where only they are left, that is the position.
+
+        :param positions: isolation level -> (topic, partition) -> next offset.
+        """
+        found: dict[tuple[str, int], int] = {}
+        for level, of_level in positions.items():
+            if level not in self._ahead:
+                self._ahead[level] = self._kafka.consumer(isolation_level=level, allow_auto_create_topics=False, request_timeout_ms=FAILOVER_MS)
+            found |= {where: of_level[where] + end - ahead for where, (ahead, end) in read_ahead(self._ahead[level], of_level).items()}
+        return found
 
     def expired(self) -> dict[str, int]:
         """Return topic -> records that Kafka has dropped by age or size, for the topics that the topology writes and that exist."""
@@ -78,8 +87,9 @@ class MetricsReader(Generic[S]):
         return {t: sum(offset for tp, offset in begins.items() if tp.topic == t) for t in topics}
 
     def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
+        """Close the consumers."""
+        for consumer in (self._consumer, *self._ahead.values()):
+            consumer.close()
 
 
 def find(kafka: Any, topology: str | None) -> dict[str, Any]:

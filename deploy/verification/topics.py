@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
@@ -12,7 +13,7 @@ from dskype.deploy.verification.inputs import INPUT_TOPICS, Inputs
 from dskype.deploy.verification.replay import handled_until
 from dskype.spouts.records import RecordError, parse_message
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.kafka import read_to_end
+from dskype.topology.runtime.kafka import read_ahead, read_to_end
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
@@ -75,12 +76,9 @@ def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:
 
 
 def _ends(kafka: KafkaSettings, names: list[str]) -> dict[tuple[str, int], int]:
-    consumer = kafka.consumer(allow_auto_create_topics=False)
-    try:
+    with closing(kafka.consumer(allow_auto_create_topics=False)) as consumer:
         partitions = [TopicPartition(t, p) for t in names for p in sorted(consumer.partitions_for_topic(t) or ())]
         return {(tp.topic, tp.partition): end for tp, end in consumer.end_offsets(partitions).items()} if partitions else {}
-    finally:
-        consumer.close()
 
 
 def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int], source: str | None = None) -> bool:
@@ -93,4 +91,6 @@ def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int], source: s
     inputs = Inputs(topology=topology, source=source, sequence=read_to_end(kafka, topics.sequence), dead_letters=read_to_end(kafka, topics.dead_letters))
     inputs.newest_run()
     handled = handled_until(inputs)
-    return all(end == 0 or handled.get(partition, -1) >= end - 1 for partition, end in ends.items())
+    positions = {(inputs.topics.messages, partition): handled.get(partition, -1) + 1 for partition in ends}
+    with closing(kafka.consumer(allow_auto_create_topics=False)) as consumer:
+        return all(ahead >= min(end, ends[where[1]]) for where, (ahead, end) in read_ahead(consumer, positions).items())

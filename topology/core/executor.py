@@ -57,6 +57,9 @@ class InboxReader(Protocol):
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
         """
 
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets in a consumer group, (topic, partition) -> next offset; return when the brokers have them."""
+
 
 class Owner(NamedTuple):
     """The process of an executor.
@@ -258,7 +261,7 @@ class Executor:
     def _load(self, task_id: int, at_most: int | None) -> _Hosted:
         """Create a task, and restore its newest snapshot or journal entry if there is one."""
         if self.is_spout:
-            task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read)
+            task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read, self._reader.commit)
             task.start()
             hosted = _Hosted(task)
             if (found := self._store.load_journal(task_id)) is not None:

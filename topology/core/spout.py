@@ -8,7 +8,7 @@ numbers, and the spout continues behind them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from math import inf
 from operator import itemgetter
@@ -26,10 +26,11 @@ from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import WAKE, Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.observed import ObservedSpoutOutputCollector
+from dskype.topology.core.offset_commits import consumer_group
 from dskype.topology.core.pending_trees import PendingTrees, Tree
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError
-from dskype.topology.errors import DeadLetter, TopologyError, text_of
+from dskype.topology.errors import DeadLetter, FatalError, TopologyError, text_of
 from dskype.topology.hooks import SpoutAckInfo, SpoutFailInfo
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
@@ -45,7 +46,16 @@ _LOST_INPUT = "lost-input"
 _PARTITION = itemgetter(0, 1)
 """Topic and partition of a record."""
 
+_NEIGHBOURS = 100
+"""Failed records that are at most so many offsets apart are read at once: to read as many others takes less time than another request."""
+
+_COMMIT_AGAIN_MS = 5000
+"""Time after which a spout that promises at most once tries again to commit."""
+
 Reader = Callable[[str, int, int, int], Iterable[InRecord]]
+Commit = Callable[[str, Mapping[tuple[str, int], int]], None]
+Retry = tuple[int, str, int, int]
+"""A failed record: the earliest time at which to emit it again, topic, partition and offset."""
 
 
 class SpoutTask(Task):
@@ -119,7 +129,7 @@ class SpoutTask(Task):
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)
-        except DataLossError:  # ends the topology; restarting the spout would not help
+        except FatalError:  # ends the topology; restarting the spout would not help
             raise
         except Exception as error:  # the user's code: restart the component, as a worker of Storm would
             self._restart(error)
@@ -298,21 +308,24 @@ class KafkaSpoutTask(SpoutTask):
     not settled, as in Storm's OffsetManager.
     """
 
-    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> None:
+    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, commit: Commit) -> None:
         super().__init__(plan, task, now_ms)
-        self._reader = reader
+        self._reader, self._commit = reader, commit
         self._next: dict[tuple[str, int], int] = {}  # next offset to emit
         self._arrived: dict[tuple[str, int], int] = {}  # next offset that the query will bring
         self._held: dict[tuple[str, int], int] = {}  # end of the backlog; records between here and _arrived have to be read again
         self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, incomplete trees]
         self._backlog: dict[tuple[str, int], Backlog] = {}
         self._arrivals: list[int] | None = None  # records emitted since the last report: oldest timestamp, newest timestamp, count
-        self._retries = SortedList()  # (earliest time, topic, partition, offset)
+        self._retries: SortedList = SortedList()  # of :data:`Retry`
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         self._lost: dict[tuple[str, int], int] = {}  # number of records that were lost before they were emitted
         self._first_attempts: dict[tuple[str, int], int] = {}  # number of the first attempt, above all attempts of a deleted topic of the same name
         component: Any = self.spec.obj
         self._guaranteed = component.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
+        self._commits_first = component.processing_guarantee == "AT_MOST_ONCE"
+        self._committed_first: dict[tuple[str, int], int] = {}  # behind the records that may be emitted, with at most once
+        self._commit_at_ms = 0  # when to try again
         kind = type(component)
         self._batched = kind.emit_records is not KafkaSpout.emit_records
         self._pulsed = kind.next_tuple is not KafkaSpout.next_tuple
@@ -327,19 +340,20 @@ class KafkaSpoutTask(SpoutTask):
         """Add new records of a partition to its backlog."""
         backlog, arrived, held = self._backlog.setdefault(key, Backlog()), self._arrived.get(key, 0), self._held.get(key)
         room = BACKLOG_BYTES - sum(other.n_bytes for other in self._backlog.values())
-        seen = False
+        seen, unbroken = False, held is not None  # after a crash, records that had arrived and were not emitted have to be read again
         for record in records:
             offset = record.offset
             if offset < arrived:
                 if seen or not self._topic_was_recreated(key):
                     seen = True
                     continue  # the batch is run again
-                backlog, arrived, held = self._backlog.setdefault(key, Backlog()), 0, None
+                backlog, arrived, held, unbroken = self._backlog.setdefault(key, Backlog()), 0, None, False
             if held is None:
                 held = self._next.setdefault(key, offset)
-            arrived = offset + 1
-            # After a crash there is a gap: records that had arrived and were not emitted have to be read again.
-            if held == offset and room > 0:
+            # Between two records that have come here one after the other, there is nothing to read: a transaction's marker, or what was compacted away.
+            follows = held == offset or (unbroken and held == arrived)
+            arrived, unbroken = offset + 1, True
+            if follows and room > 0:
                 room -= backlog.append(record)
                 held = arrived
         self._arrived[key] = arrived
@@ -347,29 +361,51 @@ class KafkaSpoutTask(SpoutTask):
             self._held[key] = held
 
     def _emit_loop(self) -> None:
-        budget = self.credit
-        while budget and self._retries and self._retries[0][0] <= self.clock_ms and not self.pending_limit():
-            self._emit_retry(*self._retries.pop(0)[1:])
-            budget -= 1
-        try:
+        self.unfinished = False
+        budget = self._emit_failed(self.credit)
+        if not self._commits_first or self._commit_arrived():
             self._emit_new(budget)
-        except _UnreadableError as error:  # nothing is lost: the next pulse is another attempt
-            self.report_error(str(error))
         if self._pulsed:
             self.component.next_tuple()
 
+    def _commit_arrived(self) -> bool:
+        """Commit the records that have arrived, before any of them is emitted; return whether they may be emitted.
+
+        As in Storm, that is what *at most once* means: whoever continues at the committed offsets emits none of them again, whatever happens to this topology.
+        """
+        new = {key: offset for key, offset in self._arrived.items() if self._next.get(key, 0) < offset != self._committed_first.get(key)}
+        if not new:
+            return True
+        if self.clock_ms < self._commit_at_ms:
+            return False
+        group = consumer_group(self.plan.name, self.spec.obj)
+        try:
+            self._commit(group, new)
+        except Exception as error:  # the records wait for a broker, or for the right to commit
+            self._commit_at_ms = self.clock_ms + _COMMIT_AGAIN_MS
+            self.report_error(f"records wait, because their offsets cannot be committed in group {group!r} before they are emitted: {text_of(error)}")
+            return False
+        self._committed_first |= new
+        return True
+
     def _emit_new(self, budget: int) -> None:
         for key in sorted(self._next):
-            if self._batched:
-                budget -= self._emit_batch(key, budget)
-                continue
-            while budget > 0 and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
-                record = self._next_record(key)
-                if record is None:
-                    break
-                self._next[key] = record.offset + 1
-                self._emit_record(record)
-                budget -= 1
+            try:
+                budget -= self._emit_batch(key, budget) if self._batched else self._emit_each(key, budget)
+            except _UnreadableError as error:  # nothing is lost: the next pulse is another attempt
+                self.report_error(str(error))
+
+    def _emit_each(self, key: tuple[str, int], budget: int) -> int:
+        """Emit up to ``budget`` records of a partition, one by one; return how many."""
+        emitted = 0
+        while emitted < budget and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
+            record = self._next_record(key)
+            if record is None:
+                break
+            self._next[key] = record.offset + 1
+            self._emit_record(record)
+            emitted += 1
+        return emitted
 
     def _emit_batch(self, key: tuple[str, int], budget: int) -> int:
         """Pass up to ``budget`` records of a partition to the component; return how many."""
@@ -422,7 +458,7 @@ class KafkaSpoutTask(SpoutTask):
     def _read_again(self, key: tuple[str, int], start: int, stop: int) -> Iterator[InRecord]:
         try:
             yield from self._reader(*key, start, stop)
-        except LostInputError:
+        except (LostInputError, FatalError):
             raise
         except Exception as error:  # a broker that does not answer, most likely
             topic, partition = key
@@ -464,26 +500,59 @@ class KafkaSpoutTask(SpoutTask):
         unfinished = self._open_offsets.pop(key, {})
         self._first_attempts[key] = 1 + max((attempt for attempt, _ in unfinished.values()), default=self._first_attempts.get(key, 1))
         self._retries = SortedList(retry for retry in self._retries if retry[1:3] != key)
-        for positions in (self._next, self._arrived, self._held, self._backlog):
+        for positions in (self._next, self._arrived, self._held, self._backlog, self._committed_first):
             positions.pop(key, None)
         return True
 
-    def _emit_retry(self, topic: str, partition: int, offset: int) -> None:
+    def _emit_failed(self, budget: int) -> int:
+        """Emit failed records again whose time has come, in the order of their offsets; return how many further records may be emitted.
+
+        Neighbours are read at once. What takes longer than a turn may take is left to the next one.
+        """
+        due: list[Retry] = []
+        while len(due) < budget and self._retries and self._retries[0][0] <= self.clock_ms:
+            due.append(self._retries.pop(0))
+        due.sort(key=itemgetter(1, 2, 3))
+        deadline, done = perf_counter() + self._max_secs, 0
         try:
-            records = list(self._read_again((topic, partition), offset, offset + 1))
+            while done < len(due) and not self.pending_limit() and not self.unfinished:
+                run = _neighbours(due, done)
+                done += len(run)
+                self._emit_again(run)
+                self.unfinished = perf_counter() > deadline and done < len(due)
+        finally:
+            self._retries.update(due[done:])
+        return budget - done
+
+    def _emit_again(self, run: list[Retry]) -> None:
+        """Read neighbours of a partition once, and emit those that have failed."""
+        _, topic, partition, first = run[0]
+        key, waiting = (topic, partition), {retry[3]: retry for retry in run}
+        try:
+            for record in self._read_again(key, first, run[-1][3] + 1):
+                if record.offset not in waiting:
+                    continue
+                if self.pending_limit():
+                    self._retries.update(waiting.values())
+                    return
+                del waiting[record.offset]
+                self._emit_record(record)
         except LostInputError as error:
-            self._handle_loss((topic, partition), offset, offset + 1, error)
-            self._open_offsets[topic, partition].pop(offset, None)
+            for offset, retry in waiting.items():
+                if (error.begins is None or offset < error.begins) and (error.ends is None or offset >= error.ends):
+                    self._handle_loss(key, offset, offset + 1, error)
+                    self._open_offsets[key].pop(offset, None)
+                else:
+                    self._retries.add(retry)
             return
         except _UnreadableError as error:
             self.report_error(str(error))
-            self._retries.add((self.clock_ms + _retry_delay_ms(2), topic, partition, offset))
+            at_ms = self.clock_ms + _retry_delay_ms(2)
+            self._retries.update((at_ms, *retry[1:]) for retry in waiting.values())
             return
-        for record in records:
-            self._emit_record(record)
-        if not records:  # compacted: a later record of its key has replaced it
+        for offset in waiting:  # compacted: a later record of its key has replaced it
             self.report_error(f"record {topic}/{partition} offset {offset} failed, and is no longer there to be emitted again")
-            self._open_offsets[topic, partition].pop(offset, None)
+            self._open_offsets[key].pop(offset, None)
 
     def _emit_record(self, record: InRecord) -> None:
         unfinished = self._open_offsets.setdefault((record.topic, record.partition), {})
@@ -546,6 +615,8 @@ class KafkaSpoutTask(SpoutTask):
 
     def report(self) -> dict[str, Any]:
         report = super().report() | {"kafka": [[t, p, self._next[t, p], c] for (t, p), c in self.committed().items()]}
+        if self.spec.obj.isolation_level != "read_uncommitted":
+            report["isolation"] = self.spec.obj.isolation_level
         if self._lost:
             report["lost"] = {f"{topic}/{partition}": n for (topic, partition), n in self._lost.items()}
         if self._arrivals is not None:
@@ -558,9 +629,23 @@ def _retry_delay_ms(failures: int) -> int:
     return 0 if failures == 1 else min(10_000, 2 << min(failures - 1, 20))
 
 
-def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> SpoutTask:
-    """Return a task of the kind that the spout needs."""
+def _neighbours(due: list[Retry], first: int) -> list[Retry]:
+    """Return the failed records from an index on that are read at once."""
+    run = [due[first]]
+    for retry in due[first + 1 :]:
+        if retry[1:3] != run[0][1:3] or retry[3] - run[-1][3] > _NEIGHBOURS or retry[3] - run[0][3] >= READ_RECORDS:
+            break
+        run.append(retry)
+    return run
+
+
+def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, commit: Commit) -> SpoutTask:
+    """Return a task of the kind that the spout needs.
+
+    :param reader: reads a range of a partition again.
+    :param commit: commits offsets in a consumer group.
+    """
     spec = plan.topology.components[plan.task_component[task]]
     if isinstance(spec.obj, KafkaSpout):
-        return KafkaSpoutTask(plan, task, now_ms, reader)
+        return KafkaSpoutTask(plan, task, now_ms, reader, commit)
     return SpoutTask(plan, task, now_ms)

@@ -205,9 +205,14 @@ class TopologyStats:
                 found[int(target)] = found.get(int(target), 0) + max(0, count - received.get((task_id, int(target)), 0))
         return found
 
-    def inputs(self) -> list[tuple[str, int]]:
-        """Return the (topic, partition) pairs that the topology's spouts read."""
-        return sorted({(t, p) for task in list(self.tasks.values()) for t, p, *_ in task.get("kafka", ())})
+    def positions(self) -> dict[str, dict[tuple[str, int], int]]:
+        """Return isolation level -> (topic, partition) -> next offset to emit, of everything that the topology's Kafka spouts read."""
+        found: dict[str, dict[tuple[str, int], int]] = {}
+        for task in list(self.tasks.values()):
+            for topic, partition, position, _ in task.get("kafka", ()):
+                of_level = found.setdefault(task.get("isolation", "read_uncommitted"), {})
+                of_level[topic, partition] = min(position, of_level.get((topic, partition), position))
+        return found
 
     def total(self, component: str, counter: str, stream: str | None = None) -> int:
         """Sum a counter (emitted, transferred, executed, acked, failed, ...) over a component's tasks."""

@@ -218,7 +218,7 @@ def _unpack(layout: str) -> Callable[[bytes], Any]:
 
 
 _DESERIALIZERS: dict[str, Callable[[bytes], Any]] = {
-    "StringDeserializer": lambda data: data.decode(),
+    "StringDeserializer": lambda data: data.decode(errors="replace"),  # as in Java
     "ByteArrayDeserializer": bytes,
     "IntegerDeserializer": _unpack(">i"),
     "LongDeserializer": _unpack(">q"),
@@ -247,7 +247,6 @@ class OnlyValueRecordTranslator:
 @_with_setters(
     "ignored",
     set_max_uncommitted_offsets=int,  # topology.max.spout.pending and back-pressure limit unfinished tuples
-    set_offset_commit_period_ms=int,  # positions are part of the journal
     set_poll_timeout_ms=int,  # Spark polls
     set_partition_refresh_period_ms=int,  # Spark watches the partitions
     set_emit_null_tuples=bool,  # a record without a tuple is settled at once
@@ -265,6 +264,7 @@ class KafkaSpoutConfigBuilder:
         self.props: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
         self.first_poll_offset_strategy = "UNCOMMITTED_EARLIEST"
         self.processing_guarantee = "AT_LEAST_ONCE"
+        self.offset_commit_period_ms = 30_000
         self.translator: Any = None
         self.ignored: dict[str, Any] = {}
 
@@ -285,6 +285,11 @@ class KafkaSpoutConfigBuilder:
     def set_processing_guarantee(self, guarantee: str) -> KafkaSpoutConfigBuilder:
         """Set AT_LEAST_ONCE, AT_MOST_ONCE or NO_GUARANTEE."""
         self.processing_guarantee = guarantee
+        return self
+
+    def set_offset_commit_period_ms(self, period_ms: int) -> KafkaSpoutConfigBuilder:
+        """Set the time between two commits."""
+        self.offset_commit_period_ms = period_ms
         return self
 
     def set_record_translator(self, translator: Any) -> KafkaSpoutConfigBuilder:
@@ -342,6 +347,7 @@ class StormKafkaSpout(KafkaSpout):
             first_poll_strategy=builder.first_poll_offset_strategy,
             outputs=outputs,
             processing_guarantee=builder.processing_guarantee,
+            offset_commit_period_ms=builder.offset_commit_period_ms,
         )
 
     def translate(

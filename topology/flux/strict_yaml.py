@@ -7,6 +7,7 @@ strings, because a configuration must be representable as JSON.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,8 +108,18 @@ class _StrictLoader(yaml.SafeLoader):
         data.update(self.construct_mapping(node))
 
 
+_NUMBERS = {
+    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b_*[01][01_]*|0_*[0-7][0-7_]*|0|[1-9][0-9_]*(?::[0-5]?[0-9])*|0x_*[0-9a-fA-F][0-9a-fA-F_]*)$", re.ASCII),
+    "tag:yaml.org,2002:float": re.compile(
+        r"(?:[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+|(?::[0-5]?[0-9])+\.[0-9_]*)|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
+        r"|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN))$",
+        re.ASCII,
+    ),
+}
+"""What is a number for SnakeYAML, which reads Storm's files. PyYAML wants a point and a sign in ``1.0e+3``, and takes ``1e3`` and ``-.5`` for texts."""
+
 _StrictLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_TIMESTAMP, _VALUE)]
+    first: [(tag, _NUMBERS.get(tag, pattern)) for tag, pattern in resolvers if tag not in (_TIMESTAMP, _VALUE)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _StrictLoader.yaml_constructors = {

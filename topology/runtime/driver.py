@@ -25,6 +25,7 @@ from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain, text_after
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.runtime.committer import Committer
 from dskype.topology.runtime.control_files import MANIFEST, Manifest
 from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer, check_codecs
@@ -54,6 +55,8 @@ _JANITOR_EVERY_S = 30
 _REST_S = 20
 _ASK_AGAIN_S = 0.3
 _CONTROL_TIMEOUT_S = 5
+_COMMIT_S = 10.0
+"""How long the end of a topology waits for brokers that are to keep its last offsets."""
 _BROKER_RETRY_S = _RETRY_S = 2.0
 _STARTS_PER_TERM, _KEPT_RESTARTS = 1 << 20, 1000
 
@@ -99,6 +102,7 @@ class TopologyDriver:
         self._shared = SharedFiles(self.plan, self.folder, self.store)
         self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
+        self._committer: Committer | None = None
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
         self._queries: dict[str, ComponentQuery] = {}
@@ -149,10 +153,13 @@ class TopologyDriver:
         self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
+        self.warnings += self._inputs.warnings
         runs = ((self._clock_step, "clock", 0.0), (self._watch(), "watch", 0.0), (self._look_after_topics, "janitor", _JANITOR_EVERY_S))
         self._threads = [threading.Thread(target=self._run, args=run, name=f"{self.plan.name}-{run[1]}", daemon=True) for run in runs]
         for thread in self._threads:
             thread.start()
+        self._committer = Committer(self.plan, self.kafka, self.stats, self.tenure, lambda text: self._reports.add_error("__driver", text, part="commits"))
+        self._committer.start()
         self._opened = True
 
     def _prepare_folder(self) -> None:
@@ -185,6 +192,8 @@ class TopologyDriver:
         self._active = False
         if self._opened:
             self._control("deactivate")
+        if self._committer is not None:
+            self._committer.commit_soon()
 
     def debug(self, percents: Mapping[str, float]) -> None:
         """Set which percentages of the tuples go to the event loggers."""
@@ -251,6 +260,8 @@ class TopologyDriver:
             thread.join(timeout=10)
         if not any(thread.is_alive() for thread in self._threads):
             self._resources.close()
+        if self._committer is not None:
+            self._committer.close(_COMMIT_S)
         with self._lock:
             self._stop_queries()
         self._transports.release()

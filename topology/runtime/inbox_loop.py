@@ -14,8 +14,8 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, route
 from dskype.topology.core.frames import OutRecord, OutRecords
+from dskype.topology.core.offset_commits import consumer_group
 from dskype.topology.core.waiting import SpoutWait
-from dskype.topology.runtime.inputs import consumer_group
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.record_reader import BEGINNING, READER_OPTIONS, RecordReader
 from dskype.topology.runtime.record_writer import RecordWriter

@@ -13,11 +13,12 @@ from kafka import TopicPartition
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.core.loss import DataLossError
+from dskype.topology.core.offset_commits import consumer_group
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.runtime.control_files import FIRST_OFFSETS, read_json, write_json
 from dskype.topology.runtime.kafka import KafkaSettings
 
-__all__ = ["ExternalInputs", "consumer_group"]
+__all__ = ["ExternalInputs"]
 
 Partition = tuple[str, int]
 
@@ -34,6 +35,8 @@ class ExternalInputs:
     def __init__(self, kafka: KafkaSettings, folder: Path, name: str, on_change: Callable[[], None] = lambda: None) -> None:
         self._kafka, self._file, self._name, self._on_change = kafka, folder / FIRST_OFFSETS, name, on_change
         self._lock = threading.Lock()
+        self.warnings: list[str] = []
+        """What the user should know about where the spouts begin."""
 
     def forget(self) -> None:
         """Forget the first offsets of an earlier run of the topology."""
@@ -86,13 +89,20 @@ class ExternalInputs:
             )
         return topics
 
-    @staticmethod
-    def _first(consumer, spout: KafkaSpout, tp: TopicPartition, begin: int, end: int) -> int:
+    def _first(self, consumer, spout: KafkaSpout, tp: TopicPartition, begin: int, end: int) -> int:
         """Return the offset at which to begin a partition that was never read."""
         strategy = spout.first_poll_strategy
         committed = consumer.committed(tp) if strategy.startswith("UNCOMMITTED") else None
-        start = committed if committed is not None else end if strategy.endswith("LATEST") else begin
-        return max(start, begin)
+        if committed is not None and not begin <= committed <= end:
+            self.warnings.append(
+                explain(
+                    f"The offset that is committed for {tp.topic}/{tp.partition} is no longer there: the records between it and the first available one are not read.",
+                    given=f"offset {committed}; the log has {begin} to {end}",
+                    hint="the topic's retention is shorter than the topology was away, or the topic was made again",
+                )
+            )
+            return begin
+        return committed if committed is not None else end if strategy.endswith("LATEST") else begin
 
     def _first_starts(self) -> dict[Partition, int]:
         """Return the first offsets of external partitions, because LATEST must not mean a later offset after a restart."""
@@ -101,12 +111,6 @@ class ExternalInputs:
             return {(str(t), int(p)): int(offset) for t, p, offset in rows}
 
         return read_json(self._file, "rows [topic, partition, first offset]", parse) or {}
-
-
-def consumer_group(topology: str, spout: KafkaSpout | None) -> str:
-    """Return the consumer group in whose name a component reads."""
-    named = None if spout is None else spout.kafka_options.get("group.id")
-    return f"dskype-{topology}" if named is None else str(named)
 
 
 def _check_offset(offset: int, begin: int, end: int, where: Partition, component: str, *, skip_lost: bool) -> int:

@@ -6,19 +6,20 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import kafka
 from kafka import TopicPartition, codec
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
-from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import CorruptRecordError, KafkaError, NoError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, UnsupportedCodecError
 from kafka.errors import KafkaTimeoutError as ClientTimeoutError
+from kafka.structs import OffsetAndMetadata
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.runtime.connections import FAILOVER_MS, Connection, reached
 from dskype.topology.tuples import InRecord
 
@@ -37,6 +38,8 @@ __all__ = [
     "TopicAdmin",
     "brokers_answer",
     "check_codecs",
+    "commit_offsets",
+    "read_ahead",
     "read_to_end",
     "records_until",
     "refuse_own_security",
@@ -47,6 +50,10 @@ log = logging.getLogger(__name__)
 
 _READ_TIMEOUT_S = 60
 _ASK_MS = 30_000
+_AHEAD_S = 3.0
+"""How long a look at the next record may take."""
+_KEPT_BYTES, _KEPT_WAIT_MS = 1 << 20, 1000
+"""What a client that stays open asks for at once, unless a single batch is larger: it often reads one record. And how long it waits for it."""
 _INPUT_BYTES = 64 << 20
 """Size of input records above which a warning is given: Spark's JVM and the executors hold a record several times."""
 
@@ -124,9 +131,9 @@ class KafkaSettings(Connection):
 
         return make_producer(self, delivery_timeout_s, linger_ms, forked=forked)
 
-    def admin(self) -> KafkaAdminClient:
+    def admin(self, **arguments: Any) -> KafkaAdminClient:
         """Return an admin client; the caller closes it."""
-        return reached(KafkaAdminClient, self.arguments())
+        return reached(KafkaAdminClient, {**self.arguments(), **arguments})
 
 
 def _in_record(record: Any) -> InRecord:
@@ -137,22 +144,27 @@ class KafkaInboxReader:
     """Reads ranges of topics; an :class:`~dskype.topology.core.executor.InboxReader`.
 
     :param isolation_level: ``read_committed`` leaves out the records of transactions that were aborted.
+    :param keep: whether one client stays open for all ranges, as for a spout whose tuples fail; each range costs a single request then.
     """
 
-    def __init__(self, settings: KafkaSettings, isolation_level: str = "read_uncommitted") -> None:
-        self._settings, self._isolation_level = settings, isolation_level
+    def __init__(self, settings: KafkaSettings, isolation_level: str = "read_uncommitted", *, keep: bool = False) -> None:
+        self._settings, self._isolation_level, self._keep = settings, isolation_level, keep
+        self._kept: KafkaConsumer | None = None
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
 
         :param stop: None reads to the end of the log.
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``, or the topic is gone.
+        :raises FatalError: the records are there, and will never be readable.
         :raises KafkaTimeoutError: no record came for a minute.
         """
+        where = TopicPartition(topic, partition)
+        if self._keep and stop is not None:
+            start = yield from self._read_with_kept(where, start, stop)
         if stop is not None and start >= stop:
             return
-        where = TopicPartition(topic, partition)
-        with closing(self._settings.consumer(isolation_level=self._isolation_level, request_timeout_ms=FAILOVER_MS)) as consumer:
+        with closing(self._open()) as consumer:
             if partition not in (consumer.partitions_for_topic(topic) or ()):
                 raise lost_input(topic, partition, start, start + 1 if stop is None else stop, 0, 0)
             consumer.assign([where])
@@ -161,7 +173,92 @@ class KafkaInboxReader:
             if first > start or end < stop:
                 raise lost_input(topic, partition, start, stop, first, end)
             consumer.seek(where, start)
-            yield from map(_in_record, records_until(consumer, where, stop))
+            try:
+                yield from map(_in_record, records_until(consumer, where, stop))
+            except (UnsupportedCodecError, CorruptRecordError) as error:
+                raise FatalError(
+                    explain(
+                        f"Records of {topic}/{partition} from offset {consumer.position(where)} on can never be read again.",
+                        given=f"{type(error).__name__}: {error}",
+                        hint="install the library of the codec for Python, or let the broker restore the damaged log from a replica; then resume the topology",
+                    )
+                ) from error
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets in a consumer group; see :func:`commit_offsets`."""
+        with closing(self._settings.admin(request_timeout_ms=FAILOVER_MS)) as admin:
+            commit_offsets(admin, group, offsets)
+
+    def _open(self, **arguments: Any) -> KafkaConsumer:
+        return self._settings.consumer(isolation_level=self._isolation_level, request_timeout_ms=FAILOVER_MS, **arguments)
+
+    def _read_with_kept(self, where: TopicPartition, start: int, stop: int) -> Generator[InRecord, None, int]:
+        """Yield records with the client that stays open, as long as they come at once; return the offset from which another client has to find out why not."""
+        try:
+            if self._kept is None:
+                self._kept = self._open(auto_offset_reset="none", fetch_max_wait_ms=1, max_partition_fetch_bytes=_KEPT_BYTES)
+            consumer = self._kept
+            consumer.assign([where])
+            consumer.seek(where, start)
+            while start < stop:
+                for record in consumer.poll(timeout_ms=_KEPT_WAIT_MS).get(where, ()):
+                    if record.offset >= stop:
+                        return stop
+                    yield _in_record(record)
+                if (position := consumer.position(where)) == start:
+                    return start
+                start = position
+        except KafkaError as error:
+            log.info("%s/%s is read again with a new client: %s", where.topic, where.partition, error)
+            if self._kept is not None:
+                self._kept.close()
+                self._kept = None
+        return start
+
+
+def commit_offsets(admin: KafkaAdminClient, group: str, offsets: Mapping[tuple[str, int], int], metadata: str = "") -> None:
+    """Commit offsets in a consumer group that has no members.
+
+    :param offsets: (topic, partition) -> next offset.
+    :param metadata: what the brokers keep beside them.
+    :raises KafkaError: the brokers do not answer, or have refused an offset; of several errors, the first.
+    """
+    answers = admin.alter_group_offsets(group, {TopicPartition(*where): OffsetAndMetadata(offset, metadata, -1) for where, offset in offsets.items()})
+    for where, error in sorted(answers.items()):
+        if error is not NoError:
+            raise error(f"offset {offsets[where.topic, where.partition]} of {where.topic}/{where.partition}")
+
+
+def read_ahead(consumer: KafkaConsumer, positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return, for each position, the offset of the next record that a reader there would get, and the end of the log.
+
+    They are equal if there is no record, as behind the last record of a transaction: its marker has an offset, and so have the records of aborted ones.
+    Their difference is the lag. Where no answer comes soon, the first number is the position. Partitions that do not exist are left out.
+
+    :param consumer: reads with the isolation level of the reader in question, and does not create topics; what is assigned to it changes.
+    :param positions: (topic, partition) -> next offset to read.
+    """
+    present = {topic: consumer.partitions_for_topic(topic) or () for topic in {topic for topic, _ in positions}}
+    places = {TopicPartition(*where): offset for where, offset in positions.items() if where[1] in present[where[0]]}
+    ends = consumer.end_offsets(list(places), timeout_ms=_ASK_MS) if places else {}
+    found = {where: (offset, max(offset, ends[where])) for where, offset in places.items()}
+    waiting = {where for where, (offset, end) in found.items() if offset < end}
+    if waiting:
+        consumer.assign(list(waiting))
+        consumer.resume(*waiting)
+        for where in waiting:
+            consumer.seek(where, places[where])
+    deadline = time.monotonic() + _AHEAD_S
+    while waiting and time.monotonic() < deadline:
+        batches = consumer.poll(timeout_ms=200)
+        for where in list(waiting):
+            end = found[where][1]
+            ahead = batches[where][0].offset if batches.get(where) else consumer.position(where)
+            if where in batches or ahead >= end:
+                found[where] = min(ahead, end), end
+                waiting.discard(where)
+                consumer.pause(where)
+    return {(where.topic, where.partition): answer for where, answer in found.items()}
 
 
 def records_until(consumer: KafkaConsumer, where: TopicPartition, stop: int) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, Owner, route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
+from dskype.topology.core.offset_commits import OffsetCommits, consumer_group
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
@@ -126,6 +127,7 @@ class SimulatedTopology:
         self.store = _ContendedStore(plan.conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
         self.stats = TopologyStats()
         self.clock = TopologyClock(plan, self.stats, self.now_ms())
+        self._commits = OffsetCommits(plan, self.stats)
         self.active = False
         self.opened = False
         self._readers = {name: spec.obj for name, spec in plan.topology.components.items() if isinstance(spec.obj, KafkaSpout)}
@@ -164,6 +166,7 @@ class SimulatedTopology:
         self.active = False
         if self.opened:
             self._write_clock(self.clock.control("deactivate", self.now_ms()))
+            self._commit_offsets(all_spouts=True)
 
     def debug(self, percents: Mapping[str, float]) -> None:
         """Set which percentages of the tuples go to the event loggers."""
@@ -188,6 +191,7 @@ class SimulatedTopology:
         :param remove: whether to delete the topology's own topics, so that a later topology of the same name starts afresh;
             external topics stay.
         """
+        self._commit_offsets(all_spouts=True)
         for query in self._queries.values():
             for executor in query.executors.values():
                 executor.close()
@@ -208,11 +212,23 @@ class SimulatedTopology:
         skips = self.plan.component_conf(query.component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         for topic in topics:
             for partition in range(self.log.partitions(topic)):
-                latest = first and spout.first_poll_strategy.endswith("LATEST")
-                start = self._external_starts.setdefault((query.component, topic, partition), self.log.end(topic, partition) if latest else 0)
+                start = self._external_starts.setdefault((query.component, topic, partition), self._first(spout, topic, partition) if first else 0)
                 position = query.positions.setdefault((topic, partition), start)
-                if skips:
-                    query.positions[topic, partition] = max(position, self.log.begin(topic, partition))
+                if skips and (begin := self.log.begin(topic, partition)) > position:
+                    query.positions[topic, partition] = begin
+                    query.executors.clear()  # a query whose next records are gone fails, and starts again
+
+    def _first(self, spout: KafkaSpout, topic: str, partition: int) -> int:
+        """Return the offset at which to begin a partition that was never read."""
+        strategy = spout.first_poll_strategy
+        committed = self.log.committed(consumer_group(self.plan.name, spout), topic, partition) if strategy.startswith("UNCOMMITTED") else None
+        return committed if committed is not None else self.log.end(topic, partition) if strategy.endswith("LATEST") else 0
+
+    def _commit_offsets(self, *, all_spouts: bool = False) -> None:
+        """Commit the offsets that are due."""
+        for group, offsets in self._commits.due(self.now_ms(), self._term, all_spouts=all_spouts).items():
+            self.log.commit(group, offsets)
+            self._commits.note(group, offsets, self.now_ms())
 
     def _executor(self, query: _Query, index: int) -> Executor:
         executor = query.executors.get(index)
@@ -237,6 +253,7 @@ class SimulatedTopology:
         """Write the pulses and ticks that are due now."""
         if self.opened:
             self._write_clock(self.clock.due(self.now_ms(), active=self.active))
+            self._commit_offsets()
 
     def _read_metrics(self) -> None:
         topic = metrics_topic(self.plan.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.core.loss import lost_input
@@ -29,8 +29,9 @@ class MemoryLog:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._partitions: dict[tuple[str, int], list[InRecord]] = defaultdict(list)
+        self._partitions: dict[tuple[str, int], list[InRecord | None]] = defaultdict(list)  # None: a marker
         self._begins: dict[tuple[str, int], int] = {}
+        self._committed: dict[tuple[str, str, int], int] = {}
 
     def append(self, topic: str, partition: int | None, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]] | None = None) -> int:
         """Append a record and return its offset; without a partition, the key determines it, as in Kafka."""
@@ -40,11 +41,24 @@ class MemoryLog:
         records.append(InRecord(topic, partition, len(records), self._now_ms(), key, value, list(headers or [])))
         return len(records) - 1
 
+    def mark(self, topic: str, partition: int = 0) -> None:
+        """Append the marker of a transaction: it has an offset, and nobody ever gets it."""
+        self._partitions[topic, partition].append(None)
+
     def delete(self, topic: str) -> None:
         """Delete a topic with its records."""
         for key in [key for key in self._partitions if key[0] == topic]:
             del self._partitions[key]
             self._begins.pop(key, None)
+        self._committed = {where: offset for where, offset in self._committed.items() if where[1] != topic}
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets in a consumer group."""
+        self._committed.update(((group, *where), offset) for where, offset in offsets.items())
+
+    def committed(self, group: str, topic: str, partition: int) -> int | None:
+        """Return the offset that a group has committed, if any."""
+        return self._committed.get((group, topic, partition))
 
     def drop_before(self, topic: str, partition: int, offset: int) -> None:
         """Drop the records below ``offset``, as Kafka's retention does."""
@@ -91,8 +105,8 @@ class MemoryLog:
         stop = max(start, end) if stop is None else stop
         if start < stop and not begin <= start <= stop <= end:
             raise lost_input(topic, partition, start, stop, begin, end)
-        return iter(self._partitions.get((topic, partition), [])[start:stop])
+        return filter(None, self._partitions.get((topic, partition), [])[start:stop])
 
     def records(self, topic: str) -> list[InRecord]:
         """Return all records of a topic, partition after partition."""
-        return [r for key in sorted(self._partitions) if key[0] == topic for r in self._partitions[key][self.begin(*key) :]]
+        return [r for key in sorted(self._partitions) if key[0] == topic for r in filter(None, self._partitions[key][self.begin(*key) :])]

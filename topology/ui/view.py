@@ -34,9 +34,9 @@ class Reports:
         self.stats, self.history = TopologyStats(), CounterHistory()
         self.expired: dict[str, int] = {}
 
-    def inputs(self) -> list[tuple[str, int]]:
-        """Return the (topic, partition) pairs that the topology's spouts read."""
-        return self.stats.inputs()
+    def positions(self) -> dict[str, dict[tuple[str, int], int]]:
+        """Return where the topology's Kafka spouts are; see :meth:`TopologyStats.positions`."""
+        return self.stats.positions()
 
     def feed(self, value: bytes | None) -> None:
         """Add a record; an unreadable one is ignored. A topology that was submitted again starts afresh."""

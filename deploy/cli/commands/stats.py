@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         shown = 0
         with Screen(args.output == "json", args.watch, args.tasks) as screen:
             while True:
-                screen.show(measure(source.sink, about, ends=source.ends(source.sink.inputs())))
+                screen.show(measure(source.sink, about, ends=source.ends(source.sink.positions())))
                 shown += 1
                 if not args.watch or shown == args.count:
                     return 0

@@ -58,7 +58,7 @@ def _topologies(bootstrap_servers: str, window_s: float) -> list[dict[str, Any]]
         reader = MetricsReader(kafka, name, Meter(window_s))
         try:
             reader.catch_up()
-            measured = measure(reader.sink, about, ends=reader.ends(reader.sink.inputs()))
+            measured = measure(reader.sink, about, ends=reader.ends(reader.sink.positions()))
         finally:
             reader.close()
         health = about["health"] or {"state": "running", "why": []}

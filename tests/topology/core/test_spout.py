@@ -9,6 +9,7 @@ from dskype.topology.core import backlog
 from dskype.topology.core import spout as spouts
 from dskype.topology.core.frames import encode_control, encode_pulse
 from dskype.topology.core.spout import make_spout_task
+from dskype.topology.errors import FatalError
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.testing import IdentityBolt
 from dskype.topology.tuples import InRecord
@@ -38,7 +39,7 @@ def make_task(good):
     builder.set_spout("spout", Breaking(good))
     builder.set_bolt("bolt", IdentityBolt("x")).shuffle_grouping("spout")
     plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
-    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, None)
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, None, None)
     task.start()
     return plan, task
 
@@ -86,7 +87,7 @@ def test_records_that_arrive_faster_than_they_may_be_emitted_are_read_again(monk
     builder.set_spout("spout", Everything("t"))
     builder.set_bolt("bolt", IdentityBolt("x")).shuffle_grouping("spout")
     plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
-    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, reader)
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, reader, None)
     task.start()
     send = [encode_control("activate", 0)]
     arrived = {0: 0, 1: 0}
@@ -101,3 +102,152 @@ def test_records_that_arrive_faster_than_they_may_be_emitted_are_read_again(monk
         assert sum(backlog.n_bytes for backlog in task._backlog.values()) <= 4_000 + 1_400 + 2 * (1_500 + 1_300)
     assert read and sorted(emitted) == [(p, i) for p in (0, 1) for i in range(150)]
     assert all(offsets == sorted(offsets) for offsets in ([i for q, i in emitted if q == p] for p in (0, 1)))
+
+
+# --- failed records, and gaps ------------------------------------------------------------------------------------------
+
+
+class Log:
+    """Records of some partitions of topic t, with gaps; remembers what is read."""
+
+    def __init__(self, *offsets, partitions=1):
+        self.records = {p: [InRecord("t", p, offset, 0, None, b"%d" % offset) for offset in offsets] for p in range(partitions)}
+        self.reads = []
+
+    def read(self, topic, partition, start, stop):
+        self.reads.append((partition, start, stop))
+        return (r for r in self.records[partition] if start <= r.offset < stop)
+
+
+def make_kafka_task(log, conf=None, **options):
+    builder = TopologyBuilder()
+    builder.set_spout("spout", KafkaSpout("t", **options))
+    builder.set_bolt("bolt", IdentityBolt("x")).shuffle_grouping("spout")
+    plan = TopologyPlan.build("t", "t-1-0", conf or {}, builder.create_topology())
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, log.read, None)
+    task.start()
+    emitted = []
+    emit = task._emit_record
+
+    def note(record):
+        emitted.append((record.partition, record.offset))
+        emit(record)
+
+    task._emit_record = note
+    return plan, task, emitted
+
+
+def fail_all(task):
+    """Fail all trees that are not complete."""
+    for tree in [*task._trees.newer.values(), *task._trees.older.values()]:
+        task._end_trees([tree], False)
+    task._trees.newer.clear()
+    task._trees.older.clear()
+
+
+def test_what_comes_with_gaps_is_not_read_again():
+    """Between two records that the query brings one after the other there is nothing: the marker of a transaction, or what was compacted away."""
+    log = Log(*range(3, 400, 2))
+    plan, task, emitted = make_kafka_task(log)
+    pulse(plan, task, encode_control("activate", 0))
+    for number, record in enumerate(log.records[0]):
+        task.process_external([record])
+        pulse(plan, task, encode_pulse(number, 0, 10))
+    assert [offset for _, offset in emitted] == list(range(3, 400, 2)) and log.reads == []
+
+
+def test_after_a_crash_what_had_arrived_and_was_not_emitted_is_read_again_though_there_are_gaps():
+    log = Log(*range(0, 40, 2))
+    plan, task, emitted = make_kafka_task(log)
+    pulse(plan, task, encode_control("activate", 0), encode_pulse(0, 0, 3))
+    task.process_external(log.records[0][:10])
+    state = task.snapshot()
+    _, successor, more = make_kafka_task(log)
+    successor.restore(state)
+    successor.process_external(log.records[0][10:])  # the query goes on behind what it had brought
+    pulse(plan, successor, encode_pulse(1, 0, 100))
+    assert [offset for _, offset in emitted + more] == list(range(0, 40, 2))
+    assert log.reads == [(0, 5, 39)]
+
+
+def test_thousands_of_failed_records_are_read_in_few_reads_and_in_order():
+    log = Log(*range(10_000), partitions=2)
+    plan, task, emitted = make_kafka_task(log)
+    pulse(plan, task, encode_control("activate", 0))
+    for p in (0, 1):
+        task.process_external(log.records[p])
+    pulse(plan, task, encode_pulse(1, 0, 100_000))
+    assert len(emitted) == 20_000
+    emitted.clear()
+    fail_all(task)
+    while task._retries:
+        pulse(plan, task, encode_pulse(2, 1, 4096))
+    assert emitted == [(p, offset) for p in (0, 1) for offset in range(10_000)]
+    assert len(log.reads) <= 6
+
+
+def test_failed_records_that_are_far_apart_are_read_each_for_itself_and_those_between_are_not_emitted():
+    log = Log(*range(2000))
+    plan, task, emitted = make_kafka_task(log)
+    task._max_secs = 60
+    pulse(plan, task, encode_control("activate", 0))
+    task.process_external(log.records[0])
+    pulse(plan, task, encode_pulse(1, 0, 100_000))
+    failing = {5, 7, 105, 300, 1900}
+    for tree in [t for t in task._trees.newer.values() if t[1][2] in failing]:
+        task._end_trees([tree], False)
+    emitted.clear()
+    pulse(plan, task, encode_pulse(2, 1, 4096))
+    assert [offset for _, offset in emitted] == sorted(failing)
+    assert log.reads == [(0, 5, 106), (0, 300, 301), (0, 1900, 1901)]
+
+
+def test_a_turn_that_takes_too_long_leaves_failed_records_to_the_next_one():
+    log = Log(*range(1000))
+    plan, task, emitted = make_kafka_task(log)
+    task._max_secs = -1
+    pulse(plan, task, encode_control("activate", 0))
+    task.process_external(log.records[0])
+    pulse(plan, task, encode_pulse(1, 0, 100_000))
+    for tree in [t for t in task._trees.newer.values() if t[1][2] in (1, 500, 900)]:
+        task._end_trees([tree], False)
+    emitted.clear()
+    for number, expected in enumerate(([1], [1, 500], [1, 500, 900])):
+        pulse(plan, task, encode_pulse(2 + number, 1, 4096))
+        assert [offset for _, offset in emitted] == expected and task.unfinished == (len(expected) < 3)
+
+
+def test_a_partition_that_cannot_be_read_now_holds_up_no_other():
+    log = Log(*range(20), partitions=2)
+    plan, task, emitted = make_kafka_task(log)
+    state = task.snapshot()
+    state |= {"next": [["t", 0, 0], ["t", 1, 0]], "arrived": [["t", 0, 20], ["t", 1, 20]]}
+    task.restore(state)
+    read = log.read
+
+    def fails(topic, partition, start, stop):
+        if partition == 0:
+            raise OSError("the broker is away")
+        return read(topic, partition, start, stop)
+
+    task._reader = fails
+    pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 100))
+    assert emitted == [(1, offset) for offset in range(20)]
+    assert "offsets 0 to 19 of t/0 cannot be read again now: OSError: the broker is away" in task.errors[0]["error"]
+    task._reader = read
+    pulse(plan, task, encode_pulse(2, 0, 100))
+    assert len(emitted) == 40
+
+
+def test_what_can_never_be_read_again_ends_the_topology():
+    log = Log(*range(20))
+    plan, task, _ = make_kafka_task(log)
+    state = task.snapshot() | {"next": [["t", 0, 0]], "arrived": [["t", 0, 20]]}
+    task.restore(state)
+
+    def unreadable(*_):
+        raise FatalError("no codec")
+
+    task._reader = unreadable
+    with pytest.raises(FatalError, match="no codec"):
+        pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 100))

@@ -679,6 +679,15 @@ def test_the_kafka_sample_of_storm_becomes_a_kafka_spout() -> None:
     assert spout.kafka_options == {"bootstrap.servers": "localhost:9092", "group.id": "g"}
     assert spout.outputs == {"default": Fields("value")}
     assert spout.translate("t", 0, 1, None, "é".encode(), 5, []) == [("default", ["é"])]
+    assert spout.offset_commit_period_ms == 30_000
+
+
+def test_a_string_deserializer_replaces_what_is_no_text_as_javas_does() -> None:
+    spout = flux(KAFKA.replace("- {name: recordTranslator, ref: translator}", "- {name: offsetCommitPeriodMs, value: 1000}")).topology.components["words"].obj
+    assert spout.translate("t", 0, 1, b"\x00\xff\xc3\xa9\xe2\x82", b"a\xed\xa0\x80b", 5, []) == [
+        ("default", ("t", 0, 1, "\x00\ufffdé\ufffd", "a\ufffd\ufffd\ufffdb"))
+    ]
+    assert spout.offset_commit_period_ms == 1000
 
 
 def test_the_kafka_builder_refuses_what_kafka_would() -> None:

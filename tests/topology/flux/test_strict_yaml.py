@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from dskype.topology.flux import FluxException, Limits
@@ -117,3 +119,45 @@ def test_an_error_never_quotes_the_file() -> None:
     with pytest.raises(FluxException) as caught:
         parse("root:x:0:0:secret\nother: [")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e3", 1000.0),
+        ("1E3", 1000.0),
+        ("+1e3", 1000.0),
+        ("1_0e-1", 1.0),
+        ("1.5e3", 1500.0),
+        ("1.e3", 1000.0),
+        ("-.5", -0.5),
+        (".5e1", 5.0),
+        ("1.5e+3", 1500.0),
+        ("1.", 1.0),
+        ("1:30.5", 90.5),
+        ("-.inf", -inf),
+        ("0x_1f", 31),
+        ("0b_11", 3),
+        ("0_17", 15),
+        ("017", 15),
+        ("1_000", 1000),
+        ("1:30", 90),
+        ("-0", 0),
+        ("08", "08"),
+        ("0b_", "0b_"),
+        ("0x_", "0x_"),
+        ("0_", "0_"),
+        ("._5", "._5"),
+        ("1e", "1e"),
+        ("e3", "e3"),
+        ("1e3x", "1e3x"),
+        ("1.2.3", "1.2.3"),
+        (".", "."),
+        ("-", "-"),
+        ("\u0661", "\u0661"),
+        ("'1e3'", "1e3"),
+    ],
+)
+def test_numbers_are_what_snakeyaml_takes_for_numbers(text, value):
+    found = parse(f"a: {text}") if text != "-" else {"a": parse('"-"')}
+    assert found == {"a": value} and type(found["a"]) is type(value)

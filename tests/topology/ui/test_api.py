@@ -236,7 +236,7 @@ def test_the_lag_of_a_kafka_spout_is_the_way_to_the_end_of_its_topic(source):
     reports = Reports()
     reports.stats.tasks[9] = {"component": "words", "task": 9, "kafka": [["in", 0, 50, 40], ["in", 1, 5, 5], ["gone", 0, 1, 1]]}
     view = replace(view, reports=reports, ends={("in", 0): 100, ("in", 1): 5})
-    assert reports.inputs() == [("gone", 0), ("in", 0), ("in", 1)]
+    assert reports.positions() == {"read_uncommitted": {("in", 0): 50, ("in", 1): 5, ("gone", 0): 1}}
     assert lag(view)["words"] == {
         "spoutId": "words",
         "spoutType": "KAFKA",
