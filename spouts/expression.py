@@ -33,8 +33,8 @@ _OPERATORS = {"&": "AND", "&&": "AND", "∧": "AND", "⋀": "AND", "∩": "AND",
 
 _LEGAL = "words, quoted phrases, AND, OR, parentheses"
 
-_SIGNS = re.compile(r"^\+|[*?~^|=\\]|&&|(?<=[^\W\d]):")
-"""Signs of other query languages inside a word. Brackets and mathematical signs are found by their categories."""
+_SIGNS = re.compile(r"^\+|[*?~^|=\\]|&&")
+"""Signs of other query languages in a word; others are found by their category: brackets, mathematical signs, and a colon after a letter."""
 
 _SIGN_HINTS = {
     "+": "join words that must all occur by AND",
@@ -162,7 +162,8 @@ def _refuse_signs(word: str, at: Sequence[int], given: str) -> None:
     found = _SIGNS.search(word)
     sign, place = (found[0], found.start()) if found else ("", len(word))
     for i, character in enumerate(word[:place]):
-        if (category := unicodedata.category(character)) in ("Ps", "Pe") or (category == "Sm" and character != "+"):
+        category = unicodedata.category(character)
+        if category in ("Ps", "Pe") or (category == "Sm" and character != "+") or (character == ":" and word[i - 1].isalpha() and i):
             sign, place = character, i
             break
     if sign:
