@@ -12,38 +12,8 @@ import pytest
 from dskype.spouts import text as module
 from dskype.spouts.text import Tokenizer, without_ignored
 from dskype.topology.errors import IllegalArgumentException
-
-
-def is_invisible(character):
-    """Tell whether a character is Default_Ignorable (Unicode's DerivedCoreProperties.txt), and not the zero width space, which separates."""
-    point = ord(character)
-    return (
-        point in (0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0)
-        or 0x180B <= point <= 0x180F
-        or 0x200C <= point <= 0x200F
-        or 0x202A <= point <= 0x202E
-        or 0x2060 <= point <= 0x206F
-        or 0xFE00 <= point <= 0xFE0F
-        or 0xFFF0 <= point <= 0xFFF8
-        or 0x1BCA0 <= point <= 0x1BCA3
-        or 0x1D173 <= point <= 0x1D17A
-        or 0xE0000 <= point <= 0xE0FFF
-    )
-
-
-def plain_tokens(text, stop_words=()):
-    """Cut a text one character at a time, in Unicode's own terms."""
-    text = "".join(c for c in text if not is_invisible(c) and unicodedata.category(c) != "Me")
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    tokens, run = [], ""
-    for character in folded + " ":
-        category = unicodedata.category(character)
-        if category in ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl") or (run and category in ("Mn", "Mc")):
-            run += character
-        elif run:
-            tokens.append(run)
-            run = ""
-    return [t for t in tokens if t not in stop_words]
+from tests.naive import is_invisible
+from tests.naive import words as plain_tokens
 
 
 def every_character():
