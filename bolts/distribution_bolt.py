@@ -23,7 +23,7 @@ from dskype.spouts.areas import areas_to_columns, columns_to_areas
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
@@ -218,14 +218,16 @@ class DistributionBolt(BatchBolt):
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""
-        state = {"vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
+        state = {"words": WORD_RULE, "vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
         return state if self._balancer is None else state | {"balancer": self._balancer.snapshot()}
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot.
 
-        :raises IllegalArgumentException: the vocabulary has changed. Term ids are ranks in it, and other tasks hold ids of the old one.
+        :raises IllegalArgumentException: the vocabulary or the rules for words have changed. Term ids are ranks in the vocabulary, and other
+            tasks hold ids of the old one, and of words that are cut in another way now.
         """
+        refuse_word_rule(f"{self._component}: the state", state.get("words"), "start over with --fresh, or use the version that wrote it")
         if self._vocabulary.digest != state["vocabulary"]:
             raise IllegalArgumentException(
                 explain(

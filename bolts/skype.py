@@ -14,7 +14,7 @@ from dskype.bolts.topk.engine import TopkEngine
 from dskype.bolts.window.base import QueryBatch, make_window
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.space import WORLD, Space
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -260,10 +260,17 @@ class TextSkype:
         :param keywords: a text, or words.
         :param k: number of messages.
         :param alpha: weight of the distance, 0..1; the words have the rest.
+        :raises IllegalArgumentException: no word is left, or the place is outside the space.
         """
         self._refuse_outside(name, lat, lon)
         words = self.tokenizer.tokens(keywords if isinstance(keywords, str) else " ".join(keywords))
-        terms, weights = self.vocabulary.weigh(list(dict.fromkeys(words)))
+        if not words:
+            raise IllegalArgumentException(
+                explain(
+                    f"Subscription {name!r} has no word, so nothing would match it", given=keywords, legal="words with letters or digits that are no stop words"
+                )
+            )
+        terms, weights = self.vocabulary.weigh(words)
         if name in self._slots:
             self.unsubscribe(name)
         slot = int(self.skype.register(k, alpha, lat, lon, None, terms, weights)[0])
@@ -314,10 +321,14 @@ class TextSkype:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state, without the vocabulary."""
-        return {"skype": self.skype.snapshot(), "names": list(self._slots), "slots": list(self._slots.values()), "seq": self._seq}
+        return {"words": WORD_RULE, "skype": self.skype.snapshot(), "names": list(self._slots), "slots": list(self._slots.values()), "seq": self._seq}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a snapshot that was taken with the same vocabulary; see :meth:`Skype.restore`."""
+        """Continue from a snapshot that was taken with the same vocabulary; see :meth:`Skype.restore`.
+
+        :raises IllegalArgumentException: it was taken with other rules for words.
+        """
+        refuse_word_rule("The snapshot", state.get("words"), "subscribe and publish again, or use the version that took it")
         self.skype.restore(state["skype"])
         self._slots = dict(zip(state["names"], map(int, state["slots"])))
         self._names = {slot: name for name, slot in self._slots.items()}

@@ -201,14 +201,17 @@ def fold_texts(data, starts, ends, characters):
                 size = 2 if point < 0xE0 else 3
                 point = _point(data, at, size) if 0xC2 <= point < 0xF0 and at + size <= end else -1
             point = np.int64(characters[point]) if point >= 0 else -1
-            if point < 0:
+            if point == -1:
                 simple[i] = False
                 break
             at += size
-            if point == 0:
-                folded[to] = 32
-                to += 1
-                inside = False
+            if point >= 65536:  # text.MARK
+                point = point - 65536 if inside else 0
+            if point <= 0:
+                if point == 0:
+                    folded[to] = 32
+                    to += 1
+                    inside = False
                 continue
             counts[i] += not inside
             inside = True

@@ -62,7 +62,7 @@ def subscription_cost(subscription: Subscription, settings: Settings, vocabulary
     most k of the messages of a window do so.
     """
     if isinstance(subscription, TopkSubscription):
-        cost = 2 * min(1.0, sum(_share(word, vocabulary) for word in subscription.keywords))
+        cost = 2 * min(1.0, sum(_share(word, vocabulary) for word in dict.fromkeys(subscription.keywords)))
         return cost if settings.window_kind == "time" else min(cost, 2 * subscription.k / settings.extent)
     return _satisfied(subscription.expression, vocabulary) * _covered(subscription.bbox, settings)
 

@@ -115,7 +115,7 @@ class TopkSubscription:
     """The best ``k`` messages of the window for a place and a set of keywords.
 
     :ivar id: the key of its record.
-    :ivar keywords: different tokens, at least one.
+    :ivar keywords: tokens, at least one, in order; one that occurs several times counts as often.
     :ivar k: how many messages, from 1.
     :ivar alpha: the weight of the place against the text, 0..1.
     :ivar lat, lon: degrees, inside the data space.
@@ -249,7 +249,7 @@ def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tok
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, and each token counts once. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
+    tokens, and each token counts as often as it occurs. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
 
     :raises RecordError: if it cannot be used.
 
@@ -289,7 +289,7 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
 def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:
     if _one_of(record, "text", "keywords") == "text":
         text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
-        keywords = list(dict.fromkeys(tokenizer.tokens(text)))
+        keywords = tokenizer.tokens(text)
         if not keywords:
             _refuse("no-keyword", "Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
         _check_count(keywords, "text", limits)
@@ -491,7 +491,7 @@ def _one_of(record: dict[str, Any], name: str, other: str) -> str:
 
 
 _REPEATED = 16
-"""How many times as many keywords as there may be different ones: repetitions are allowed, but the work stays small."""
+"""How many times as many keywords as there may be different ones: repetitions count, but the record on the wire stays small."""
 
 
 def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> list[str]:
@@ -500,7 +500,7 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
         _refuse("invalid-keywords", "Expected 'keywords' as a list of strings", record, "keywords", f"1 to {limits.keywords_max} keywords")
     if len(listed) > (most := _REPEATED * limits.keywords_max):
         raise _error("many-keywords", "Expected fewer 'keywords'", _shown(listed), f"up to {most}, repetitions included")
-    found: dict[str, None] = {}
+    found: list[str] = []
     left = 2 * limits.text_max_bytes  # together they may be as long as a text
     for i, keyword in enumerate(listed, 1):
         _check_folded(_check_text(keyword, f"keyword {i}", limits.text_max_bytes), f"keyword {i}", limits.text_max_bytes)
@@ -511,15 +511,17 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
         tokens = tokenizer.tokens(keyword)
         if not tokens:
             raise _error("no-keyword", f"Expected keyword {i} with a word", _shown(keyword), "letters or digits that are not a stop word")
-        found.update(dict.fromkeys(tokens))
-        if len(found) > limits.keywords_max:
+        found += tokens
+        if len(found) > most:
             break
-    return _check_count(list(found), "keywords", limits)
+    return _check_count(found, "keywords", limits)
 
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:
-    if len(keywords) > limits.keywords_max:
-        raise _error("many-keywords", f"Expected fewer different words in '{name}'", f"{len(keywords)} or more", f"1 to {limits.keywords_max}")
+    if (different := len(set(keywords))) > limits.keywords_max:
+        raise _error("many-keywords", f"Expected fewer different words in '{name}'", f"{different} or more", f"1 to {limits.keywords_max}")
+    if len(keywords) > (most := _REPEATED * limits.keywords_max):
+        raise _error("many-keywords", f"Expected fewer words in '{name}'", f"{len(keywords)} or more", f"up to {most}, repetitions included")
     return keywords
 
 

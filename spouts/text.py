@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, final
 
@@ -12,31 +12,92 @@ import numpy as np
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["MOST_FOLDED_BYTES", "Tokenizer", "count_words", "folded_bytes", "folded_characters", "is_token_character"]
+__all__ = [
+    "IGNORED",
+    "MARK",
+    "MOST_FOLDED_BYTES",
+    "WORD_RULE",
+    "Tokenizer",
+    "count_words",
+    "folded_bytes",
+    "folded_characters",
+    "refuse_word_rule",
+    "without_ignored",
+]
+
+WORD_RULE = 2
+"""The number of the rules by which records become words. It rises with every change of them.
+
+Vocabularies and snapshots contain words and their ids, so they name the rule by which they were made. What names no rule was made by
+rule 1. In it invisible characters and lone marks were words or cut them, and a word of a top-k subscription counted once.
+"""
+
+_INVISIBLE = (
+    *((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200C, 0x200F), (0x202A, 0x202E)),
+    *((0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3)),
+    *((0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),
+)
+"""First and last of the code points that Unicode calls Default_Ignorable, but U+200B: that one marks where a word ends (UAX 29, UAX 14)."""
 
 # ASCII letters in lower case, digits as they are, everything else a space.
 _ASCII = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else 32 for c in range(256))
 
+_BEGIN = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl"})
+"""The categories of the normalised characters that begin a token: letters, decimal digits, and numbers that are letters."""
 
-def is_token_character(character: str) -> bool:
-    """Tell whether a normalised character belongs to a token: a letter (L*), a mark (M*) or a decimal digit (Nd)."""
-    category = unicodedata.category(character)
-    return category[0] in "LM" or category == "Nd"
+_CONTINUE = _BEGIN | {"Mn", "Mc"}
+"""The categories of those that belong to a token that has begun."""
+
+
+def _of_category(categories: frozenset[str]) -> Callable[[int], bool]:
+    return lambda point: unicodedata.category(chr(point)) in categories
+
+
+@cache
+def _ignored() -> re.Pattern[str]:
+    """Return the pattern of the characters that a text is cut without: invisible ones, and enclosing marks (Me), as in keycaps."""
+    invisible = {point for first, last in _INVISIBLE for point in range(first, last + 1)}
+
+    def belongs(point: int) -> bool:
+        return point in invisible or unicodedata.category(chr(point)) == "Me"
+
+    basic, beyond = _character_class(range(0x80, 0x10000), belongs), _character_class((*range(0x10000, 0x20000), *range(0xE0000, 0xE1000)), belongs)
+    return re.compile(f"[{basic}]|(?=[\U00010000-\U0010ffff])[{beyond}]")
+
+
+def without_ignored(text: str) -> str:
+    """Return a text without the characters that neither are a word nor end one. O(length)."""
+    return _ignored().sub("", text)
+
+
+def refuse_word_rule(what: str, given: Any, hint: str) -> None:
+    """Refuse what was made by another :data:`WORD_RULE`.
+
+    :param what: names the vocabulary or snapshot, as the beginning of a sentence.
+    :param given: the rule that it names; None: it names none.
+    :raises IllegalArgumentException: it is another rule.
+    """
+    if given != WORD_RULE:
+        words = f"{what} was made with other rules for words, so words would be missed: expected rule {WORD_RULE}"
+        raise IllegalArgumentException(explain(words, given=1 if given is None else given, hint=hint))
 
 
 @final
 class Tokenizer:
     """Cuts a text into keywords.
 
-    Tokens are the maximal runs of Unicode letters, marks and decimal digits of the text, NFKC-normalised and case-folded, in
-    order and with repetitions. The folded form is normalised once more, because folding can decompose. So it does not matter
-    how a text spells a letter, and a token that is cut again gives itself.
+    A token begins with a letter or digit and has all letters, marks and digits that follow, in order and with repetitions. Before
+    that the text loses its invisible characters (Default_Ignorable, but U+200B) and enclosing marks, and is NFKC-normalised and
+    case-folded. The folded form is normalised once more, because folding can decompose. So it does not matter how a text spells a
+    letter, and a token that is cut again gives itself.
 
     :param stop_words: words that are not keywords (default: none). They are cut by the same rule: ``don't`` stops ``don`` and ``t``.
     :raises IllegalArgumentException: if ``stop_words`` is not a collection of strings.
 
     >>> Tokenizer().tokens("Späti & Café, ２4/7 late-night")
     ['späti', 'café', '24', '7', 'late', 'night']
+    >>> Tokenizer().tokens("I \u2764\ufe0f Kranken\u00adhaus 1\ufe0f\u20e3")
+    ['i', 'krankenhaus', '1']
     >>> Tokenizer(["The"]).tokens("the Straße THE STRASSE")
     ['strasse', 'strasse']
     """
@@ -72,6 +133,7 @@ class Tokenizer:
 
 
 def _tokens(text: str) -> list[str]:
+    text = without_ignored(text)
     if len(text) > 256:
         text = _combining_runs().sub(_sort_marks, text)
     return _token_finder()(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()))
@@ -101,24 +163,26 @@ def _token_finder() -> Callable[[str], list[str]]:
 
     ``re`` tests the basic plane with one bitmap, but the ranges beyond it one by one. The lookahead avoids that at each separator.
     """
-    basic = _character_class(range(0x10000))
-    beyond = _character_class(range(0x10000, 0x40000)) + _character_class(range(0xE0000, 0xF0000))  # other planes have no letters
-    return re.compile(f"(?:[{basic}]++|(?=[\U00010000-\U0010ffff])[{beyond}])++").findall
+
+    def either(categories: frozenset[str], repeated: str) -> str:
+        belongs = _of_category(categories)
+        beyond = _character_class(range(0x10000, 0x40000), belongs)  # other planes have no letters
+        return f"(?:[{_character_class(range(0x10000), belongs)}]{repeated}|(?=[\U00010000-\U0010ffff])[{beyond}])"
+
+    return re.compile(f"{either(_BEGIN, '')}{either(_CONTINUE, '++')}*+").findall
 
 
-def _character_class(points: range, belongs: Callable[[int], bool] | None = None) -> str:
-    """Return the inside of a character class: the ranges of code points that belong to it. Default: token characters."""
-    category = unicodedata.category
-    ranges, start = [], -1
-    for point in points:
-        inside = belongs(point) if belongs else (c := category(chr(point)))[0] in "LM" or c == "Nd"
-        if inside and start < 0:
+def _character_class(points: Sequence[int], belongs: Callable[[int], bool]) -> str:
+    """Return the inside of a character class: the ranges of code points that belong to it."""
+    ranges, start, last = [], -1, -1
+    for point in filter(belongs, points):
+        if point != last + 1 or start < 0:
+            if start >= 0:
+                ranges.append(f"\\U{start:08x}-\\U{last:08x}")
             start = point
-        elif not inside and start >= 0:
-            ranges.append(f"\\U{start:08x}-\\U{point - 1:08x}")
-            start = -1
+        last = point
     if start >= 0:
-        ranges.append(f"\\U{start:08x}-\\U{points[-1]:08x}")
+        ranges.append(f"\\U{start:08x}-\\U{last:08x}")
     return "".join(ranges)
 
 
@@ -149,13 +213,20 @@ def count_words(text: str) -> int:
     return len(text.encode().translate(_ASCII).split()) if text.isascii() else len(_tokens(text))
 
 
+IGNORED = -2
+"""In :func:`folded_characters`: nothing; the text is cut as if the character were not there."""
+
+MARK = 0x10000
+"""In :func:`folded_characters`: added to a code point that continues a token, but begins none."""
+
+
 @cache
 def folded_characters() -> np.ndarray:
     """Return what each character of the basic plane becomes when a text is cut, int32[65536], read-only.
 
-    0: it separates tokens. Above 0: the code point that it folds to, which takes no more bytes of UTF-8. -1: the result depends on its
-    neighbours, or is not one such character. A text without characters of the last kind can be cut character by character, because
-    normalisation composes and sorts nothing in it.
+    0: it separates tokens. Above 0: the code point that it folds to, which takes no more bytes of UTF-8, perhaps with :data:`MARK`.
+    :data:`IGNORED`: nothing. -1: the result depends on its neighbours, or is not one such character. A text without characters of the
+    last kind can be cut character by character, because normalisation composes and sorts nothing in it.
     """
     seconds = {*range(0x1160, 0x1200)}  # characters that may compose with the one before: vowels and finals of Hangul, and others
     for point in range(0x20000):
@@ -169,11 +240,14 @@ def folded_characters() -> np.ndarray:
     table = np.full(0x10000, -1, np.int32)
     for point in (*range(0xD800), *range(0xE000, 0x10000)):
         character = chr(point)
+        if not without_ignored(character):
+            table[point] = IGNORED
+            continue
         normal = unicodedata.normalize("NFKC", character)
         if stands_alone(normal) and stands_alone(folded := unicodedata.normalize("NFKC", normal.casefold())):
-            if not is_token_character(folded):
+            if (category := unicodedata.category(folded)) not in _CONTINUE:
                 table[point] = 0
             elif len(folded.encode()) <= len(character.encode()):
-                table[point] = ord(folded)
+                table[point] = ord(folded) + (0 if category in _BEGIN else MARK)
     table.flags.writeable = False
     return table

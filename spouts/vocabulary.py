@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dskype.spouts import _kernels
 from dskype.spouts.expression import Expression, map_terms, terms
-from dskype.spouts.text import Tokenizer, folded_characters
+from dskype.spouts.text import WORD_RULE, Tokenizer, folded_characters, refuse_word_rule
 from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -110,13 +110,16 @@ class Vocabulary:
         return cls(_Table.from_terms([terms[i] for i in order.tolist()]), df[order], max(1, documents))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the vocabulary's file: ``{"documents": N}``, then ``term<TAB>df`` in the order of the ids. The file is replaced atomically."""
+        """Write the vocabulary's file: ``{"documents": N, "words": WORD_RULE}``, then ``term<TAB>df`` in the order of the ids.
+
+        The file is replaced atomically.
+        """
         with replace_file(Path(path)) as file:
             file.writelines(self._content())
 
     def _content(self) -> Iterator[bytes]:
         blob, offsets = self._table.blob.tobytes(), self._table.offsets.tolist()
-        yield b'{"documents": %d}\n' % self._documents
+        yield b'{"documents": %d, "words": %d}\n' % (self._documents, WORD_RULE)
         for first in range(0, len(self), 1 << 16):
             ends = offsets[first : first + (1 << 16) + 1]
             df = self._df[first : first + (1 << 16)].tolist()
@@ -153,19 +156,21 @@ class Vocabulary:
 
     @classmethod
     def _read(cls, path: Path) -> Vocabulary:
-        def refuse(line: int, expected: str, given: Any) -> IllegalArgumentException:
-            return IllegalArgumentException(explain(f"Malformed vocabulary {path}, line {line}: expected {expected}", given=given))
+        def refuse(line: int, expected: str, given: Any, hint: str | None = None) -> IllegalArgumentException:
+            return IllegalArgumentException(explain(f"Malformed vocabulary {path}, line {line}: expected {expected}", given=given, hint=hint))
 
         content = path.read_bytes()
         digest = sha256(content).hexdigest()
         head, _, body = content.partition(b"\n")
         del content
         try:
-            documents = json.loads(head)["documents"]
+            about = json.loads(head)
+            documents = about["documents"]
         except (ValueError, TypeError, KeyError, RecursionError):
             documents = None
         if type(documents) is not int or not 1 <= documents < 1 << 53:
-            raise refuse(1, '{"documents": N} with an integer N >= 1', head[:80].decode(errors="replace"))
+            raise refuse(1, f'{{"documents": N, "words": {WORD_RULE}}} with an integer N >= 1', head[:80].decode(errors="replace"))
+        refuse_word_rule(f"The vocabulary {path}", about.get("words"), "build it again: dskype vocabulary build")
         lines = body.count(b"\n")
         if body and not body.endswith(b"\n"):
             raise refuse(lines + 2, "a line feed at the end (the file is cut off)", body[-80:].rpartition(b"\n")[2].decode(errors="replace"))
@@ -175,18 +180,27 @@ class Vocabulary:
             raise refuse(body.count(b"\n", 0, e.start) + 2, "UTF-8", body[e.start : e.end]) from None
         blob, offsets, df, error, line = _kernels.parse_lines(np.frombuffer(body, np.uint8), lines, documents)
         if not error:
-            table, line = _Table.from_blob(blob[: offsets[-1]].copy(), offsets)
-            if line < 0:
-                return cls(table, df, documents, digest)
-            error = 5
+            blob = blob[: offsets[-1]].copy()
+            if (line := _first_that_is_no_word(blob, offsets)) >= 0:
+                error = 1
+            else:
+                table, line = _Table.from_blob(blob, offsets)
+                if line < 0:
+                    return cls(table, df, documents, digest)
+                error = 5
         expected = (
-            "a term of letters, marks and digits, folded as the tokenizer does it, then a tab",
+            "one word as the tokenizer makes it, then a tab",
             "a tab and the document frequency as an integer",
             f"a document frequency from 1 to {documents}",
             "lines by rising document frequency, ties by term",
             "each term once",
         )[error - 1]
-        raise refuse(line + 2, expected, body.split(b"\n", line + 1)[line][:80].decode(errors="replace"))
+        given = body.split(b"\n", line + 1)[line].decode()
+        hint = None
+        if error == 1:
+            words = Tokenizer().tokens(given.partition("\t")[0][:80])
+            hint = f"no text has this word; the tokenizer makes {', '.join(map(repr, words)) or 'no word'} of it; 'dskype vocabulary build' writes right ones"
+        raise refuse(line + 2, expected, given[:80], hint)
 
     @property
     def documents(self) -> int:
@@ -258,6 +272,29 @@ class Vocabulary:
         np.cumsum(counts, out=room[1:])
         ids, counts = _kernels.term_ids(folded, starts, stops, room, *self._table, *_stop_table(tokenizer))
         return _kernels.weigh_rows(ids, room, counts, self._df, self._documents)
+
+
+def _first_that_is_no_word(blob: np.ndarray, offsets: np.ndarray) -> int:
+    """Return the number of the first term that the tokenizer does not make, or -1: a text would never have it.
+
+    :param blob, offsets: uint8[], int64[n + 1], UTF-8; ASCII terms have small letters and digits only.
+    """
+    if not len(blob) or blob.max() < 128:
+        return -1
+    starts, ends = offsets[:-1], offsets[1:]
+    folded, stops, counts, simple = _kernels.fold_texts(blob, starts, ends, folded_characters())
+    whole, cut, tokens = blob.tobytes(), folded.tobytes(), Tokenizer().tokens
+    beyond = np.zeros(len(blob) + 1, np.int64)
+    np.cumsum(blob >= 128, out=beyond[1:])
+    for term in np.flatnonzero(beyond[ends] > beyond[starts]).tolist():
+        start, end = int(starts[term]), int(ends[term])
+        if simple[term]:
+            right = counts[term] == 1 and cut[start : int(stops[term])] == whole[start:end]
+        else:
+            right = tokens(word := whole[start:end].decode()) == [word]
+        if not right:
+            return term
+    return -1
 
 
 def _bytes_of(texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import random
+import unicodedata
+from collections.abc import Collection, Sequence
 from typing import Any
 
 
@@ -74,6 +76,72 @@ def message_watermarks(steps: Sequence[Sequence[tuple[int, int]]], lateness_ms: 
 def event_count_windows(timestamps: Sequence[int], length: int, slide: int, watermark: int) -> list[list[int]]:
     """Return count windows over timestamps that are in order and distinct, as far as the watermark has come."""
     return count_windows([ts for ts in timestamps if ts <= watermark], length, slide)
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def is_invisible(character: str) -> bool:
+    """Tell whether a character is Default_Ignorable (Unicode's DerivedCoreProperties.txt), and not the zero width space, which separates."""
+    point = ord(character)
+    return (
+        point in (0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0)
+        or 0x180B <= point <= 0x180F
+        or 0x200C <= point <= 0x200F
+        or 0x202A <= point <= 0x202E
+        or 0x2060 <= point <= 0x206F
+        or 0xFE00 <= point <= 0xFE0F
+        or 0xFFF0 <= point <= 0xFFF8
+        or 0x1BCA0 <= point <= 0x1BCA3
+        or 0x1D173 <= point <= 0x1D17A
+        or 0xE0000 <= point <= 0xE0FFF
+    )
+
+
+def visible(text: str) -> str:
+    """Return a text without its invisible characters and enclosing marks."""
+    return "".join(c for c in text if not is_invisible(c) and unicodedata.category(c) != "Me")
+
+
+def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
+    """Cut a text one character at a time, in Unicode's own terms."""
+    text = visible(text)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    tokens, run = [], ""
+    for character in folded + " ":
+        category = unicodedata.category(character)
+        if category in ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl") or (run and category in ("Mn", "Mc")):
+            run += character
+        elif run:
+            tokens.append(run)
+            run = ""
+    return [t for t in tokens if t not in stop_words]
+
+
+def spelled(word: str, seed: object) -> str:
+    """Return a word as a keyboard, a phone or a typesetter may write it; it stays the same word."""
+    rng = random.Random(f"{word} {seed}")
+    middle = len(word) // 2
+    return rng.choice(
+        [
+            *[word] * 4,
+            word.upper(),
+            unicodedata.normalize("NFD", word),
+            "".join(chr(ord(c) + 0xFEE0) if c.isascii() and c.isalnum() else c for c in word),
+            f"{word[:middle]}\u00ad{word[middle:]}",
+            f"\u200e{word[:middle]}\u200d{word[middle:]}\ufe0f",
+            f"\ufeff{word}\u2060",
+        ]
+    )
+
+
+def written(words: Sequence[str], seed: object) -> str:
+    """Return a text with these words, spelled in many ways, and with emoji and other signs between them; it has no other words."""
+    rng = random.Random(f"{words} {seed}")
+    return "".join(
+        spelled(word, rng.random()) + rng.choice([*[" "] * 4, "\u200b", " \u2764\ufe0f ", ", ", "\U0001f44d\U0001f3fd", " \u0301", " #\ufe0f\u20e3 "])
+        for word in words
+    )
 
 
 # -- spatial-keyword matching ---------------------------------------------------------------------

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.verification import _kernels
+from dskype.deploy.verification.reading import meeting
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
-from dskype.spouts.areas import overlap
 from dskype.spouts.columns import read_only
 from dskype.spouts.settings import Settings
-from dskype.spouts.vocabulary import Vocabulary
 
 __all__ = ["Oracle", "same_list"]
 
@@ -30,7 +29,6 @@ class Oracle:
 
     def __init__(self, history: History, settings: Settings) -> None:
         self.history, self.extent, self.diagonal_deg = history, settings.extent, settings.space.diagonal_deg
-        self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
         self._known, numbers = np.unique(history.terms, return_inverse=True)
         order = np.argsort(numbers, kind="stable")
         offsets = np.zeros(len(self._known) + 1, np.int64)
@@ -38,7 +36,7 @@ class Oracle:
         rows = np.repeat(np.arange(len(history)), np.diff(history.offsets))[order]
         times = np.bincount(history.code, minlength=1)
         self.rows = _kernels.Rows(
-            *map(read_only, (history.position, history.lat, history.lon, history.code, times[history.code] > 1, offsets, rows, history.weights[order])),
+            *map(read_only, (history.position, history.lat, history.lon, history.code, times[history.code] > 1, offsets, rows, history.values[order])),
             settings.extent,
             self.diagonal_deg,
         )
@@ -50,7 +48,7 @@ class Oracle:
         subscriptions: list[Any] = [r.subscription for r in registrations]
         offsets, terms, weights = np.zeros(len(subscriptions) + 1, np.int64), [_NOWHERE], [np.zeros(0)]
         for i, subscription in enumerate(subscriptions):
-            ids, values = self._vocabulary.weigh(subscription.keywords)
+            ids, values = self.history.weights.weigh(subscription.keywords)
             numbers = np.searchsorted(self._known, ids)
             there = np.flatnonzero(numbers < len(self._known))
             there = there[self._known[numbers[there]] == ids[there]]
@@ -75,13 +73,13 @@ class Oracle:
     def scores(self, registration: Registration, watermark: int) -> list[tuple[float, int]]:
         """Return (score, row) of all messages in the window with a common keyword, in rank order; plain Python."""
         history, subscription = self.history, registration.subscription
-        ids, values = self._vocabulary.weigh(subscription.keywords)
+        ids, values = self.history.weights.weigh(subscription.keywords)
         wanted = dict(zip(ids.tolist(), values.tolist()))
         first, last = np.searchsorted(history.position, [watermark - self.extent, watermark], side="right").tolist()
         found = []
         for row in range(first, last):
             start, stop = history.offsets[row], history.offsets[row + 1]
-            common = [(t, w) for t, w in zip(history.terms[start:stop].tolist(), history.weights[start:stop].tolist()) if t in wanted]
+            common = [(t, w) for t, w in zip(history.terms[start:stop].tolist(), history.values[start:stop].tolist()) if t in wanted]
             if common:
                 text = sum(wanted[t] * w for t, w in sorted(common))
                 distance = math.hypot(history.lon[row] - subscription.lon, history.lat[row] - subscription.lat)
@@ -101,14 +99,14 @@ class Oracle:
             inside = (lon >= west) & (lon <= east) if west <= east else (lon >= west) | (lon <= east)
             inside &= (lat >= south) & (lat <= north)
         else:
-            inside = overlap(history.areas[rows], np.array(subscription.bbox))
+            inside = meeting(history.areas[rows], subscription.bbox)
         if registration.expires_ms is not None:
             inside &= history.arrival_ms[rows] < registration.expires_ms
         return rows[inside]
 
     def _satisfying(self, expression: Any, first: int, last: int) -> np.ndarray:
         if not isinstance(expression, list):
-            number = np.searchsorted(self._known, term := self._vocabulary.ids([expression])[0])
+            number = np.searchsorted(self._known, term := self.history.weights.number(expression))
             if number == len(self._known) or self._known[number] != term:
                 return _NOWHERE
             rows = self.rows.rows[self.rows.offsets[number] : self.rows.offsets[number + 1]]

@@ -12,12 +12,11 @@ import numpy as np
 
 from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
+from dskype.deploy.verification.reading import UnusableRecord, Weights, read_key, read_message, read_subscription, stop_words_of, words_of
 from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import Message, RecordError, Subscription, areas_of, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import Message, RecordError, Subscription, areas_of
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
-from dskype.spouts.vocabulary import Vocabulary
 
 __all__ = ["NEVER", "History", "Place", "Unregistered", "handled_until", "parse_subscriptions", "replay"]
 
@@ -54,7 +53,8 @@ class History:
     :ivar texts: n texts.
     :ivar code: int64[n], a number for each message id.
     :ivar codes: message id (int or str, as in JSON) -> code. Ids that occur only in results get the next codes.
-    :ivar offsets, terms, weights: keywords and their weights, as in :class:`~dskype.spouts.batch.MessageBatch`.
+    :ivar offsets, terms, values: keywords and their weights: message *i* has ``terms[offsets[i]:offsets[i + 1]]``, rising, each once.
+    :ivar weights: gives the numbers and weights of words.
     :ivar newest: the last possible watermark: position of the newest message; if several tasks number messages, of the newest message of the
         slowest task; -1: there is none.
     :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
@@ -73,7 +73,8 @@ class History:
     codes: dict[Any, int]
     offsets: np.ndarray
     terms: np.ndarray
-    weights: np.ndarray
+    values: np.ndarray
+    weights: Weights
     newest: int
     missing: int
     areas: np.ndarray | None = None
@@ -97,22 +98,22 @@ class History:
 
 def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subscription | Unregistered | str]:
     """Return each record of the subscriptions topic, parsed; for a bad one, the text says why."""
-    tokenizer, ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
-    parsed = {(r.partition, r.offset): _parse_subscription(r, settings, tokenizer, ceiling) for r in inputs.subscriptions}
+    ceiling = CostCeiling(settings)
+    parsed = {(r.partition, r.offset): _parse_subscription(r, settings, ceiling) for r in inputs.subscriptions}
     full = {
         place: header(letter, "error") for place, letter in _Letters(inputs, settings, Report()).subscriptions.items() if header(letter, "stage") == LIMIT_STAGE
     }
     return parsed | {place: reason or "" for place, reason in full.items() if place in parsed}
 
 
-def _parse_subscription(record: Record, settings: Settings, tokenizer: Tokenizer, ceiling: CostCeiling) -> Subscription | Unregistered | str:
+def _parse_subscription(record: Record, settings: Settings, ceiling: CostCeiling) -> Subscription | Unregistered | str:
     try:
         if record.value is None:
-            return Unregistered(parse_key(record.key, settings.limits))
-        parsed = parse_subscription(record.key, record.value, tokenizer=tokenizer, space=settings.space, limits=settings.limits)
+            return Unregistered(read_key(record.key, settings))
+        parsed = read_subscription(record.key, record.value, settings)
         ceiling.check(parsed)
         return parsed
-    except RecordError as error:
+    except (UnusableRecord, RecordError) as error:
         return str(error)
 
 
@@ -138,8 +139,8 @@ def replay(inputs: Inputs, settings: Settings, subscriptions: Mapping[Place, Any
 def _parse(record: Record, settings: Settings) -> Message | str:
     """Return the message; for a bad one, the text says why."""
     try:
-        return parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
-    except RecordError as error:
+        return read_message(record.value, settings)
+    except UnusableRecord as error:
         return str(error)
 
 
@@ -382,7 +383,7 @@ class _Letters:
 
         A bad one must have been refused when a later record of its partition has been handled.
         """
-        tokenizer, ceiling = Tokenizer(self._settings.stop_words), CostCeiling(self._settings)
+        ceiling = CostCeiling(self._settings)
         topic = self._inputs.topics.subscriptions
         records = {(r.partition, r.offset): r for r in self._inputs.subscriptions}
         for place, letter in self.subscriptions.items():
@@ -393,7 +394,7 @@ class _Letters:
                 self._report.notes["subscriptions that were refused because a task was full"] += 1
             elif record is not letter and not _about(letter, record):
                 self._report.differ("dead-letter", f"the dead letter about {name} has other bytes", where=self._where(letter))
-            elif not isinstance(_parse_subscription(record, self._settings, tokenizer, ceiling), str):
+            elif not isinstance(_parse_subscription(record, self._settings, ceiling), str):
                 self._report.differ(
                     "dead-letter",
                     f"a good subscription was refused: {name}",
@@ -439,9 +440,12 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
     code = np.zeros(n, np.int64)
     for i, (_, _, (partition, offset), _, message) in enumerate(rows):
         code[i] = codes.setdefault(f"{partition}-{offset}" if message.id is None else json.loads(message.id), len(codes))
-    vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
+    weights = Weights(settings.vocabulary)
     texts = [row[4].text for row in rows]
-    offsets, terms, weights = vocabulary.weigh_texts(texts, Tokenizer(settings.stop_words))
+    stop_words = stop_words_of(settings)
+    weighed = [weights.weigh(words_of(text, stop_words)) for text in texts]
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum([len(terms) for terms, _ in weighed], out=offsets[1:])
 
     def column(of: Callable[[Any], Any], kind: Any) -> np.ndarray:
         return np.fromiter(map(of, rows), kind, n)
@@ -460,9 +464,10 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
         texts,
         code,
         codes,
-        np.asarray(offsets, np.int64),
-        np.asarray(terms, np.int64),
-        np.asarray(weights, np.float64),
+        offsets,
+        np.concatenate([np.zeros(0, np.int64), *(terms for terms, _ in weighed)]),
+        np.concatenate([np.zeros(0), *(values for _, values in weighed)]),
+        weights,
         newest,
         missing,
         areas_of([row[4] for row in rows]),

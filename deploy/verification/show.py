@@ -10,10 +10,10 @@ from dskype.deploy.machine.terminal import clean
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle, same_list
+from dskype.deploy.verification.reading import expression_text
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.report import KEPT, Report
 from dskype.deploy.verification.results import Changes, Lists, Matches
-from dskype.spouts import expression
 
 __all__ = ["list_difference", "match_difference", "missing_match"]
 
@@ -33,7 +33,7 @@ def describe(r: Registration) -> str:
     if r.is_topk:
         return f"top-k subscription {s.id!r}: words {' '.join(s.keywords)}; lat {s.lat!r}, lon {s.lon!r}, k {s.k}, alpha {s.alpha!r}; {life}"
     ends = "" if r.expires_ms is None else f"; arrivals before {r.expires_ms}"
-    return f"boolean subscription {s.id!r}: {expression.to_text(s.expression)}; bbox {list(s.bbox)}{ends}; {life}"
+    return f"boolean subscription {s.id!r}: {expression_text(s.expression)}; bbox {list(s.bbox)}{ends}; {life}"
 
 
 # -- lists ----------------------------------------------------------------------------------------

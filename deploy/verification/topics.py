@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kafka import TopicPartition
 
 from dskype.deploy.verification.inputs import INPUT_TOPICS, Inputs
+from dskype.deploy.verification.reading import UnusableRecord, read_message
 from dskype.deploy.verification.replay import handled_until
-from dskype.spouts.records import RecordError, parse_message
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import read_ahead, read_to_end
 
@@ -67,8 +67,8 @@ def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:
     newest = 0
     for record in read_to_end(kafka, topic) if settings.window_kind == "time" else ():
         try:
-            ts = parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max).ts
-        except RecordError:
+            ts = read_message(record.value, settings).ts
+        except UnusableRecord:
             continue
         if ts is not None and newest < ts <= record.timestamp_ms + settings.ahead_ms:
             newest = ts

@@ -10,6 +10,7 @@ import math
 import random
 import re
 import tempfile
+import unicodedata
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +49,7 @@ KNOWN = {word: df for df, word in enumerate(sorted(WORDS[:8]), 1)}
 def vocabulary():
     """Return the file of a vocabulary."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".vocabulary", delete=False) as file:
-        file.write("\n".join(['{"documents": 20}', *(f"{word}\t{df}" for word, df in KNOWN.items())]) + "\n")
+        file.write("\n".join(['{"documents": 20, "words": 2}', *(f"{word}\t{df}" for word, df in KNOWN.items())]) + "\n")
     atexit.register(Path(file.name).unlink, missing_ok=True)
     return file.name
 
@@ -158,7 +159,7 @@ def random_area(rng):
 def random_message(rng, number, areas=0.0):
     """Return a message; it is an area with the probability ``areas``."""
     words = rng.choices(WORDS, k=rng.randint(0, 5))
-    message = {"text": " ".join(words), "lat": float(rng.randint(-10, 10)), "lon": float(rng.randint(-10, 10))}
+    message = {"text": naive.written(words, number), "lat": float(rng.randint(-10, 10)), "lon": float(rng.randint(-10, 10))}
     if rng.random() < 0.5:
         message["id"] = number if rng.random() < 0.5 else f"m{number}"
     if areas and rng.random() < areas:
@@ -173,7 +174,7 @@ def random_subscription(rng, topk=0.7, expiring=0.2, lives_s=(0.5, 1, 2)):
     if rng.random() < topk:
         record = {
             "type": "topk",
-            "keywords": words,
+            "keywords": [naive.spelled(word, len(words)) for word in [*words, *words[1:]]],  # all but the first one count twice
             "k": rng.randint(1, 6),
             "alpha": rng.choice([0, 1, 0.5, rng.random()]),
             "lat": float(rng.randint(-10, 10)),
@@ -184,7 +185,7 @@ def random_subscription(rng, topk=0.7, expiring=0.2, lives_s=(0.5, 1, 2)):
         record = {
             "type": "boolean",
             "bbox": [west, south, west + rng.uniform(5, 25), south + rng.uniform(5, 20)],
-            "expression": f" {rng.choice(['AND', 'OR', 'OR'])} ".join(words),
+            "expression": f" {rng.choice(['AND', 'OR', 'OR', 'ＯＲ'])} ".join(naive.spelled(word, len(words)) for word in words),
         }
         if rng.random() < expiring:
             record["ttl_s"] = rng.choice(lives_s)
@@ -468,10 +469,6 @@ class World:
     watermark: int = -1
 
 
-def tokens(text):
-    return re.findall(r"\w+", text.casefold())
-
-
 def world_of(simulation, timed=False):
     """Read the input back from the log: message numbers from the sequence topic, everything else from the input topics."""
     world = World()
@@ -487,7 +484,7 @@ def world_of(simulation, timed=False):
     for seq, record in sorted(numbered.items()):
         value = json.loads(record.value)
         counts = defaultdict(int)
-        for token in tokens(value["text"]):
+        for token in naive.words(value["text"]):
             counts[token] += 1
         id = json.dumps(value.get("id", f"{record.partition}-{record.offset}"))
         west, south, east, north = value.get("bbox") or (value["lon"], value["lat"], value["lon"], value["lat"])
@@ -522,10 +519,10 @@ def world_of(simulation, timed=False):
         world.newest[id] = None if record.value is None else registration
         if record.value is not None:
             value = json.loads(record.value)
-            words = [t for w in value["keywords"] for t in tokens(w)] if "keywords" in value else None
+            words = [t for w in value["keywords"] for t in naive.words(w)] if "keywords" in value else None
             value["id"], value["at_ms"] = id, record.timestamp_ms
             if value["type"] == "topk":
-                value["weights"] = naive.norm_weights(dict.fromkeys(words, 1), df, documents)
+                value["weights"] = naive.norm_weights(Counter(words), df, documents)
             world.subscriptions[registration] = value
     return world
 
@@ -644,7 +641,7 @@ def order_by_oracle(pairs, expected):
 def satisfied(expression, terms):
     """Tell whether terms satisfy an expression, by Python's own and, or and parentheses."""
     words = {"AND": "and", "OR": "or"}
-    return eval(re.sub(r"\w+", lambda m: words.get(m[0]) or str(m[0].casefold() in terms), expression))
+    return eval(re.sub(r"\w+", lambda m: words.get(m[0]) or str(m[0].casefold() in terms), unicodedata.normalize("NFKC", naive.visible(expression))))
 
 
 def grouped_matches(simulation, world, active, removed, hint):

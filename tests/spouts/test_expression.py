@@ -86,6 +86,14 @@ def test_a_written_expression_is_read_back():
         ('"AND" and "not"', ["and", "and", "not"]),
         ("android or orchid or nothing", ["or", "android", "orchid", "nothing"]),
         ("東京\u3000AND\tcafé", ["and", "東京", "café"]),
+        ("（coffee OR tea） AND wifi", ["and", ["or", "coffee", "tea"], "wifi"]),
+        ("coffee ＡＮＤ（tea ｏｒ wifi）", ["and", "coffee", ["or", "tea", "wifi"]]),
+        ("“late night” OR «green tea»", ["or", ["and", "late", "night"], ["and", "green", "tea"]]),
+        ("「late night」", ["and", "late", "night"]),
+        ("\ufeffcoffee A\u00adND kranken\u00adhaus", ["and", "coffee", "krankenhaus"]),
+        ("tea\u200bOR\u200bcoffee", ["or", "tea", "coffee"]),
+        ('"-tea*" AND "title:[x]"', ["and", "tea", "title", "x"]),
+        ("AT&T AND 12:30 AND don’t AND C++", ["and", "at", "t", "12", "30", "don", "c"]),
     ],
 )
 def test_an_expression_is_read_as_a_simple_tree(text, expected):
@@ -119,6 +127,31 @@ REFUSED = [
     ('a AND ""', "a word with letters or digits that is not a stop word at position 7"),
     ("a AND the", "that is not a stop word at position 7 of the expression; given: 'the'"),
     ('a AND "the The"', "that is not a stop word at position 7"),
+    ("coffee AND −tea", "no negation at position 12 of the expression; given: '−tea'; legal: .*hint: to search for the word"),
+    *((f"tea OR {sign}coffee", f"no negation at position 8.*given: '{sign}coffee'") for sign in "–—‐‑－﹣⁻¬!！~～"),
+    ("a AND \u200e-tea", "no negation at position 8"),
+    ("[coffee OR tea] AND wifi", r"no '\[' in a word at position 1 of the expression; given: '\[coffee'; legal: words.*hint: use \( and \)"),
+    ("{coffee}", r"no '\{' in a word at position 1"),
+    ("tea OR 【coffee】", "no '【' in a word at position 8"),
+    ("coff* AND wifi", r"no '\*' in a word at position 5 of the expression; given: 'coff\*'; legal: .*hint: words are compared whole"),
+    ("（coff＊）", r"no '\*' in a word at position 6 of the expression; given: 'coff＊'"),
+    ("coff?e", r"no '\?' in a word at position 5"),
+    ("coffee~2", "no '~' in a word at position 7"),
+    ('"late night"~2', "AND or OR after|no negation"),
+    ("coffee^3", r"no '\^' in a word at position 7"),
+    ("title:coffee", "no ':' in a word at position 6.*hint: there are no fields"),
+    ("tea=green", "no '=' in a word at position 4"),
+    ("coffee||tea", r"no '\|' in a word at position 7.*hint: write OR"),
+    ("coffee&&tea", "no '&&' in a word at position 7.*hint: write AND"),
+    ("coffee∨tea", "no '∨' in a word at position 7.*hint: write OR"),
+    ("coffee ∧ tea", "AND or OR in letters at position 8.*hint: write AND"),
+    ("+coffee", r"no '\+' in a word at position 1.*hint: join words that must all occur by AND"),
+    (
+        "☀️ AND beach",
+        "a word with letters or digits that is not a stop word at position 1 of the expression; given: '☀'; hint: emoji and other signs are no words",
+    ),
+    ("beach OR ❤", "position 10.*hint: emoji"),
+    ("“late", "a closing quote for the one at position 1"),
     ("a OR ???", "a word with letters or digits that is not a stop word at position 6"),
 ]
 
@@ -150,7 +183,7 @@ def test_there_may_only_be_so_many_terms():
 
 def test_random_texts_are_read_or_refused_and_nothing_else():
     rng = random.Random(3)
-    parts = ["(", ")", " ", " AND ", " OR ", '"', "a", "the", "NOT ", "-", "é", "&&", "\ud800", "\u0000", "7"]
+    parts = ["(", ")", " ", " AND ", " OR ", '"', "a", "the", "NOT ", "-", "é", "&&", "\ud800", "\u0000", "7", "（", "”", "−", "\u00ad", "*", "☀️", "\u0301"]
     read = 0
     for _ in range(5000):
         text = "".join(rng.choices(parts, k=rng.randrange(12)))

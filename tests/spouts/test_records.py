@@ -289,6 +289,7 @@ def test_keywords_may_be_repeated_but_not_without_end(kind, monkeypatch):
 
     assert keywords(["tea", "Tea"] * 512)
     assert keywords(["x" * 2048] * 256)
+    assert reason_of(keywords, ["tea tea"] * 513) == "Expected fewer words in 'keywords'; given: 1026 or more; legal: up to 1024, repetitions included"
     cut = []
     monkeypatch.setattr(TOKENIZER.__class__, "tokens", lambda self, text: cut.append(text) or [text])
     assert reason_of(keywords, ["tea"] * 1025) == "Expected fewer 'keywords'; given: a list of 1025; legal: up to 1024, repetitions included"
@@ -310,9 +311,10 @@ def test_the_longest_text_is_read_however_it_is_escaped():
 # -- subscriptions --------------------------------------------------------------------------------
 
 
-def test_a_topk_subscription_is_read_with_each_keyword_once():
-    assert subscription(TOPK) == TopkSubscription("s1", ["late", "coffee"], 10, 0.5, 48.1, 11.6, None)
-    assert subscription(changed(TOPK, text=ABSENT, keywords=["late night", "Late", "wi-fi"])).keywords == ["late", "night", "wi", "fi"]
+def test_a_topk_subscription_is_read_with_its_words_in_order_and_with_repetitions():
+    assert subscription(TOPK) == TopkSubscription("s1", ["late", "coffee", "late"], 10, 0.5, 48.1, 11.6, None)
+    assert subscription(changed(TOPK, text=ABSENT, keywords=["late night", "Late", "wi-fi"])).keywords == ["late", "night", "late", "wi", "fi"]
+    assert subscription(changed(TOPK, text="Lake, the lake: park")).keywords == ["lake", "lake", "park"]
     assert subscription(changed(TOPK, text="the tea")).keywords == ["tea"]
     found = subscription(changed(TOPK, alpha=1, lat=0, lon=0, k=1000))
     assert (found.alpha, found.lat, found.k) == (1.0, 0.0, 1000) and all(type(x) is float for x in (found.alpha, found.lat, found.lon))

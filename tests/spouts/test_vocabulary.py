@@ -43,7 +43,7 @@ def plain_df(texts, tokenizer=Tokenizer()):
 
 
 def lines(*rows, documents=9):
-    return f'{{"documents": {documents}}}\n' + "".join(f"{row}\n" for row in rows)
+    return f'{{"documents": {documents}, "words": 2}}\n' + "".join(f"{row}\n" for row in rows)
 
 
 # -- ids ------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_threads_share_a_vocabulary():
 
 def test_the_file_says_how_many_documents_and_then_each_term_by_rising_document_frequency(tmp_path):
     vocabulary_of(["tea coffee", "Tea été", "tea"]).save(tmp_path / "v.tsv")
-    assert (tmp_path / "v.tsv").read_bytes() == '{"documents": 3}\ncoffee\t1\nété\t1\ntea\t3\n'.encode()
+    assert (tmp_path / "v.tsv").read_bytes() == '{"documents": 3, "words": 2}\ncoffee\t1\nété\t1\ntea\t3\n'.encode()
 
 
 def test_a_vocabulary_is_the_same_after_saving_and_loading(tmp_path):
@@ -283,12 +283,12 @@ MALFORMED = {
     "no documents": ('{"documents": 0}\n', 1, "integer N >= 1"),
     "a boolean number of documents": ('{"documents": true}\n', 1, "integer N >= 1"),
     "a fraction of documents": ('{"documents": 3.5}\n', 1, "integer N >= 1"),
-    "no tab": (lines("tea\t1", "coffee 2"), 3, "a term of letters"),
+    "no tab": (lines("tea\t1", "coffee 2"), 3, "one word"),
     "only a term": (lines("tea"), 2, "a tab and the document frequency"),
-    "an empty line": (lines("coffee\t1", "", "tea\t1"), 3, "a term"),
-    "an empty term": (lines("\t1"), 2, "a term"),
-    "a term in upper case": (lines("Tea\t1"), 2, "folded"),
-    "a term with a space": (lines("green tea\t1"), 2, "a term"),
+    "an empty line": (lines("coffee\t1", "", "tea\t1"), 3, "one word"),
+    "an empty term": (lines("\t1"), 2, "makes no word of it"),
+    "a term in upper case": (lines("Tea\t1"), 2, "the tokenizer makes 'tea' of it"),
+    "a term with a space": (lines("green tea\t1"), 2, "makes 'green', 'tea' of it"),
     "no frequency": (lines("tea\t"), 2, "integer"),
     "a word as frequency": (lines("tea\tmany"), 2, "integer"),
     "a fraction as frequency": (lines("tea\t1.5"), 2, "integer"),
@@ -319,8 +319,41 @@ def test_a_malformed_file_is_refused_with_the_number_of_the_line(tmp_path, conte
 
 
 def test_a_file_that_is_not_utf_8_is_refused_with_the_number_of_the_line(tmp_path):
-    (tmp_path / "v.tsv").write_bytes(b'{"documents": 9}\ncoffee\t1\nt\xe9\t1\n')
+    (tmp_path / "v.tsv").write_bytes(b'{"documents": 9, "words": 2}\ncoffee\t1\nt\xe9\t1\n')
     with pytest.raises(IllegalArgumentException, match=r"line 3: expected UTF-8.*\\xe9"):
+        Vocabulary.load(tmp_path / "v.tsv")
+
+
+@pytest.mark.parametrize(
+    "term",
+    ["cafe\u0301", "ß", "ﬁne", "Σ", "İ", "①", "Ａ", "\u212a", "x\u00ad", "\ufe0f", "葛\U000e0100城", "\u093fक", "été!", "caf\u00e9 noir", "𝒞", "☕", "1\u20e3"],
+)
+def test_a_term_that_no_text_can_have_is_refused_with_what_the_tokenizer_makes_of_it(tmp_path, term):
+    (tmp_path / "v.tsv").write_text(lines("coffee\t1", f"{term}\t2", "été\t3"), newline="")
+    assert Tokenizer().tokens(term) != [term]
+    with pytest.raises(
+        IllegalArgumentException, match=r"v\.tsv, line 3: expected one word as the tokenizer makes it, then a tab; given: '.*; hint: no text has this word"
+    ):
+        Vocabulary.load(tmp_path / "v.tsv")
+
+
+def test_terms_of_all_scripts_are_loaded(tmp_path):
+    words = ["हिन्दी", "ภาษาไทย", "東京タワー", "𠀀𠀁", "i\u0307stanbul", "می" + "خواهم", "二〇二六", "ῥόδον"]
+    (tmp_path / "v.tsv").write_text(lines(*(f"{word}\t{i}" for i, word in enumerate(words, 1))), newline="")
+    loaded = Vocabulary.load(tmp_path / "v.tsv")
+    assert loaded.ids(words).tolist() == list(range(8)) == loaded.ids(Tokenizer().tokens(" ".join(words))).tolist()
+
+
+@pytest.mark.parametrize(
+    ("head", "given"),
+    [('{"documents": 9}', 1), ('{"documents": 9, "words": 1}', 1), ('{"documents": 9, "words": 3}', 3), ('{"documents": 9, "words": "2"}', "'2'")],
+)
+def test_a_vocabulary_by_other_rules_for_words_is_refused_by_name(tmp_path, head, given):
+    (tmp_path / "v.tsv").write_text(f"{head}\ntea\t1\n")
+    with pytest.raises(
+        IllegalArgumentException,
+        match=rf"v\.tsv was made with other rules for words.*: expected rule 2; given: {given}; hint: build it again: dskype vocabulary build",
+    ):
         Vocabulary.load(tmp_path / "v.tsv")
 
 

@@ -139,7 +139,7 @@ class PlainSystem:
             self.event(entry, "active")
             return
         self.topk[id] = entry
-        entry.weights = naive.norm_weights(dict.fromkeys(parsed.keywords, 1), self.df, self.documents)
+        entry.weights = naive.norm_weights(Counter(parsed.keywords), self.df, self.documents)
         if self.watermark == -1:
             self.show(entry)
         else:
@@ -340,7 +340,7 @@ class PlainSystem:
         """Return a random message; now and then a bad one."""
         rng = self.random
         value: dict[str, Any] = {
-            "text": " ".join(rng.choices(WORDS, k=rng.randrange(6))) + rng.choice(["", "!", " Straße"]),
+            "text": naive.written(rng.choices(WORDS, k=rng.randrange(6)), self.now_ms) + rng.choice(["", "!", " Straße"]),
             "lat": rng.choice([rng.uniform(-5, 5), 1.0]),
             "lon": rng.choice([rng.uniform(-5, 5), 2.0]),
         }
@@ -369,7 +369,7 @@ class PlainSystem:
         if rng.random() < 0.6:
             return {
                 "type": "topk",
-                "keywords": words,
+                "keywords": [naive.spelled(word, self.now_ms) for word in [*words, *words[1:]]],
                 "lat": rng.uniform(-5, 5),
                 "lon": rng.uniform(-5, 5),
                 "k": rng.choice([1, 2, 3, 5]),
@@ -378,7 +378,8 @@ class PlainSystem:
             }
         if rng.random() < 0.1:
             return b"[]"
-        text = " ".join([words[0], *(f"{rng.choice(['AND', 'OR'])} {word}" for word in words[1:])])
+        text = " ".join([words[0], *(f"{rng.choice(['AND', 'OR'])} {naive.spelled(word, self.now_ms)}" for word in words[1:])])
+        text = self.more_random.choice([text, f"（{text}）", text.replace("OR", "ＯＲ"), f"{text} AND −tea" if self.more_random.random() < 0.2 else text])
         west, south = rng.uniform(-5, 2), rng.uniform(-5, 2)
         ttl = {"ttl_s": rng.uniform(0.2, 2)} if rng.random() < 0.4 else {}
         return {"type": "boolean", "bbox": [west, south, west + rng.uniform(2, 10), south + rng.uniform(2, 10)], "expression": text, **ttl, **meta}

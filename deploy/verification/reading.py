@@ -1,0 +1,481 @@
+"""Reads input records by the letter of ``docs/pubsub.md``, without the code that the topology reads them with.
+
+So verification can disagree with the topology about what a word, an expression or a good record is, and not only about matches. It
+takes nothing from the topology but the classes for what has been read. Plain and slow: one character at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dskype.spouts.records import BooleanSubscription, Limits, Message, TopkSubscription
+from dskype.spouts.settings import Settings
+from dskype.spouts.space import Space
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = [
+    "UnusableRecord",
+    "Weights",
+    "expression_text",
+    "meeting",
+    "read_expression",
+    "read_key",
+    "read_message",
+    "read_subscription",
+    "stop_words_of",
+    "words_of",
+]
+
+_LARGEST = 9007199254740991  # 2^53 - 1
+
+
+class UnusableRecord(ValueError):
+    """A record that has to be refused; the text says why."""
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+_INVISIBLE = """
+    00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200C-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF
+"""
+"""Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt, but 200B."""
+
+
+def _is_invisible(character: str) -> bool:
+    ranges = (entry.partition("-") for entry in _INVISIBLE.split())
+    return any(int(first, 16) <= ord(character) <= int(last or first, 16) for first, _, last in ranges)
+
+
+@functools.cache
+def _kind(character: str) -> str:
+    """Return what a character of a normalised text is for words: ``letter`` (or digit) | ``mark`` | ``other``."""
+    category = unicodedata.category(character)
+    if category.startswith("L") or category in ("Nd", "Nl"):
+        return "letter"
+    return "mark" if category in ("Mn", "Mc") else "other"
+
+
+@functools.cache
+def _decomposed(character: str) -> str:
+    """Return what a character is by its parts (NFKD); nothing if a text is cut as if it were not there."""
+    if _is_invisible(character) or unicodedata.category(character) == "Me":
+        return ""
+    return unicodedata.normalize("NFKD", character)
+
+
+def _composed(text: str) -> str:
+    """Return a text in NFKC, with marks sorted first: Python's own sorting takes minutes for a heap of marks."""
+    parts: list[str] = []
+    marks: list[str] = []
+    for character in "".join(map(_decomposed, text)):
+        if unicodedata.combining(character):
+            marks.append(character)
+            continue
+        parts += sorted(marks, key=unicodedata.combining)
+        parts.append(character)
+        marks.clear()
+    return unicodedata.normalize("NFKC", "".join(parts + sorted(marks, key=unicodedata.combining)))
+
+
+def words_of(text: str, stop_words: frozenset[str] = frozenset()) -> list[str]:
+    r"""Return the words of a text in order, with repetitions, without stop words.
+
+    >>> words_of("I \u2764\ufe0f Kranken\u00adhaus, 2nd STRASSE Straße")
+    ['i', 'krankenhaus', '2nd', 'strasse', 'strasse']
+    """
+    folded = text.lower() if text.isascii() else _composed(_composed(text).casefold())
+    words, word = [], ""
+    for character in folded:
+        kind = _kind(character)
+        if kind == "letter" or (kind == "mark" and word):
+            word += character
+        elif word:
+            words.append(word)
+            word = ""
+    if word:
+        words.append(word)
+    return [word for word in words if word not in stop_words] if stop_words else words
+
+
+def stop_words_of(settings: Settings) -> frozenset[str]:
+    """Return the words that do not count."""
+    return _stop_words_of(tuple(settings.stop_words))
+
+
+@functools.cache
+def _stop_words_of(listed: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(word for entry in listed for word in words_of(entry))
+
+
+@functools.cache
+def _folded_bytes_of(character: str) -> int:
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", character).casefold())
+    return len(folded.encode("utf-8", "surrogatepass"))
+
+
+def _folded_bytes(text: str) -> int:
+    return len(text) if text.isascii() else sum(map(_folded_bytes_of, text))
+
+
+# -- expressions ----------------------------------------------------------------------------------
+
+_QUOTES = "“”„‟«»〝〞〟「」『』"
+_NEGATING = "-!~¬−⁻₋˗∼"
+_OTHER_SYNTAX = "*?~^|=\\"
+
+
+def _symbols(text: str) -> list[str]:
+    """Return the parts of an expression: parentheses, ``"`` with the phrase that follows, and what stands between spaces."""
+    symbols: list[str] = []
+    begun, in_phrase = "", False
+    for character in text:
+        if _decomposed(character) == "":
+            continue
+        same = unicodedata.normalize("NFKC", character)
+        if len(same) == 1 and same.isascii():
+            character = same
+        if character in _QUOTES:
+            character = '"'
+        if in_phrase and character != '"':
+            begun += character
+        elif in_phrase:
+            symbols.append(begun)
+            begun, in_phrase = "", False
+        elif character in '()"' or character.isspace() or character == "\u200b":
+            if begun:
+                symbols.append(begun)
+                begun = ""
+            if character in "()":
+                symbols.append(character)
+            elif character == '"':
+                begun, in_phrase = '"', True
+        else:
+            begun += character
+    if in_phrase:
+        raise UnusableRecord("an expression with a quote that is not closed")
+    return [*symbols, begun] if begun else symbols
+
+
+def _check_signs(word: str) -> None:
+    """Refuse a word outside quotes with a sign that means something in other query languages."""
+    if word[0] in _NEGATING or unicodedata.category(word[0]) == "Pd":
+        raise UnusableRecord("an expression with a negation")
+    before = ""
+    for character in word:
+        category = unicodedata.category(character)
+        field = character == ":" and before.isalpha()
+        if character in _OTHER_SYNTAX or category in ("Ps", "Pe") or field or (category == "Sm" and (character != "+" or not before)):
+            raise UnusableRecord(f"an expression with {character!r} in a word")
+        if before + character == "&&":
+            raise UnusableRecord("an expression with '&&' in a word")
+        before = character
+
+
+def read_expression(text: str, stop_words: frozenset[str], limits: Limits) -> Any:
+    """Return an expression as a word or ``["and" | "or", expression, ...]``, without an operand that repeats its operator or another one.
+
+    :raises UnusableRecord: it is none, or is beyond a limit.
+
+    >>> read_expression('Coffee AND (wifi OR "late night")', frozenset(), Limits())
+    ['and', 'coffee', ['or', 'wifi', ['and', 'late', 'night']]]
+    """
+    symbols, at, count = _symbols(text), 0, 0
+
+    def operator() -> str:
+        return symbols[at].upper() if at < len(symbols) else ""
+
+    def any_of(depth: int) -> Any:
+        nonlocal at
+        parts = [all_of(depth)]
+        while operator() == "OR":
+            at += 1
+            parts.append(all_of(depth))
+        return _simple("or", parts)
+
+    def all_of(depth: int) -> Any:
+        nonlocal at
+        parts = [operand(depth)]
+        while operator() == "AND":
+            at += 1
+            parts.append(operand(depth))
+        return _simple("and", parts)
+
+    def operand(depth: int) -> Any:
+        nonlocal at, count
+        symbol = symbols[at] if at < len(symbols) else ""
+        at += 1
+        if symbol == "(":
+            if depth == limits.expression_max_depth:
+                raise UnusableRecord("an expression with too many open parentheses")
+            inside = any_of(depth + 1)
+            if at == len(symbols) or symbols[at] != ")":
+                raise UnusableRecord("an expression without a closing parenthesis")
+            at += 1
+            return inside
+        if symbol in ("", ")") or symbol.upper() in ("AND", "OR", "NOT"):
+            raise UnusableRecord("an expression that lacks a word")
+        found = words_of(symbol, stop_words)
+        if not found:
+            raise UnusableRecord("an expression with a word that has neither letter nor digit, or is a stop word")
+        if symbol[0] != '"':
+            _check_signs(symbol)
+        count += len(found)
+        if count > limits.expression_max_terms:
+            raise UnusableRecord("an expression of too many words")
+        return _simple("and", found)
+
+    expression = any_of(0)
+    if at < len(symbols):
+        raise UnusableRecord("an expression with two words and no operator between them, or a parenthesis that closes nothing")
+    return expression
+
+
+def _simple(operator: str, parts: list[Any]) -> Any:
+    flat: list[Any] = []
+    for part in parts:
+        for operand in part[1:] if isinstance(part, list) and part[0] == operator else [part]:
+            if not any(_same(operand, other) for other in flat):
+                flat.append(operand)
+    return [operator, *flat] if len(flat) > 1 else flat[0]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Tell whether two simple expressions have the same operands, in any order."""
+    if isinstance(one, str) or isinstance(other, str):
+        return bool(one == other)
+    return one[0] == other[0] and len(one) == len(other) and all(any(_same(a, b) for b in other[1:]) for a in one[1:])
+
+
+def expression_text(expression: Any) -> str:
+    """Return an expression as a user would write it."""
+    if isinstance(expression, str):
+        return f'"{expression}"' if expression in ("and", "or", "not") else expression
+    return f" {expression[0].upper()} ".join(f"({expression_text(part)})" if isinstance(part, list) else expression_text(part) for part in expression[1:])
+
+
+# -- records --------------------------------------------------------------------------------------
+
+
+def read_message(value: bytes | None, settings: Settings) -> Message:
+    """Return the message in a record's value.
+
+    :raises UnusableRecord: it has to be refused.
+    """
+    limits = settings.limits
+    record = _object(value, limits.text_max_bytes)
+    text = _text(record.get("text"), limits)
+    if _folded_bytes(text) > limits.words_max and len(words_of(text)) > limits.words_max:
+        raise UnusableRecord("a text of too many words")
+    bbox = None
+    if "bbox" in record:
+        if "lat" in record or "lon" in record:
+            raise UnusableRecord("a point and an area")
+        bbox = west, south, east, north = _bbox(record)
+        middle = (west + east + (360 if west > east else 0)) / 2
+        lat, lon = (south + north) / 2, middle - 360 if middle > 180 else middle
+        _check_inside(lat, lon, settings.space)
+    else:
+        lat, lon = _place(record, settings.space)
+    ts = record.get("ts")
+    if "ts" in record and not _is_integer(ts, 0, _LARGEST):
+        raise UnusableRecord("a time that is no number of milliseconds since the epoch")
+    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox)
+
+
+def read_key(key: bytes | None, settings: Settings) -> str:
+    """Return the subscription's id in a record's key.
+
+    :raises UnusableRecord: there is none.
+    """
+    try:
+        id = (key or b"").decode()
+    except UnicodeDecodeError:
+        raise UnusableRecord("a key that is not UTF-8") from None
+    if not 0 < len(key or b"") <= settings.limits.id_max_bytes:
+        raise UnusableRecord("a key that is empty or too long")
+    return id
+
+
+def read_subscription(key: bytes | None, value: bytes | None, settings: Settings) -> TopkSubscription | BooleanSubscription:
+    """Return the subscription that a record registers.
+
+    :raises UnusableRecord: it has to be refused.
+    """
+    limits, id = settings.limits, read_key(key, settings)
+    stop_words = stop_words_of(settings)
+    record = _object(value, limits.text_max_bytes + limits.meta_max_bytes)
+    kind = record.get("type")
+    name = {"topk": "text", "boolean": "expression"}.get(kind) if isinstance(kind, str) else None
+    if name is None:
+        raise UnusableRecord("an unknown type of subscription")
+    if (name in record) == ("keywords" in record):
+        raise UnusableRecord(f"{name} and keywords, or neither")
+    meta = _meta(record, limits)
+    if kind == "topk":
+        words = words_of(_text(record["text"], limits), stop_words) if name in record else _keywords(record["keywords"], stop_words, limits)
+        _check_words(words, limits)
+        lat, lon = _place(record, settings.space)
+        k, alpha = record.get("k"), record.get("alpha")
+        if not _is_integer(k, 1, limits.k_max) or not _is_number(alpha, 0, 1):
+            raise UnusableRecord("a k or an alpha that is none")
+        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta)
+    if name in record:
+        expression = read_expression(_text(record["expression"], limits), stop_words, limits)
+    else:
+        words = _keywords(record["keywords"], stop_words, limits)
+        _check_words(words, limits)
+        expression = _simple("and", words)
+    bbox, ttl_s = _bbox(record), record.get("ttl_s")
+    if "ttl_s" in record and not (_is_number(ttl_s, 0, _LARGEST // 1000) and ttl_s > 0):
+        raise UnusableRecord("a lifetime that is no number of seconds above 0")
+    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta)
+
+
+def _object(value: bytes | None, content_bytes: int) -> dict[str, Any]:
+    def no_number(literal: str) -> NoReturn:
+        raise UnusableRecord(f"{literal}, which is no JSON")
+
+    if value is None or len(value) > 6 * content_bytes + 65536:
+        raise UnusableRecord("no value, or one that is too long")
+    try:
+        record = json.loads(value.decode(), parse_constant=no_number)
+    except (ValueError, RecursionError) as error:
+        raise UnusableRecord(f"a value that is no JSON in UTF-8: {error}") from None
+    if not isinstance(record, dict):
+        raise UnusableRecord("a value that is no object")
+    return record
+
+
+def _text(value: Any, limits: Limits) -> str:
+    if not isinstance(value, str):
+        raise UnusableRecord("a text that is no string")
+    if _utf8_bytes(value) > limits.text_max_bytes or _folded_bytes(value) > 2 * limits.text_max_bytes:
+        raise UnusableRecord("a text that is too long")
+    return value
+
+
+def _utf8_bytes(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise UnusableRecord("half a surrogate pair") from None
+
+
+def _keywords(listed: Any, stop_words: frozenset[str], limits: Limits) -> list[str]:
+    if not isinstance(listed, list) or not 0 < len(listed) <= 16 * limits.keywords_max:
+        raise UnusableRecord("keywords that are no list, or too many")
+    texts = [_text(keyword, limits) for keyword in listed]
+    if sum(map(_folded_bytes, texts)) > 2 * limits.text_max_bytes:
+        raise UnusableRecord("keywords that are too long together")
+    found = [words_of(text, stop_words) for text in texts]
+    if not all(found):
+        raise UnusableRecord("a keyword without a word")
+    return [word for words in found for word in words]
+
+
+def _check_words(words: Sequence[str], limits: Limits) -> None:
+    if not 0 < len(set(words)) <= limits.keywords_max or len(words) > 16 * limits.keywords_max:
+        raise UnusableRecord("no words, or too many")
+
+
+def _is_number(value: Any, least: float, most: float) -> bool:
+    return type(value) in (int, float) and least <= value <= most
+
+
+def _is_integer(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
+    lat, lon = record.get("lat"), record.get("lon")
+    if not (_is_number(lat, -90, 90) and _is_number(lon, -180, 180)):
+        raise UnusableRecord("no place on the globe")
+    _check_inside(lat, lon, space)
+    return float(lat), float(lon)
+
+
+def _check_inside(lat: float, lon: float, space: Space) -> None:
+    if not (space.south <= lat <= space.north and space.west <= lon <= space.east):
+        raise UnusableRecord("a place outside the data space")
+
+
+def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:
+    bbox = record.get("bbox")
+    if not (isinstance(bbox, list) and len(bbox) == 4 and all(_is_number(b, -most, most) for b, most in zip(bbox, (180, 90, 180, 90))) and bbox[1] <= bbox[3]):
+        raise UnusableRecord("no rectangle on the globe")
+    west, south, east, north = map(float, bbox)
+    return west, south, east, north
+
+
+def _message_id(id: Any, limits: Limits) -> str:
+    if not (_is_integer(id, -(1 << 63), (1 << 63) - 1) or (isinstance(id, str) and 0 < _utf8_bytes(id) <= limits.id_max_bytes)):
+        raise UnusableRecord("an id that is neither a string nor an integer of 64 bits")
+    return json.dumps(id, ensure_ascii=False)
+
+
+def _meta(record: dict[str, Any], limits: Limits) -> str | None:
+    if "meta" not in record:
+        return None
+    try:
+        meta = json.dumps(record["meta"], separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        raise UnusableRecord("meta that is no JSON") from None
+    if _utf8_bytes(meta) > limits.meta_max_bytes:
+        raise UnusableRecord("meta that is too long")
+    return meta
+
+
+# -- weights and rectangles -----------------------------------------------------------------------
+
+
+class Weights:
+    """The numbers and weights of words: known ones as in the vocabulary's file, others as they come.
+
+    :param path: the vocabulary's file; None: there is none.
+    :raises IllegalArgumentException: it cannot be read.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._documents, self._df, self._numbers = 1, [], {}
+        if path is not None:
+            try:
+                with open(path, encoding="utf-8", newline="\n") as file:
+                    self._documents = json.loads(file.readline())["documents"]
+                    for line in file:
+                        word, _, df = line.rstrip("\n").partition("\t")
+                        self._numbers[word] = len(self._df)
+                        self._df.append(int(df))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise IllegalArgumentException(explain("Cannot read the vocabulary file", given=path, hint=str(error))) from error
+
+    def number(self, word: str) -> int:
+        """Return a word's number; it stays the same from then on."""
+        return self._numbers.setdefault(word, len(self._numbers))
+
+    def weigh(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of a text's words, int64[], rising, each once, and their weights float64[]: tf * ln(1 + N / df), of norm 1."""
+        counts = sorted(Counter(map(self.number, words)).items())
+        raw = [tf * math.log(1 + self._documents / (self._df[number] if number < len(self._df) else 1)) for number, tf in counts]
+        norm = math.sqrt(math.fsum(weight * weight for weight in raw))
+        return np.array([number for number, _ in counts], np.int64), np.array(raw, np.float64) / (norm or 1.0)
+
+
+def meeting(areas: np.ndarray, bbox: Sequence[float]) -> np.ndarray:
+    """Tell which areas share a point with a rectangle, borders included, bool[n].
+
+    :param areas: float64[n, 4], (west, south, east, north) in degrees; west > east crosses the antimeridian, and so may ``bbox``.
+    """
+    west, south, east, north = areas.T
+    crossing = west > east
+    found = np.zeros(len(areas), np.bool_)
+    for begin, end in [(bbox[0], bbox[2])] if bbox[0] <= bbox[2] else [(bbox[0], 180.0), (-180.0, bbox[2])]:
+        found |= np.where(crossing, (west <= end) | (begin <= east), (west <= end) & (begin <= east))
+    return found & (south <= bbox[3]) & (bbox[1] <= north)

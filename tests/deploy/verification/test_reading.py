@@ -1,0 +1,265 @@
+"""What verification reads by itself against what the topology reads: both must agree, and verification must see it when they do not."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dskype.deploy import verification
+from dskype.deploy.verification import reading, verify
+from dskype.deploy.verification.reading import UnusableRecord, Weights, expression_text, meeting, read_expression, read_message, read_subscription, words_of
+from dskype.spouts import expression as engine_expression
+from dskype.spouts.records import Limits, RecordError, parse_message, parse_subscription
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.errors import IllegalArgumentException
+from tests import naive
+from tests.deploy.verification.plain_system import PlainSystem
+from tests.spouts.test_expression import REFUSED
+from tests.spouts.test_records import AREA, BOOLEAN, MESSAGE, TOPK, WRONG_BOOLEAN, WRONG_MESSAGES, WRONG_TOPK, changed, damaged
+from tests.spouts.test_text import TRICKY, random_text
+
+STOP_WORDS = frozenset({"the"})
+SETTINGS = Settings.from_conf({"dskype.stop.words": ["the"]})
+MATCHING_PATH = {
+    *("dskype.spouts.text", "dskype.spouts.expression", "dskype.spouts.vocabulary", "dskype.spouts.kafka"),
+    *("dskype.spouts.records.parse_message", "dskype.spouts.records.parse_subscription", "dskype.spouts.records.parse_key"),
+    *("dskype.spouts.areas.overlap", "dskype.spouts.areas.centre_of"),
+}
+"""What decides whether a message and a subscription match, and how well."""
+
+
+def test_verification_imports_nothing_of_the_matching_path():
+    for path in Path(verification.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            imported = {f"{node.module}.{name}" for name in names} | {node.module} if isinstance(node, ast.ImportFrom) else set(names)
+            assert not imported & MATCHING_PATH, path
+            assert not {name for name in imported if name and name.startswith(("dskype.distribution", "dskype.bolts"))} - {
+                "dskype.bolts.refusals",
+                "dskype.bolts.refusals.LIMIT_STAGE",
+            }, path
+
+
+@pytest.mark.parametrize("text", TRICKY, ids=ascii)
+def test_a_tricky_text_has_the_words_that_the_rule_says(text):
+    assert words_of(text) == TRICKY[text]
+
+
+def test_every_character_of_unicode_is_cut_as_the_topology_cuts_it():
+    tokens = Tokenizer().tokens
+    for first in range(0, sys.maxunicode + 1, 97):
+        characters = [chr(c) for c in range(first, min(first + 97, sys.maxunicode + 1))]
+        for text in ("a".join(characters), " ".join(characters), "x".join(characters[::-1])):
+            assert words_of(text) == tokens(text)
+
+
+def test_random_texts_are_cut_as_the_topology_cuts_them():
+    rng, tokenizer = random.Random(8), Tokenizer(["abc", "é"])
+    for _ in range(3000):
+        text = random_text(rng, rng.choice([3, 12, 40, 400]))
+        assert words_of(text, frozenset({"abc", "é"})) == tokenizer.tokens(text), ascii(text)
+
+
+def test_a_heap_of_marks_is_cut_in_no_time():
+    assert len(words_of("a" + "\u0301\u0327" * 60_000)) == 1  # sorted by insertion it takes half a minute
+
+
+def both(read, parse):
+    """Return what both have read; None where both refuse."""
+    try:
+        found = read()
+    except UnusableRecord:
+        found = None
+    try:
+        return found, parse()
+    except (RecordError, engine_expression.ExpressionError):
+        return found, None
+
+
+def test_random_expressions_are_read_or_refused_as_the_topology_does():
+    rng, tokenizer, limits = random.Random(9), Tokenizer(["the"]), Limits(expression_max_depth=3, expression_max_terms=8)
+    pieces = [
+        "(",
+        ")",
+        "（",
+        "）",
+        " ",
+        " ",
+        "\u3000",
+        " AND ",
+        " OR ",
+        " or ",
+        " ＡＮＤ ",
+        '"',
+        "“",
+        "»",
+        "「",
+        "a",
+        "tea",
+        "the",
+        "é",
+        "e\u0301",
+        "NOT ",
+        "-",
+        "−",
+        "–",
+    ]
+    pieces += [
+        *"!~*?^|&=:+¬\\[]{}【",
+        "&&",
+        "||",
+        "12:30",
+        "t:",
+        "\u00ad",
+        "\u200b",
+        "\u200e",
+        "☀️",
+        "1️⃣",
+        "\u0301",
+        "C++",
+        "⑴",
+        "∨",
+        "\ud800",
+        "\u0000",
+        "ﬀ",
+        "²:",
+    ]
+    read = refused = 0
+    for number in range(20_000):
+        if number % 2:
+            text = "".join(rng.choices(pieces, k=rng.randint(0, 12)))
+        else:
+            text = naive.spelled("tea", number)
+            for _ in range(rng.randint(0, 6)):
+                text = rng.choice([f"({text})", f"{text} AND {rng.choice('abc')}", f"{rng.choice('abc')} OR {text}", f'"{rng.choice("ab")} c" AND ({text})'])
+        found, expected = both(
+            lambda: read_expression(text, STOP_WORDS, limits),
+            lambda: engine_expression.parse(text, tokenizer, limits.expression_max_depth, limits.expression_max_terms),
+        )
+        assert found == expected, ascii(text)
+        read, refused = read + (found is not None), refused + (found is None)
+        if found is not None:
+            assert read_expression(expression_text(found), frozenset(), Limits()) == found
+    assert read > 5_000 and refused > 5_000
+
+
+@pytest.mark.parametrize("text", [text for text, _ in REFUSED], ids=ascii)
+def test_what_is_no_expression_is_refused(text):
+    with pytest.raises(UnusableRecord):
+        read_expression(text, STOP_WORDS, Limits())
+
+
+def records():
+    yield from (json.dumps(changed(MESSAGE, **fields)).encode() for fields, *_ in WRONG_MESSAGES)
+    for wrong, good in ((WRONG_TOPK, TOPK), (WRONG_BOOLEAN, BOOLEAN)):
+        yield from (json.dumps(changed(good, **fields)).encode() for fields, *_ in wrong)
+    rng = random.Random(10)
+    for _ in range(8000):
+        yield damaged(rng, rng.choice([MESSAGE, TOPK, BOOLEAN, AREA]))
+
+
+def test_records_are_read_or_refused_as_the_topology_does():
+    read = refused = 0
+    for value in records():
+        for found, expected in (
+            both(lambda: read_message(value, SETTINGS), lambda: parse_message(value)),
+            both(lambda: read_subscription(b"s1", value, SETTINGS), lambda: parse_subscription(b"s1", value, tokenizer=Tokenizer(["the"]))),
+        ):
+            assert found == expected, value
+            read, refused = read + (found is not None), refused + (found is None)
+    assert read > 500 and refused > 5_000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"text": "x " * 131_073},
+        {"text": "\ufdfa" * 15_888},
+        {"text": "\ufdfa" * 15_887},
+        {"text": "a " * 16_385},
+        {"text": "a " * 16_384},
+        {"text": "lake " * 1_025},
+        {"text": "lake " * 1_024},
+        {"text": " ".join(f"w{i}" for i in range(65))},
+        {"keywords": ["tea tea"] * 513},
+        {"keywords": ["tea"] * 1_025},
+        {"keywords": ["x" * 2_048] * 257},
+        {"keywords": ["\u00ad"]},
+        {"meta": "x" * 4_095},
+        {"meta": {"é": [1, None, 2.5]}},
+    ],
+    ids=range(14),
+)
+def test_the_limits_are_the_same(fields):
+    for good in (MESSAGE, TOPK, BOOLEAN):
+        fields = {("expression" if good is BOOLEAN and name == "text" else name): value for name, value in fields.items()}
+        record = {name: value for name, value in good.items() if not ("keywords" in fields and name in ("text", "expression"))} | fields
+        value = json.dumps(record).encode()
+        found, expected = both(lambda: read_message(value, SETTINGS), lambda: parse_message(value))
+        assert found == expected
+        found, expected = both(lambda: read_subscription(b"s", value, SETTINGS), lambda: parse_subscription(b"s", value, tokenizer=Tokenizer(["the"])))
+        assert found == expected
+
+
+def test_words_weigh_as_they_do_in_the_topology(tmp_path):
+    rng, texts = random.Random(11), ["lake park", "lake", "Café ☀️ lake", "東京 café"]
+    vocabulary = Vocabulary.build(texts, Tokenizer())
+    vocabulary.save(tmp_path / "v.tsv")
+    for path, other in ((str(tmp_path / "v.tsv"), vocabulary), (None, Vocabulary.empty())):
+        weights = Weights(path)
+        for _ in range(200):
+            words = rng.choices(["lake", "park", "café", "東京", "zythum", "bar"], k=rng.randrange(1, 9))
+            numbers, found = weights.weigh(words)
+            ids, expected = other.weigh(words)
+            assert np.all(np.diff(numbers) > 0)
+            by_word = dict(zip(other.ids(sorted(set(words))).tolist(), sorted(set(words))))
+            pairs = {by_word[id]: weight for id, weight in zip(ids.tolist(), expected.tolist())}
+            assert {weights.number(word): pytest.approx(weight, rel=1e-14) for word, weight in pairs.items()} == dict(zip(numbers.tolist(), found.tolist()))
+    assert weights.weigh([])[1].tolist() == []
+
+
+def test_a_vocabulary_that_cannot_be_read_is_refused(tmp_path):
+    (tmp_path / "v.tsv").write_text('{"documents": 3}\nlake\tmany\n')
+    for name in ("v.tsv", "none.tsv"):
+        with pytest.raises(IllegalArgumentException, match=f"Cannot read the vocabulary file; given: '.*{name}'"):
+            Weights(str(tmp_path / name))
+
+
+def test_areas_meet_a_rectangle_as_the_plain_oracle_says():
+    rng = random.Random(12)
+    longitudes = [-180.0, -170.0, -10.0, 0.0, 10.0, 170.0, 180.0]
+    for _ in range(300):
+        areas = np.array([[rng.choice(longitudes), -rng.randrange(3), rng.choice(longitudes), rng.randrange(3)] for _ in range(20)], np.float64)
+        bbox = (rng.choice(longitudes), -1.0, rng.choice(longitudes), rng.randrange(-1, 2))
+        assert meeting(areas, bbox).tolist() == [naive.overlapping(area, bbox) for area in areas.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("dskype.spouts.text.without_ignored", lambda text: text),
+        ("dskype.spouts.text._token_finder", lambda: str.split),
+        ("dskype.spouts.expression._plain", lambda text: (text, range(1, len(text) + 1))),
+        ("dskype.spouts.expression._either", lambda alternatives: engine_expression._join("or", [part for factors in alternatives for part in factors])),
+    ],
+    ids=["invisible characters", "signs", "full-width operators", "AND as OR"],
+)
+def test_verification_disagrees_with_a_topology_that_reads_words_or_expressions_wrongly(monkeypatch, name, wrong):
+    assert verify((right := PlainSystem({"dskype.window.messages": 20}, seed=4).some_traffic()).inputs(), right.settings, final=True).ok
+    monkeypatch.setattr(name, wrong)
+    system = PlainSystem({"dskype.window.messages": 20}, seed=4).some_traffic()
+    report = verify(system.inputs(), system.settings, final=True)
+    assert not report.ok and report.counts.keys() & {"match", "state", "delta", "dead-letter"}, report.as_text()
+
+
+def test_the_examples_run():
+    assert doctest.testmod(reading).failed == 0
