@@ -26,7 +26,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -65,6 +65,7 @@ log = logging.getLogger(__name__)
 
 NIMBUS_TOPIC = "__dskype-nimbus"
 _WHERE = TopicPartition(NIMBUS_TOPIC, 0)
+_SHORT_MS = 1_000
 _COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _STANDBY, _REMOVED, _COMMAND, _ANSWER = "topology:", "standby:", "removed:", "command:", "answer:"
 _SHAPES: dict[str, Callable[[Any], bool]] = {
@@ -101,6 +102,15 @@ def _consumer_at_end(kafka: KafkaSettings, fetch_max_wait_ms: int) -> Any:
     consumer.assign([_WHERE])
     consumer.seek_to_end(_WHERE)
     return consumer
+
+
+def _all_read(consumer: Any, timeout_ms: int = 30_000) -> bool:
+    """Tell whether a consumer has read all that the topic has.
+
+    :raises KafkaError: the brokers do not answer.
+    """
+    end = consumer.end_offsets([_WHERE], timeout_ms=timeout_ms)[_WHERE]
+    return consumer.position(_WHERE, timeout_ms=timeout_ms) >= end
 
 
 def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
@@ -203,6 +213,8 @@ def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, A
                     name = key.removeprefix(kind)
                     if key.startswith(kind) and name in records and record.value is not None and (document := _parse(kind, record.value)) is not None:
                         watched.update(name, document)
+                if _all_read(consumer):
+                    watched.looked()
                 verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
     return {name: bool(verdict) for name, verdict in verdicts.items()}
 
@@ -428,6 +440,9 @@ class ClusterClient:
                         return True
                     if key == f"{_TOPOLOGY}{name}" and (document := _parse(_TOPOLOGY, answer.value)) is not None:
                         watched.update(name, document)
+                with suppress(KafkaError):  # while they are away, the driver's heartbeats do not arrive either
+                    if _all_read(consumer, _SHORT_MS):
+                        watched.looked()
                 if watched.verdict(name, record) is False:
                     _put(producer, f"{_COMMAND}{identity}", None)
                     return False

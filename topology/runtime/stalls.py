@@ -48,7 +48,7 @@ class StallWatch:
         :param tasks: task -> component, for all tasks.
         :param versions: task -> version, as far as reported.
         :param waiting: task -> number of tuples or pulses that wait for it.
-        :param now_s: time by a clock that never goes back.
+        :param now_s: time by a clock that never goes back, and does not count while the caller stood still.
         """
         found = []
         for task, component in tasks.items():

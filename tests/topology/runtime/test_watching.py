@@ -67,19 +67,41 @@ def remote(heartbeat: int) -> dict:
     return {"driver": {"host": "elsewhere", "pid": 1, "machine": "elsewhere/x/y", "started": 1}, "heartbeat": heartbeat}
 
 
+def watch_for(watched: HeartbeatWatch, now: list[float], seconds: float, step: float = 0.5) -> None:
+    """Look at a topic in which nothing happens, as long as the brokers answer."""
+    for _ in range(round(seconds / step)):
+        now[0] += step
+        watched.looked()
+
+
 def test_a_driver_elsewhere_is_alive_when_its_heartbeat_changes_whatever_the_clocks_say():
     now = [0.0]
     watched = HeartbeatWatch(lambda: now[0])
     watched.update("t", remote(7))
     assert watched.verdict("t", remote(7)) is None
-    now[0] = 2
+    watch_for(watched, now, 2)
     watched.update("t", remote(8))
     assert watched.verdict("t", remote(8)) is True
-    now[0] += DEAD_AFTER_S - 0.1
+    watch_for(watched, now, DEAD_AFTER_S - 0.5)
     watched.update("t", remote(8))
     assert watched.verdict("t", remote(8)) is True
-    now[0] += 0.2
+    watch_for(watched, now, 1)
     assert watched.verdict("t", remote(8)) is False
+
+
+@pytest.mark.parametrize("seconds", [5, 45, 160])
+def test_whoever_stood_still_or_got_no_answer_takes_nobody_for_dead(seconds):
+    now = [0.0]
+    watched = HeartbeatWatch(lambda: now[0])
+    watched.update("t", remote(7))
+    watch_for(watched, now, 2)
+    watched.update("t", remote(8))
+    now[0] += seconds  # nobody looks: the watching process stands still, or the brokers do
+    assert watched.verdict("t", remote(8)) is True
+    watched.looked()  # the driver's next heartbeat is not there yet
+    assert watched.verdict("t", remote(8)) is True
+    watch_for(watched, now, DEAD_AFTER_S)
+    assert watched.verdict("t", remote(8)) is False  # it really is silent
 
 
 def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number():
