@@ -10,16 +10,17 @@ import sys
 import pytest
 
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.runtime import restarts, stalls
+from dskype.topology.runtime import restarts, stalls, standstill
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 from dskype.topology.runtime.reports import DriverReports
 from dskype.topology.runtime.restarts import Restarts
 from dskype.topology.runtime.stalls import StallWatch
+from dskype.topology.runtime.standstill import AttentiveClock
 
 from .helpers import wait_for
 
 
-@pytest.mark.parametrize("module", [restarts, stalls], ids=lambda m: m.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("module", [restarts, stalls, standstill], ids=lambda m: m.__name__.rpartition(".")[2])
 def test_the_examples_of_the_docstrings(module):
     found = doctest.testmod(module)
     assert found.attempted and not found.failed
@@ -58,6 +59,19 @@ def test_a_task_without_input_or_with_progress_does_not_stall():
     found = watch.find(tasks, {1: 5, 2: 6}, {2: 3, 3: 1}, 11)
     assert [(s.component, s.task) for s in found] == [("c", 3)]  # it has never reported, but tuples wait for it
     assert "'c'" in found[0].as_text() and "11 s" in found[0].as_text()
+
+
+def test_a_driver_that_stood_still_takes_no_task_for_stalled():
+    now = [100.0]
+    attention = AttentiveClock(5, lambda: now[0])
+    watch, tasks = StallWatch(after_s=30), {1: "a"}
+    watch.find(tasks, {1: 5}, {1: 3}, attention.look())
+    now[0] += 160  # the driver stands still, and with it all that it knows of the task
+    assert watch.find(tasks, {1: 5}, {1: 3}, attention.look()) == []
+    for _ in range(50):
+        now[0] += 0.5
+        found = watch.find(tasks, {1: 5}, {1: 3}, attention.look())
+    assert [stall.seconds for stall in found] == [30]  # it really does nothing
 
 
 # -- liveness -------------------------------------------------------------------------------------
