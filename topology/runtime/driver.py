@@ -37,7 +37,6 @@ from dskype.topology.runtime.resume import SNAPSHOTS, Tenure, check_changes, ins
 from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.shared_files import SharedFiles
 from dskype.topology.runtime.stalls import StallWatch
-from dskype.topology.runtime.standstill import AttentiveClock
 from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
 from dskype.topology.runtime.transports import Transports
@@ -50,8 +49,6 @@ _CLOCK_STEP_S = 0.01
 _WATCH_STEP_S = 0.5
 _BUSY_S = 1.0
 _JANITOR_EVERY_S = 30
-_GAP_S = 5.0
-"""Of the time between two checks of the tasks, at most this much counts: whoever stood still has not watched them."""
 _REST_S = 20
 _ASK_AGAIN_S = 0.3
 _CONTROL_TIMEOUT_S = 5
@@ -101,7 +98,7 @@ class TopologyDriver:
         self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
-        self._stalls, self._attention = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS]), AttentiveClock(_GAP_S)
+        self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS], gap_s=10 * _WATCH_STEP_S)
         self._queries: dict[str, ComponentQuery] = {}
         self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
         self._active = self._opened = False
@@ -473,7 +470,7 @@ class TopologyDriver:
         return self.stats.undelivered_by_task() | (self._clock.unseen_pulses() if self._active else {})
 
     def _report_health(self) -> None:
-        stalls = self._stalls.find(self.plan.task_component, self._versions(), self._waiting(), self._attention.look())
+        stalls = self._stalls.find(self.plan.task_component, self._versions(), self._waiting(), time.monotonic())
         failing = [
             f"the query of component {c!r} has failed {n} times in a row, without progress in between"
             for c in self.plan.component_ids

@@ -15,7 +15,6 @@ from dskype.topology.runtime.liveness import DEAD_AFTER_S, HeartbeatWatch, alive
 from dskype.topology.runtime.reports import DriverReports
 from dskype.topology.runtime.restarts import Restarts
 from dskype.topology.runtime.stalls import StallWatch
-from dskype.topology.runtime.standstill import AttentiveClock
 
 from .helpers import wait_for
 
@@ -62,15 +61,12 @@ def test_a_task_without_input_or_with_progress_does_not_stall():
 
 
 def test_a_driver_that_stood_still_takes_no_task_for_stalled():
-    now = [100.0]
-    attention = AttentiveClock(5, lambda: now[0])
-    watch, tasks = StallWatch(after_s=30), {1: "a"}
-    watch.find(tasks, {1: 5}, {1: 3}, attention.look())
-    now[0] += 160  # the driver stands still, and with it all that it knows of the task
-    assert watch.find(tasks, {1: 5}, {1: 3}, attention.look()) == []
-    for _ in range(50):
-        now[0] += 0.5
-        found = watch.find(tasks, {1: 5}, {1: 3}, attention.look())
+    watch, tasks, now_s = StallWatch(after_s=30, gap_s=5), {1: "a"}, 100.0
+    watch.find(tasks, {1: 5}, {1: 3}, now_s)
+    now_s += 160  # the driver stands still, and with it all that it knows of the task
+    assert watch.find(tasks, {1: 5}, {1: 3}, now_s) == []
+    for step in range(1, 51):
+        found = watch.find(tasks, {1: 5}, {1: 3}, now_s + step / 2)
     assert [stall.seconds for stall in found] == [30]  # it really does nothing
 
 
