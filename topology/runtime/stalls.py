@@ -37,7 +37,7 @@ class StallWatch:
 
     >>> watch = StallWatch(after_s=30)
     >>> watch.find({4: "count"}, {4: 100}, {4: 7}, now_s=0), watch.find({4: "count"}, {4: 100}, {4: 9}, now_s=31)
-    ([], [Stall(component='count', task=4, seconds=31, waiting=9)])
+    ([], [Stall(component='count', task=4, seconds=31.0, waiting=9)])
     >>> watch.find({4: "count"}, {4: 109}, {4: 0}, now_s=32)
     []
     """
