@@ -41,6 +41,8 @@ _START_S = 90
 _ANSWER_S = 10
 _PROBE = "probe"
 _SECRET = "0123456789abcdef"
+_FAILURES = (DskypeError, OSError, RuntimeError, ValueError, http.client.HTTPException, subprocess.TimeoutExpired)
+"""What a client that does not work may raise; kafka-python's errors are RuntimeErrors."""
 
 
 class Scene:
@@ -473,6 +475,17 @@ class Clients:
         """Return the processes of those that have one."""
         return [client.pid for client in self._clients if client.pid is not None]
 
+    def use(self) -> None:
+        """Let each client do something now, while a fault lasts, as users do. What becomes of it does not count: only what works afterwards."""
+
+        def attempt(client: Client) -> None:
+            with contextlib.suppress(*_FAILURES):
+                client.tries()()
+
+        for client in self._clients:
+            if not isinstance(client, Command):
+                threading.Thread(target=attempt, args=(client,), name="chaos-attempt", daemon=True).start()
+
     def watch(self, healed_s: float, ready: threading.Event) -> Callable[[], Recovered]:
         """Begin to look whether the clients work; return what waits for the outcome.
 
@@ -493,7 +506,7 @@ class Clients:
                     if once():
                         found.seconds[client.name] = time.monotonic() - began
                         break
-                except (DskypeError, OSError, RuntimeError, ValueError, http.client.HTTPException, subprocess.TimeoutExpired) as error:
+                except _FAILURES as error:
                     why = f"{type(error).__name__}: {error}"
                 if time.monotonic() > deadline:
                     found.seconds[client.name] = None

@@ -128,6 +128,8 @@ class _Run:
         self._memory_mib = before_mib = system.memory_mib()
         began = time.monotonic()
         fault.strike(system, load, strike.choice)
+        if self._clients is not None:
+            self._clients.use()
         for thread in threads:
             thread.start()
         time.sleep(strike.lasts_s)

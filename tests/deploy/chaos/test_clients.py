@@ -15,6 +15,7 @@ from dskype.deploy.chaos.door import Door
 from dskype.deploy.chaos.faults import FAULTS, usable
 from dskype.deploy.machine.broker import free_ports
 from dskype.topology.errors import DskypeError
+from tests.topology.runtime.helpers import wait_for
 
 
 class Plays(Client):
@@ -83,6 +84,15 @@ def test_commands_wait_until_the_output_has_caught_up_because_they_switch_the_to
     first, second = PlaysCommand("one", True), PlaysCommand("two", True)
     found = play(first, second, caught_up=lambda: moments.append(time.monotonic()), within_s=60)
     assert moments[0] <= first.asked_at[0] <= second.asked_at[0] and set(found.seconds) == {"one", "two"}
+
+
+def test_clients_are_used_while_a_fault_lasts_and_their_failures_then_do_not_count(tmp_path, monkeypatch):
+    dumb, command = Plays("dumb", OSError("refused")), PlaysCommand("one", True)
+    monkeypatch.setattr(clients_module, "_all", lambda: [dumb, command])
+    with Clients(SimpleNamespace(kafka=None, name="t"), tmp_path / "clients") as clients:
+        clients.use()
+        wait_for(lambda: dumb.asked_at, 10, "the attempt")
+    assert len(dumb.asked_at) == 1 and command.asked_at == []
 
 
 def test_there_is_a_client_for_everything_that_users_have():
