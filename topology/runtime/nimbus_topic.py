@@ -65,7 +65,6 @@ log = logging.getLogger(__name__)
 
 NIMBUS_TOPIC = "__dskype-nimbus"
 _WHERE = TopicPartition(NIMBUS_TOPIC, 0)
-_SHORT_MS = 1_000
 _COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _STANDBY, _REMOVED, _COMMAND, _ANSWER = "topology:", "standby:", "removed:", "command:", "answer:"
 _SHAPES: dict[str, Callable[[Any], bool]] = {
@@ -83,6 +82,9 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     _COMMAND: lambda v: isinstance(v["name"], str) and isinstance(v["event"], str),
     _ANSWER: lambda v: v["error"] is None or (isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str)),
 }
+
+
+_SHORT_MS = 1_000
 
 
 def _ensure_topic(kafka: KafkaSettings) -> None:
