@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--strikes", type=int, metavar="N", help="at most N strikes in each run")
     parser.add_argument("--faults", type=lambda text: text.split(","), metavar="A,B", help="only these faults; default: all that this machine allows")
     parser.add_argument("--long", action="store_true", help="also faults that last longer than a minute")
+    parser.add_argument("--pause", type=float, metavar="S", help="how long a fault of standing still lasts (pause-…, cut-network); default: 3 to 12 s")
     parser.add_argument("--rate", type=float, default=200, metavar="R", help="input records per second; default: 200")
     parser.add_argument("--patience", type=float, default=150, metavar="S", help="longest time without any output while it is behind; default: 150")
     parser.add_argument("--folder", type=Path, help="keep logs and data below this folder; default: a temporary one")
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in args.topology or sorted(WORKLOADS):
             again = f"python -m dskype.deploy.chaos --topology {name} --seed {seed} --minutes {args.minutes:g} --rate {args.rate:g}"
             again += (f" --faults {','.join(args.faults)}" if args.faults else "") + (f" --strikes {args.strikes}" if args.strikes else "")
-            again += " --long" if args.long else ""
+            again += (" --long" if args.long else "") + (f" --pause {args.pause:g}" if args.pause is not None else "")
             say(f"{name} with seed {seed}")
             folder = args.folder / f"{name}-{seed}" if args.folder else None
             if folder is not None:
@@ -91,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 strikes=args.strikes,
                 patience_s=args.patience,
                 long=args.long,
+                pause_s=args.pause,
                 command=again,
                 folder=folder,
                 progress=say,

@@ -33,12 +33,14 @@ class Fault:
     :ivar text: what it does, in a sentence.
     :ivar lasts_s: shortest and longest duration, in seconds.
     :ivar long: it lasts so long that it is left out by default.
+    :ivar still: something stands still and goes on later; ``--pause`` says how long.
     """
 
     name: str
     text: str
     lasts_s: tuple[float, float] = (0, 0)
     long = False
+    still = False
 
     def usable(self, system: System, workload: Workload) -> bool:
         """Tell whether this machine and this workload allow the fault."""
@@ -93,6 +95,7 @@ class Pause(Fault):
     """SIGSTOP for one or all processes of a kind, later SIGCONT."""
 
     lasts_s = (3, 12)
+    still = True
 
     def __init__(self, name: str, kind: str, *, every: bool = False) -> None:
         self.name, self._kind, self._every = name, kind, every
@@ -107,6 +110,38 @@ class Pause(Fault):
     def heal(self, system: System, workload: Workload) -> None:
         """Continue them."""
         processes.send(self._stopped, signal.SIGCONT)
+
+
+class PauseClients(Pause):
+    """SIGSTOP for the servers among the clients. When they continue, they must not take others for lost."""
+
+    def __init__(self) -> None:
+        super().__init__("pause-clients", "client", every=True)
+        self.text = "SIGSTOP of dskype ui, metrics and webhooks, SIGCONT some seconds later"
+
+    def usable(self, system: System, workload: Workload) -> bool:
+        """Need a workload that clients follow."""
+        return workload.followed
+
+
+class CutNetwork(Fault):
+    """Nothing gets to the broker and nothing comes from it. Connections stay, as with a network that drops packets."""
+
+    name, text = "cut-network", "no byte gets to the broker or comes from it, and no connection ends, for some seconds"
+    lasts_s = (3, 12)
+    still = True
+
+    def usable(self, system: System, workload: Workload) -> bool:
+        """Need a broker behind a door."""
+        return system.door is not None
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Cut."""
+        system.door.hang()
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """Let everything through, also what waits."""
+        system.door.resume()
 
 
 class BrokerAway(Fault):
@@ -270,7 +305,10 @@ def _all() -> dict[str, Fault]:
         Pause("pause-executor", "executor"),
         Pause("pause-executors", "executor", every=True),
         Pause("pause-workers", "worker", every=True),
+        Pause("pause-daemon", "daemon"),
         Pause("pause-broker", "broker"),
+        CutNetwork(),
+        PauseClients(),
         ClockStep("clock-back", -3600),
         ClockStep("clock-ahead", 3600),
         DiskFull(),

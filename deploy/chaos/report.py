@@ -20,6 +20,8 @@ class Outcome:
     :ivar queries: how often queries were restarted.
     :ivar repeated: records that were written again, with equal content.
     :ivar memory_mib: the highest memory of driver, JVM and executors together, in MiB.
+    :ivar clients_s: seconds from healing until the last client worked again; None: there are none, or one did not.
+    :ivar client: that client; empty: there are none.
     :ivar problems: what was wrong; empty: nothing.
     """
 
@@ -30,6 +32,8 @@ class Outcome:
     queries: int = 0
     repeated: int = 0
     memory_mib: float = 0.0
+    clients_s: float | None = None
+    client: str = ""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -67,7 +71,7 @@ def _span(values: Sequence[float | None]) -> str:
     return text if len(known) == len(values) else f"{text}, {len(values) - len(known)} never"
 
 
-_HEAD = ("fault", "times", "silent s", "caught up s", "driver starts", "query restarts", "written again", "most MiB", "verdict")
+_HEAD = ("fault", "times", "silent s", "caught up s", "driver starts", "query restarts", "written again", "most MiB", "clients s", "verdict")
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:
@@ -84,6 +88,7 @@ def _table(outcomes: Sequence[Outcome]) -> str:
             str(sum(o.queries for o in of)),
             str(sum(o.repeated for o in of)),
             f"{max(o.memory_mib for o in of):,.0f}",
+            _span([o.clients_s for o in of if o.client]) if any(o.client for o in of) else "",
             "ok" if all(o.ok for o in of) else "WRONG",
         )
         for name, of in sorted(kinds.items())

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from dskype.deploy.chaos.clients import Clients, Recovered
 from dskype.deploy.chaos.faults import PARTNERS, Fault, usable
 from dskype.deploy.chaos.report import Outcome, Result
 from dskype.deploy.chaos.schedule import Strike, draw
@@ -43,6 +44,7 @@ def run(
     strikes: int | None = None,
     patience_s: float = 150,
     long: bool = False,
+    pause_s: float | None = None,
     disk_mib: int = 64,
     command: str = "",
     folder: Path | None = None,
@@ -58,6 +60,7 @@ def run(
     :param strikes: at most this many.
     :param patience_s: longest time without any output while it is behind, in seconds.
     :param long: also use faults that last longer than a minute.
+    :param pause_s: how long faults of standing still last; default: some seconds, drawn at random.
     :param disk_mib: size of the file system of the topology's folder.
     :param command: the command that repeats the run, for the report.
     :param folder: where everything is kept; default: a temporary folder that is removed.
@@ -70,28 +73,36 @@ def run(
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dskype-chaos-")))
         stack.enter_context(load.opened(folder))
-        system = stack.enter_context(System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock))
-        return _Run(load, system, Result(workload, seed, command), patience_s, progress).run(usable(system, load, faults, long=long), minutes * 60, strikes)
+        door = faults is None or "cut-network" in faults
+        system = stack.enter_context(System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock, door=door))
+        chosen = usable(system, load, faults, long=long)
+        lasts_s = {n: (pause_s, pause_s) if f.still and pause_s is not None else f.lasts_s for n, f in chosen.items()}
+        clients = Clients(system, folder / "clients") if load.followed and any(fault.still for fault in chosen.values()) else None
+        return _Run(load, system, clients, Result(workload, seed, command), patience_s, progress).run(chosen, lasts_s, minutes * 60, strikes)
 
 
 class _Run:
-    def __init__(self, load: Workload, system: System, result: Result, patience_s: float, progress: Callable[[str], None]) -> None:
-        self._load, self._system, self._result, self._patience_s, self._progress = load, system, result, patience_s, progress
+    def __init__(self, load: Workload, system: System, clients: Clients | None, result: Result, patience_s: float, progress: Callable[[str], None]) -> None:
+        self._load, self._system, self._clients, self._result, self._patience_s, self._progress = load, system, clients, result, patience_s, progress
         self._faults: dict[str, Fault] = {}
         self._repeated, self._hopeless, self._memory_mib = 0, False, 0.0
 
-    def run(self, faults: dict[str, Fault], seconds: float, most: int | None) -> Result:
+    def run(self, faults: dict[str, Fault], lasts_s: dict[str, tuple[float, float]], seconds: float, most: int | None) -> Result:
         load, system, result = self._load, self._system, self._result
         self._faults = faults
         load.begin(system)
+        living = ExitStack()
         try:
             system.start()
             if self._wait(lambda: load.done > 0 and load.caught_up(), self._patience_s) is None:
                 result.problems.append(f"nothing came out within {self._patience_s:g} s of the start; the end of its log:\n{self._tail()}")
                 return result
+            if self._clients is not None:
+                living.enter_context(self._clients)
+                system.clients, load.others = self._clients.pids(), self._clients.published
             self._progress(f"{load.name} runs")
             until = time.monotonic() + seconds
-            for strike in draw(result.seed, {n: f.lasts_s for n, f in faults.items()}, [p for p in PARTNERS if p in faults]):
+            for strike in draw(result.seed, lasts_s, [p for p in PARTNERS if p in faults]):
                 if time.monotonic() > until or (most is not None and strike.number > most):
                     break
                 outcome = self._strike(strike)
@@ -100,8 +111,10 @@ class _Run:
                     self._progress(f"   WRONG: {outcome.problems[0]}")
                 if self._hopeless:
                     break
+            living.close()
             self._end()
         finally:
+            living.close()
             load.close()
         return result
 
@@ -115,13 +128,16 @@ class _Run:
         self._memory_mib = before_mib = system.memory_mib()
         began = time.monotonic()
         fault.strike(system, load, strike.choice)
+        if self._clients is not None:
+            self._clients.use()
         for thread in threads:
             thread.start()
         time.sleep(strike.lasts_s)
         for thread in threads:
             thread.join()
         fault.heal(system, load)
-        healed = time.monotonic()
+        healed, ready = time.monotonic(), threading.Event()
+        clients = self._clients.watch(healed, ready) if self._clients is not None else Recovered
         self._memory_mib = max(self._memory_mib, system.memory_mib())
         time.sleep(_SETTLE_S)  # for the output of tuples that were on their way at the strike
         caught_up = self._wait(lambda: load.newest > healed + _SETTLE_S / 2 and load.caught_up(), self._patience_s)
@@ -132,6 +148,10 @@ class _Run:
             if self._wait(lambda: load.newest > healed and load.caught_up(), self._patience_s) is None:
                 outcome.problems.append("the output did not catch up even after the driver was started again")
                 self._hopeless = True
+        ready.set()
+        back = clients()
+        outcome.clients_s, outcome.client = back.slowest
+        outcome.problems += back.problems
         outcome.memory_mib = self._memory_mib
         if self._memory_mib > before_mib + _MORE_MIB:
             outcome.problems.append(f"memory is not bounded: {before_mib:,.0f} MiB before, {self._memory_mib:,.0f} MiB at most; allowed {_MORE_MIB} MiB more")
@@ -146,6 +166,8 @@ class _Run:
             f"silent for {outcome.silent_s:.1f} s, caught up {outcome.caught_up_s:.1f} s after healing" if outcome.caught_up_s is not None else "not caught up"
         )
         self._progress(f"   {seconds}; {check.records:,} records are right" if not check.problems else f"   {seconds}")
+        if back.seconds:
+            self._progress(f"   clients: {back.as_text()}")
         return outcome
 
     def _partner(self, name: str, choice: float) -> None:

@@ -6,18 +6,17 @@ import contextlib
 import importlib.util
 import shutil
 import socket
-import threading
 import time
 from pathlib import Path
 from typing import Self
 
+from dskype.deploy.chaos.door import Door
 from dskype.deploy.machine.broker import free_ports
 from dskype.deploy.machine.processes import spawn_tied
 
 __all__ = ["HangingStore", "server_program"]
 
 _READY_S = 20
-_PIECE_BYTES = 1 << 16
 
 
 def server_program() -> str | None:
@@ -34,23 +33,14 @@ class HangingStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port, self._door = free_ports(2)
-        self._open = threading.Event()
-        self._open.set()
-        self._closing = False
+        port, self._port = free_ports(2)
+        self._door = Door(port, self._port)
+        self.hang, self.resume = self._door.hang, self._door.resume
 
     @property
     def url(self) -> str:
         """The address for the topology."""
-        return f"redis://127.0.0.1:{self._door}/0"
-
-    def hang(self) -> None:
-        """Stop passing data; connections are still accepted."""
-        self._open.clear()
-
-    def resume(self) -> None:
-        """Pass all data, including what waits."""
-        self._open.set()
+        return f"redis://127.0.0.1:{self._door.port}/0"
 
     def __enter__(self) -> Self:
         self._folder.mkdir(exist_ok=True)
@@ -77,32 +67,10 @@ class HangingStore:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"redis-server did not take connections within {_READY_S} s")
             time.sleep(0.05)
-        self._listener = socket.create_server(("127.0.0.1", self._door))
-        threading.Thread(target=self._accept, name="chaos-store", daemon=True).start()
+        self._door.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._closing = True
-        self._open.set()
-        self._listener.close()
+        self._door.close()
         self._process.terminate()
         self._process.wait(10)
-
-    def _accept(self) -> None:
-        while not self._closing:
-            try:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._port), 5)
-            except OSError:
-                continue
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
-
-    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(_PIECE_BYTES):
-                self._open.wait()
-                target.sendall(data)
-        for end in (source, target):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from dskype.deploy.chaos import clock, processes
+from dskype.deploy.chaos.door import Door
 from dskype.deploy.machine import paths
-from dskype.deploy.machine.broker import EmbeddedBroker
+from dskype.deploy.machine.broker import EmbeddedBroker, free_ports
 from dskype.deploy.machine.processes import spawn_tied
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.restarts import RESTARTED
@@ -37,13 +38,21 @@ class System:
     :param modules: modules whose classes the document names.
     :param disk_mib: size of a separate file system for the topology's folder; 0, or if mounting is not allowed: none.
     :param steps_clock: run with a clock that can be set.
+    :param door: everybody reaches the broker through a door, which can hang.
     """
 
-    def __init__(self, folder: Path, name: str, flux: dict[str, Any], modules: tuple[str, ...] = (), *, disk_mib: int = 0, steps_clock: bool = False) -> None:
+    def __init__(
+        self, folder: Path, name: str, flux: dict[str, Any], modules: tuple[str, ...] = (), *, disk_mib: int = 0, steps_clock: bool = False, door: bool = False
+    ) -> None:
         self.folder, self.name, self._flux, self._modules = folder, name, flux, modules
         self.home = folder / "home"
         self.data = self.home / "topologies"
+        self.door: Door | None = None
         self.broker = EmbeddedBroker(folder / "broker")
+        if door:
+            port, target = free_ports(2)
+            self.door = Door(port, target)
+            self.broker = EmbeddedBroker(folder / "broker", port=target, properties={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"})
         self.log = folder / "submit.log"
         self.starts: list[float] = []
         """When the driver was started, by the monotonic clock."""
@@ -54,6 +63,8 @@ class System:
         self._hold = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="chaos-keeper", daemon=True)
         self._disk_mib, self.mounted = disk_mib, False
+        self.clients: list[int] = []
+        """Process ids of clients."""
         self.clock = clock.SetClock(folder / "clock") if steps_clock else None
 
     def __enter__(self) -> Self:
@@ -64,11 +75,14 @@ class System:
             self.mounted = done.returncode == 0
         (self.folder / "topology.yaml").write_text(json.dumps(self._flux))
         try:
+            if self.door is not None:
+                self.door.start()
             self.broker.start()
         except BaseException:
             self._unmount()
             raise
-        self.kafka = KafkaSettings(self.broker.bootstrap_servers)
+        self.bootstrap_servers = self.broker.bootstrap_servers if self.door is None else f"127.0.0.1:{self.door.port}"
+        self.kafka = KafkaSettings(self.bootstrap_servers)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -81,7 +95,11 @@ class System:
             process.kill()
             process.wait()
         processes.sweep(f"{self.folder}{os.sep}")
+        if self.door is not None:
+            self.door.resume()
         self.broker.stop()
+        if self.door is not None:
+            self.door.close()
         self._unmount()
 
     def _unmount(self) -> None:
@@ -114,7 +132,7 @@ class System:
             "--no-splash",
             "--no-detail",
             "--bootstrap-servers",
-            self.broker.bootstrap_servers,
+            self.bootstrap_servers,
             *(a for m in self._modules for a in ("--allow-module", m)),
         ]
         with open(self.log, "ab") as output:
@@ -134,7 +152,9 @@ class System:
         return self._process.pid
 
     def find(self, kind: str) -> list[int]:
-        """Return the process ids of a kind: ``broker``, or one of :data:`~dskype.deploy.chaos.processes.KINDS`."""
+        """Return the process ids of a kind: ``broker``, ``client``, or one of :data:`~dskype.deploy.chaos.processes.KINDS`."""
+        if kind == "client":
+            return self.clients
         if kind == "broker":
             return [self.broker.pid] if self.broker.pid else []
         return processes.find(kind, self.pid)
@@ -160,7 +180,7 @@ class System:
         self._hold.set()
         env = {**os.environ, paths.HOME_VARIABLE: str(self.home)}
         done = subprocess.run(
-            [sys.executable, "-m", "dskype.deploy", "kill", self.name, "-w", "0", "--bootstrap-servers", self.broker.bootstrap_servers],
+            [sys.executable, "-m", "dskype.deploy", "kill", self.name, "-w", "0", "--bootstrap-servers", self.bootstrap_servers],
             env=env,
             capture_output=True,
             text=True,

@@ -12,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,10 +71,14 @@ class Workload(ABC):
     modules: tuple[str, ...] = ()
     store: HangingStore | None = None
     """A result store that can hang; None: there is none."""
+    followed = False
+    """Whether the clients of :mod:`dskype.deploy.chaos.clients` follow it."""
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
         self.rate, self._rng = rate, random.Random(seed)
         self.fed = 0
+        self.others: Callable[[], int] = lambda: 0
+        """Returns how many messages clients have published beside the input."""
         self._now_rate = rate
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -218,7 +222,7 @@ class Workload(ABC):
         until = time.monotonic() - _LAG_S
         while len(self._fed_at) > 1 and self._fed_at[1][0] <= until:
             self._fed_at.popleft()
-        return not self._fed_at or self._fed_at[0][0] > until or self.done >= self._fed_at[0][1]
+        return not self._fed_at or self._fed_at[0][0] > until or self.done >= self._fed_at[0][1] + self.others()
 
     # -- checks -----------------------------------------------------------------------------------
 
@@ -341,6 +345,7 @@ class Dskype(Workload):
     """DSkype on the world's places, verified as by ``dskype verify``."""
 
     name = "dskype"
+    followed = True
     WINDOW, SUBSCRIPTIONS, K = 2_000, 400, 5
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:

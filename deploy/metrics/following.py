@@ -139,6 +139,7 @@ class Following(Generic[S]):
                 else:
                     self._records[name] = document
                     self._watched.update(name, document)
+        self._watched.looked()
         for name in list(self._sources):
             identity, source = self._sources[name][0]["id"], self._sources[name][1]
             if name not in self._records or self._records[name]["state"]["id"] != identity:

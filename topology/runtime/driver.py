@@ -104,7 +104,7 @@ class TopologyDriver:
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._committer: Committer | None = None
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
-        self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
+        self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS], gap_s=10 * _WATCH_STEP_S)
         self._queries: dict[str, ComponentQuery] = {}
         self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
         self._active = self._opened = False

@@ -1,7 +1,8 @@
 """Whether the process that runs a topology is alive.
 
 If it is on this machine, the operating system knows. If it is on another machine, it is alive if its heartbeat changes while it is
-watched. Timestamps are not compared, because the clocks of two hosts may differ.
+watched. Timestamps are not compared, because the clocks of two hosts may differ. Silence counts only while the brokers answer and the watching
+process runs: otherwise a living driver would seem dead after an outage, or after a pause of the process that watches it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dskype.topology.runtime.standstill import AttentiveClock
+
 __all__ = ["DEAD_AFTER_S", "HEARTBEAT_S", "STANDBY_GONE_AFTER_S", "HeartbeatWatch", "alive_on_this_machine", "machine_id"]
 
 HEARTBEAT_S = 2.0
 DEAD_AFTER_S = 12.0
 """A driver is taken for dead if its heartbeat does not change for this long while it is watched."""
+_GAP_S = 2 * HEARTBEAT_S
+"""Of the time between two looks at the topic, at most this much counts as watched."""
 STANDBY_GONE_AFTER_S = 5.0
 """The same for a standby, whose beats come every second. Nothing but what is shown depends on it."""
 
@@ -81,15 +86,15 @@ def alive_on_this_machine(driver: Mapping[str, Any]) -> bool | None:
 
 
 class HeartbeatWatch:
-    """Watches the heartbeats of drivers, or the beats of standbys.
+    """Watches the heartbeats of drivers, or the beats of standbys. Call :meth:`looked` whenever all records that the topic has are processed.
 
     :param clock: a clock that never goes back.
     :param dead_after_s: how long a beat may stay as it is; default: ``DEAD_AFTER_S``.
     """
 
     def __init__(self, clock=time.monotonic, dead_after_s: float | None = None) -> None:
-        self._clock, self._dead_after_s = clock, DEAD_AFTER_S if dead_after_s is None else dead_after_s
-        self._seen: dict[str, tuple[Any, float]] = {}  # name -> (heartbeat, since when it has that value)
+        self._watched, self._dead_after_s = AttentiveClock(_GAP_S, clock), DEAD_AFTER_S if dead_after_s is None else dead_after_s
+        self._seen: dict[str, tuple[Any, float]] = {}  # name -> (heartbeat, time watched when it got that value)
         self._changed: set[str] = set()
 
     def update(self, name: str, record: Mapping[str, Any]) -> None:
@@ -97,17 +102,21 @@ class HeartbeatWatch:
         beat = (record["driver"], record.get("heartbeat", record.get("beat")))
         before = self._seen.get(name)
         if before is None:
-            self._seen[name] = beat, self._clock()
+            self._seen[name] = beat, self._watched.seconds
         elif before[0] != beat:
-            self._seen[name] = beat, self._clock()
+            self._seen[name] = beat, self._watched.seconds
             self._changed.add(name)
+
+    def looked(self) -> None:
+        """Note that the brokers have answered, and that all records that they have are processed."""
+        self._watched.look()
 
     def verdict(self, name: str, record: Mapping[str, Any]) -> bool | None:
         """Tell whether a topology's driver is alive; None if it has to be watched for longer."""
         local = alive_on_this_machine(record["driver"])
         if local is not None:
             return local
-        _, since = self._seen.get(name, (None, self._clock()))
-        if self._clock() - since >= self._dead_after_s:
+        _, since = self._seen.get(name, (None, self._watched.seconds))
+        if self._watched.seconds - since >= self._dead_after_s:
             return False
         return True if name in self._changed else None

@@ -26,7 +26,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -88,6 +88,9 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
+_SHORT_MS = 1_000
+
+
 def _ensure_topic(kafka: KafkaSettings) -> None:
     with TopicAdmin(kafka) as admin:
         admin.create({NIMBUS_TOPIC: 1}, _COMPACTED)
@@ -104,6 +107,15 @@ def _consumer_at_end(kafka: KafkaSettings, fetch_max_wait_ms: int) -> Any:
     consumer.assign([_WHERE])
     consumer.seek_to_end(_WHERE)
     return consumer
+
+
+def _all_read(consumer: Any, timeout_ms: int = 30_000) -> bool:
+    """Tell whether a consumer has read all that the topic has.
+
+    :raises KafkaError: the brokers do not answer.
+    """
+    end = consumer.end_offsets([_WHERE], timeout_ms=timeout_ms)[_WHERE]
+    return consumer.position(_WHERE, timeout_ms=timeout_ms) >= end
 
 
 def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
@@ -206,6 +218,8 @@ def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, A
                     name = key.removeprefix(kind)
                     if key.startswith(kind) and name in records and record.value is not None and (document := _parse(kind, record.value)) is not None:
                         watched.update(name, document)
+                if _all_read(consumer):
+                    watched.looked()
                 verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
     return {name: bool(verdict) for name, verdict in verdicts.items()}
 
@@ -448,6 +462,9 @@ class ClusterClient:
                         return True
                     if key == f"{_TOPOLOGY}{name}" and (document := _parse(_TOPOLOGY, answer.value)) is not None:
                         watched.update(name, document)
+                with suppress(KafkaError):  # while they are away, the driver's heartbeats do not arrive either
+                    if _all_read(consumer, _SHORT_MS):
+                        watched.looked()
                 if watched.verdict(name, record) is False:
                     _put(producer, f"{_COMMAND}{identity}", None)
                     return False

@@ -32,6 +32,8 @@ class SessionError(TopologyError):
 _LOCAL_SLOTS = 128
 """Task slots in local mode; more than cores, because tasks mostly wait for executors and brokers. A continuous query has one for each task."""
 
+_NEVER_MS = 100 * 365 * 24 * 3_600_000
+
 _PATHS = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -110,6 +112,8 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
                     logging,
                 )
             ),
+            # This JVM is the only executor. If it stands still for longer than spark.network.timeout, Spark would give it up, and end it ten minutes later.
+            "spark.storage.blockManagerHeartbeatTimeoutMs": str(_NEVER_MS),
             "spark.local.dir": str(scratch_of(log_file) / "local"),
             "spark.sql.warehouse.dir": (scratch_of(log_file) / "warehouse").as_uri(),
         }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from dskype.topology.runtime.standstill import AttentiveClock
 
 __all__ = ["Stall", "StallWatch"]
 
@@ -30,16 +33,18 @@ class StallWatch:
     """Remembers since when each task has had its present version.
 
     :param after_s: time without progress after which a task with input is stalled; a micro-batch of a busy task takes seconds.
+    :param gap_s: of the time between two calls of :meth:`find`, at most this many seconds count: a caller who stood still has watched no task.
 
     >>> watch = StallWatch(after_s=30)
     >>> watch.find({4: "count"}, {4: 100}, {4: 7}, now_s=0), watch.find({4: "count"}, {4: 100}, {4: 9}, now_s=31)
-    ([], [Stall(component='count', task=4, seconds=31, waiting=9)])
+    ([], [Stall(component='count', task=4, seconds=31.0, waiting=9)])
     >>> watch.find({4: "count"}, {4: 109}, {4: 0}, now_s=32)
     []
     """
 
-    def __init__(self, after_s: float) -> None:
-        self._after_s = after_s
+    def __init__(self, after_s: float, gap_s: float = math.inf) -> None:
+        self._after_s, self._now_s = after_s, 0.0
+        self._watched = AttentiveClock(gap_s, lambda: self._now_s)
         self._since: dict[int, tuple[int | None, float]] = {}  # task -> (version, since when it has had this version and input)
 
     def find(self, tasks: Mapping[int, str], versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float) -> list[Stall]:
@@ -50,12 +55,13 @@ class StallWatch:
         :param waiting: task -> number of tuples or pulses that wait for it.
         :param now_s: time by a clock that never goes back.
         """
-        found = []
+        self._now_s = now_s
+        found, watched_s = [], self._watched.look()
         for task, component in tasks.items():
             version, n = versions.get(task), waiting.get(task, 0)
             before = self._since.get(task)
             if not n or before is None or before[0] != version:
-                self._since[task] = version, now_s
-            elif now_s - before[1] >= self._after_s:
-                found.append(Stall(component, task, now_s - before[1], n))
+                self._since[task] = version, watched_s
+            elif watched_s - before[1] >= self._after_s:
+                found.append(Stall(component, task, watched_s - before[1], n))
         return sorted(found, key=lambda stall: -stall.seconds)

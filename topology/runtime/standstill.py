@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["StandstillWatch", "boot_s", "process_watch"]
+__all__ = ["AttentiveClock", "StandstillWatch", "boot_s", "process_watch"]
 
 _TICK_S = 0.25
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # only Linux has the first one
@@ -20,6 +20,36 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # only Linux has
 def boot_s() -> float:
     """Return the seconds since the start of the host; on Linux they go on while it is suspended."""
     return time.clock_gettime(_CLOCK)
+
+
+class AttentiveClock:
+    """A clock for whoever judges others by their silence: it counts only the time in which this process watched them.
+
+    Whoever stood still himself, or got no answer, has seen nothing, and must not conclude anything from it.
+
+    :param gap_s: of the time between two looks, at most this many seconds count.
+    :param clock: a clock that never goes back.
+
+    >>> now = [0.0]
+    >>> attentive = AttentiveClock(3, lambda: now[0])
+    >>> now[0] = 2; attentive.look()
+    2.0
+    >>> now[0] = 162; attentive.look()
+    5.0
+    """
+
+    def __init__(self, gap_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gap_s, self._clock = gap_s, clock
+        self._looked_s = clock()
+        self.seconds = 0.0
+        """The time watched so far, in seconds."""
+
+    def look(self) -> float:
+        """Note that somebody has looked, and has seen all that there was to see; return the time watched so far, in seconds."""
+        now_s = self._clock()
+        self.seconds += min(now_s - self._looked_s, self._gap_s)
+        self._looked_s = now_s
+        return self.seconds
 
 
 class StandstillWatch:

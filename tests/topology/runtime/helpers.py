@@ -153,6 +153,16 @@ def kill(find: Callable[[], Sequence[Process]], what: str = "a process to kill")
     wait_for(struck, 120, what)
 
 
+def stand_still(find: Callable[[], Sequence[Process]], seconds: float) -> None:
+    """Stop the processes that ``find`` returns with SIGSTOP, and let them continue after some seconds."""
+    stopped = wait_for(find, 120, "a process to stop")
+    for sign, wait_s in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0)):
+        for process in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, sign)
+        time.sleep(wait_s)
+
+
 def alive(pids: set[int]) -> set[int]:
     """Return those of the processes that still run, without zombies."""
     found = set()

@@ -1,8 +1,10 @@
-"""The broker fails under load and returns, once or several times: the result is exact, and work continues within seconds."""
+"""The broker fails or stands still under load and returns, once or several times: the result is exact, and work continues within seconds."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from collections import Counter
 
@@ -39,6 +41,12 @@ def leave_for_longer_than_the_timeouts(broker):
     broker.start()
 
 
+def stand_still_for_longer_than_the_timeouts(broker):
+    os.kill(broker.pid, signal.SIGSTOP)
+    time.sleep(6)
+    os.kill(broker.pid, signal.SIGCONT)
+
+
 @contextlib.contextmanager
 def told_when_it_takes_too_long(driver, kafka, out):
     """Print what can be seen of a topology when a wait for it runs out."""
@@ -53,7 +61,7 @@ def told_when_it_takes_too_long(driver, kafka, out):
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize(("fault", "timeouts"), [(bounce, {}), (leave_for_longer_than_the_timeouts, SHORT)])
+@pytest.mark.parametrize(("fault", "timeouts"), [(bounce, {}), (leave_for_longer_than_the_timeouts, SHORT), (stand_still_for_longer_than_the_timeouts, SHORT)])
 def test_a_broker_that_was_away_changes_nothing(cluster, tmp_path, name, fault, timeouts, transport):
     with EmbeddedBroker() as broker:
         kafka = KafkaSettings(broker.bootstrap_servers, {f"kafka.{key}": str(ms) for key, ms in timeouts.items()})

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from kafka import TopicPartition
 
+from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.topology import Fields, TopologyBuilder
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError, TransitionException
@@ -109,8 +113,8 @@ def test_what_is_no_record_is_left_out_by_everybody(kafka, name):
 
 
 @contextlib.contextmanager
-def elsewhere(kafka: KafkaSettings, name: str, *, beats: bool) -> Iterator[list[dict]]:
-    """Publish a topology like a driver on another host with a clock that is far behind; yield the commands that it gets."""
+def elsewhere(kafka: KafkaSettings, name: str, *, beats: bool, answers: Callable[[], object] = lambda: None) -> Iterator[list[dict]]:
+    """Publish a topology like a driver on another host with a clock that is far behind; yield the commands that it gets. It calls ``answers`` before it answers one."""
     nimbus_topic._ensure_topic(kafka)
     record = {
         "v": 1,
@@ -142,6 +146,7 @@ def elsewhere(kafka: KafkaSettings, name: str, *, beats: bool) -> Iterator[list[
                 for r in batch:
                     if r.key.startswith(b"command:") and r.value is not None and json.loads(r.value)["name"] == name:
                         commands.append(json.loads(r.value))
+                        answers()
                         producer.send(NIMBUS_TOPIC, key=b"answer:" + r.key[8:], value=b'{"v": 1, "error": null}')
         producer.close()
         consumer.close()
@@ -167,6 +172,25 @@ def test_a_driver_elsewhere_whose_clock_is_an_hour_behind_is_alive_and_keeps_its
         ClusterClient(kafka).send({"name": name, "event": "KILL", "wait_secs": 0})
         assert [c["event"] for c in commands] == ["KILL"]
         assert len(existing_topics(kafka, name)) == 3
+        assert name not in load_removed(kafka)
+
+
+def test_a_driver_is_not_taken_for_dead_because_the_brokers_stood_still(name, monkeypatch):
+    monkeypatch.setattr(liveness, "DEAD_AFTER_S", 2.0)
+    monkeypatch.setattr(liveness, "_GAP_S", 0.5)
+    stopped = threading.Event()
+    with EmbeddedBroker() as broker, elsewhere(kafka := KafkaSettings(broker.bootstrap_servers), name, beats=True, answers=stopped.wait) as commands:
+        with ThreadPoolExecutor() as pool:
+            killed = pool.submit(ClusterClient(kafka).send, {"name": name, "event": "KILL", "wait_secs": 0})
+            try:
+                wait_for(lambda: commands, 60, "the command")
+                os.kill(broker.pid, signal.SIGSTOP)
+                stopped.set()
+                time.sleep(4)  # twice as long as a silence may last
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
+            killed.result(60)
+        assert len(existing_topics(kafka, name)) == 3  # the driver's answer counts, and it has removed nothing yet
         assert name not in load_removed(kafka)
 
 

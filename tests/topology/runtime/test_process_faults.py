@@ -1,4 +1,4 @@
-"""Processes are killed with SIGKILL under load: the result is exact, and no task stalls for long."""
+"""Processes are killed with SIGKILL, or stand still for a while, under load: the result is exact, and no task stalls for long."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import TopicAdmin
 
 from .components import sum_chain, sums_expected
-from .helpers import executors, kill, longest_gap_s, make_topic, output, supervisors, wait_for, workers
+from .helpers import daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for, workers
 
 TOTAL, RATE = 24_000, 4_000
+STILL_S = 2
 
 
 def kill_an_executor() -> None:
@@ -41,6 +42,14 @@ def kill_a_worker() -> None:
 
 def kill_all_workers() -> None:
     kill(workers)
+
+
+def stop_an_executor() -> None:
+    stand_still(lambda: executors("first")[:1], STILL_S)
+
+
+def stop_all_python() -> None:
+    stand_still(lambda: [*daemons(), *supervisors(), *executors(), *workers()], STILL_S)
 
 
 def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None]], transport: str, look: Callable[[TopologyDriver], None]) -> None:
@@ -79,5 +88,6 @@ def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monk
         admin.close()
 
     monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
-    run_through(cluster, name, [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_all_workers, kill_all_executors], transport, look)
+    kills = [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_all_workers, kill_all_executors]
+    run_through(cluster, name, [*kills, stop_an_executor, stop_all_python], transport, look)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from dskype.topology.runtime.queries import ComponentQuery
 from dskype.topology.runtime.session import spark_settings
 
@@ -21,6 +23,14 @@ def test_paths_of_the_user_are_seen_from_the_users_folder(tmp_path, monkeypatch)
     assert (settings["spark.files"], settings["spark.x"]) == (f"{tmp_path}/a.txt", "a.txt")
     for option in (f"-Djava.io.tmpdir={tmp_path}/a b/jvm", f"-Ddskype.spark.log={tmp_path}/a b/spark.log"):
         assert f'"{option}"' in settings["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize(("master", "only_one"), [(None, True), ("local[*]", True), ("local[4]", True), ("spark://host:7077", False)])
+def test_spark_never_gives_up_its_only_executor_because_it_stood_still(tmp_path, master, only_one):
+    settings = spark_settings(master=master, jars=[], conf={}, log_file=tmp_path / "spark.log")
+    limit_ms = settings.get("spark.storage.blockManagerHeartbeatTimeoutMs")  # HeartbeatReceiver takes spark.network.timeout without it
+    assert (limit_ms is not None) == only_one
+    assert not only_one or int(limit_ms) > 10 * 365 * 24 * 3_600_000  # a suspended machine wakes up earlier
 
 
 def test_components_with_similar_names_have_checkpoints_of_their_own(tmp_path):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.runtime import restarts, stalls
+from dskype.topology.runtime import restarts, stalls, standstill
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 from dskype.topology.runtime.reports import DriverReports
 from dskype.topology.runtime.restarts import Restarts
@@ -19,7 +19,7 @@ from dskype.topology.runtime.stalls import StallWatch
 from .helpers import wait_for
 
 
-@pytest.mark.parametrize("module", [restarts, stalls], ids=lambda m: m.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("module", [restarts, stalls, standstill], ids=lambda m: m.__name__.rpartition(".")[2])
 def test_the_examples_of_the_docstrings(module):
     found = doctest.testmod(module)
     assert found.attempted and not found.failed
@@ -60,6 +60,16 @@ def test_a_task_without_input_or_with_progress_does_not_stall():
     assert "'c'" in found[0].as_text() and "11 s" in found[0].as_text()
 
 
+def test_a_driver_that_stood_still_takes_no_task_for_stalled():
+    watch, tasks, now_s = StallWatch(after_s=30, gap_s=5), {1: "a"}, 100.0
+    watch.find(tasks, {1: 5}, {1: 3}, now_s)
+    now_s += 160  # the driver stands still, and with it all that it knows of the task
+    assert watch.find(tasks, {1: 5}, {1: 3}, now_s) == []
+    for step in range(1, 51):
+        found = watch.find(tasks, {1: 5}, {1: 3}, now_s + step / 2)
+    assert [stall.seconds for stall in found] == [30]  # it really does nothing
+
+
 # -- liveness -------------------------------------------------------------------------------------
 
 
@@ -67,19 +77,41 @@ def remote(heartbeat: int) -> dict:
     return {"driver": {"host": "elsewhere", "pid": 1, "machine": "elsewhere/x/y", "started": 1}, "heartbeat": heartbeat}
 
 
+def watch_for(watched: HeartbeatWatch, now: list[float], seconds: float, step: float = 0.5) -> None:
+    """Look at a topic in which nothing happens, as long as the brokers answer."""
+    for _ in range(round(seconds / step)):
+        now[0] += step
+        watched.looked()
+
+
 def test_a_driver_elsewhere_is_alive_when_its_heartbeat_changes_whatever_the_clocks_say():
     now = [0.0]
     watched = HeartbeatWatch(lambda: now[0])
     watched.update("t", remote(7))
     assert watched.verdict("t", remote(7)) is None
-    now[0] = 2
+    watch_for(watched, now, 2)
     watched.update("t", remote(8))
     assert watched.verdict("t", remote(8)) is True
-    now[0] += DEAD_AFTER_S - 0.1
+    watch_for(watched, now, DEAD_AFTER_S - 0.5)
     watched.update("t", remote(8))
     assert watched.verdict("t", remote(8)) is True
-    now[0] += 0.2
+    watch_for(watched, now, 1)
     assert watched.verdict("t", remote(8)) is False
+
+
+@pytest.mark.parametrize("seconds", [5, 45, 160])
+def test_whoever_stood_still_or_got_no_answer_takes_nobody_for_dead(seconds):
+    now = [0.0]
+    watched = HeartbeatWatch(lambda: now[0])
+    watched.update("t", remote(7))
+    watch_for(watched, now, 2)
+    watched.update("t", remote(8))
+    now[0] += seconds  # nobody looks: the watching process stands still, or the brokers do
+    assert watched.verdict("t", remote(8)) is True
+    watched.looked()  # the driver's next heartbeat is not there yet
+    assert watched.verdict("t", remote(8)) is True
+    watch_for(watched, now, DEAD_AFTER_S)
+    assert watched.verdict("t", remote(8)) is False  # it really is silent
 
 
 def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number():
