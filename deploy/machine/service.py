@@ -9,6 +9,7 @@ The folder holds the embedded broker's data, the topology's state, and::
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -47,7 +48,7 @@ _LOOK_S = 0.1
 class Service:
     """What ``service.json`` says.
 
-    :ivar state: ``starting``, ``running`` or ``stopped``; whether its process is there is another question, see :meth:`is_alive`.
+    :ivar state: ``starting``, ``running``, ``stopping`` or ``stopped``; whether its process is there is another question, see :meth:`is_alive`.
     :ivar process: describes the process as the nimbus topic does.
     :ivar port: of the broker; it stays the same.
     :ivar metrics_port: of the metrics; it stays the same.
@@ -92,6 +93,8 @@ def read(folder: Path) -> Service | None:
         return Service(**document)
     except FileNotFoundError:
         return None
+    except (NotADirectoryError, PermissionError):  # the folder is a file, or another user's
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DeployError(f"{file} must describe a service, given: {error}", fix="put it back from a copy, or remove it: the next 'up' writes it") from error
 
@@ -107,6 +110,8 @@ def prepare(folder: Path, *, port: int | None, metrics_port: int | None) -> Serv
 
     :raises DeployError: the folder has files that are not a service's.
     """
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if not paths.make_writable(folder):
         raise DeployError(f"the folder of a service must be writable, given: {str(folder)!r}", fix="choose another folder")
     known = read(folder)
@@ -154,15 +159,24 @@ def run(
     os.umask(0o077)
     launch.ship_modules(flux.modules, target.master)
     service = replace(service, state="starting", process=describe_driver(), topology=flux.name)
+
+    def stopping(text: str = "") -> None:
+        nonlocal service
+        service = replace(service, state="stopping")
+        _write(folder, service)
+        if text:
+            progress(text)
+
     with contextlib.ExitStack() as parts:
         killed = False
         _write(folder, service)
         parts.callback(lambda: _write(folder, replace(service, state="stopped")))
         parts.callback(end_jvm)
-        with hold_interrupts(progress):  # the start of Spark, interrupted, would leave its JVM behind
+        with hold_interrupts(stopping):  # the start of Spark, interrupted, would leave its JVM behind
             cluster = LocalCluster(bootstrap_servers="embedded", folder=folder, resume=not fresh, port=service.port, conf=target.conf, progress=progress)
             parts.callback(lambda: cluster.shutdown(remove=killed))
         parts.enter_context(beside(cluster.environment.kafka, service.metrics_port))
+        parts.callback(stopping)
         try:
             handle = launch.start(cluster, flux, active, progress)
             service = replace(service, state="running", arguments=arguments, cwd=os.getcwd())
@@ -172,14 +186,17 @@ def run(
             launch.await_kill(cluster, handle)
             killed = True
         except KeyboardInterrupt:
+            stopping("stopping: topology, Spark, broker")
             if not terminated.is_set():
                 raise
-            progress("stopping: topology, Spark, broker")
 
 
-def stop(folder: Path, timeout_s: float) -> bool:
+def stop(folder: Path, timeout_s: float, progress: launch.Progress) -> bool:
     """Ask the process of a service to stop, and wait until it has; return False if none ran.
 
+    A process that is stopping already is only waited for: a second signal would cut its end short.
+
+    :param progress: gets a line of text about what is waited for.
     :raises DeployError: there is no service in the folder, another user runs it, or it still runs after ``timeout_s``.
     """
     service = read(folder)
@@ -188,8 +205,11 @@ def stop(folder: Path, timeout_s: float) -> bool:
     if not service.is_alive():
         return False
     pid, deadline = service.process["pid"], time.monotonic() + timeout_s
+    waited_for = f"process {pid} stops the topology, Spark and the broker; that takes up to a minute"
+    progress(f"the service is stopping already: {waited_for}" if service.state == "stopping" else waited_for)
     try:
-        os.kill(pid, signal.SIGTERM)
+        if service.state != "stopping":
+            os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:  # it has just ended
         return True
     except PermissionError as error:

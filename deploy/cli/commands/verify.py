@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from dskype.deploy.client.pubsub import PubSub
 
     try:
-        return _run(args, PubSub(cluster.kafka_settings(target(args)), timeout_s=args.timeout).kafka, args.topology)
+        return _run(args, PubSub(cluster.reach(target(args)), timeout_s=args.timeout).kafka, args.topology)
     except UsageError as error:
         say(f"usage: dskype verify [options]; see 'dskype help verify'\nerror: {error}")
         return 2
