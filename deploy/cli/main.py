@@ -271,11 +271,11 @@ def _failed(ex: Exception, verbose: bool) -> int:
 
 def _about_path(ex: OSError) -> str:
     """Say what is wrong with a file or folder that the user has named."""
-    path, at = os.fsdecode(ex.filename), Path(os.fsdecode(ex.filename))
+    path = os.fsdecode(ex.filename2 or ex.filename)  # of two, the second is where a new file should have gone
     if isinstance(ex, IsADirectoryError):
         return f"expected a file, given the folder {path!r}"
     if isinstance(ex, (NotADirectoryError, FileExistsError)):
-        file = next((p for p in (at, *at.parents) if p.is_file()), at)
+        file = next((p for p in (Path(path), *Path(path).parents) if p.is_file()), path)
         return f"expected a folder, given the file {str(file)!r}"
     if isinstance(ex, FileNotFoundError):
         return f"No such file or folder: {path!r}"

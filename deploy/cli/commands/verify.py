@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dskype.deploy.cli.arguments import UsageError, client_options, integer, layers, output, positive, positive_seconds, target
 from dskype.deploy.machine import cluster
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 _AGAIN_S = 3.0
+_Layers = tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,18 +52,19 @@ def run(args: argparse.Namespace) -> int:
     """Print the report; fail if something differs."""
     from dskype.deploy.client.pubsub import PubSub
 
+    given = layers(args)  # a wrong file is told before brokers are waited for
     try:
-        return _run(args, PubSub(cluster.reach(target(args)), timeout_s=args.timeout).kafka, args.topology)
+        return _run(args, given, PubSub(cluster.reach(target(args)), timeout_s=args.timeout).kafka, args.topology)
     except UsageError as error:
         say(f"usage: dskype verify [options]; see 'dskype help verify'\nerror: {error}")
         return 2
 
 
-def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
+def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topology: str) -> int:
     from dskype.deploy.verification import verify
     from dskype.deploy.verification.topics import read_inputs, wait_until_rest
 
-    settings = _settings(args, kafka, topology)
+    settings = _settings(given, kafka, topology)
     progress = Progress(clear=True)
     final = args.final
     rested = True
@@ -100,12 +102,12 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
     return 0 if report.ok and rested else 1
 
 
-def _settings(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> Settings:
+def _settings(given: _Layers, kafka: KafkaSettings, topology: str) -> Settings:
     """Return the settings of the file or the running topology, which override ``--config`` and are overridden by ``-c``."""
     from dskype.spouts.settings import Settings
     from dskype.topology.runtime.nimbus_topic import conf_of, load_states
 
-    below, conf, above = layers(args)
+    below, conf, above = given
     if conf is None:
         state = load_states(kafka).get(topology)
         conf = None if state is None else conf_of(state)
