@@ -39,9 +39,9 @@ def lines(file: str) -> Iterator[tuple[int, bytes | None]]:
 
     :raises OSError: the file cannot be opened.
     """
-    stack = contextlib.ExitStack()
-    source = _standard_input(stack) if file == "-" else stack.enter_context(open(file, "rb", buffering=_BUFFER_BYTES))
-    return _numbered(stack, source)
+    with contextlib.ExitStack() as opened:
+        source = _standard_input(opened) if file == "-" else opened.enter_context(open(file, "rb", buffering=_BUFFER_BYTES))
+        return _numbered(opened.pop_all(), source)
 
 
 def _numbered(stack: contextlib.ExitStack, source: Any) -> Iterator[tuple[int, bytes | None]]:
@@ -59,7 +59,9 @@ def _numbered(stack: contextlib.ExitStack, source: Any) -> Iterator[tuple[int, b
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if line := line.strip():
                 if not hinted and not line.startswith(b"{"):
-                    say("hint: the file must have one JSON object on each line; docs/pubsub.md says how to make them of a CSV file, a JSON array and other records")
+                    say(
+                        "hint: the file must have one JSON object on each line; docs/pubsub.md says how to make them of a CSV file, a JSON array and other records"
+                    )
                 hinted = True
                 yield number, line
 

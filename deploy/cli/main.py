@@ -56,6 +56,7 @@ COMMANDS = {
         Command("sub", "add, list, show or remove subscriptions"),
         Command("publish", "publish messages: JSON lines of a file"),
         Command("tail", "follow the results"),
+        Command("dead-letters", "print what a topology could not process, and why"),
         Command("webhooks", "deliver results to URLs, until Ctrl-C"),
         Command("explain", "say why a message does or does not match or rank"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),

@@ -97,9 +97,7 @@ def parse_servers(value: str, source: str = "bootstrap servers") -> list[tuple[s
     return servers
 
 
-def await_brokers(
-    servers: str, progress: Callable[[str], None], environ: Mapping[str, str] | None = None, *, tls: ssl.SSLContext | None = None
-) -> None:
+def await_brokers(servers: str, progress: Callable[[str], None], environ: Mapping[str, str] | None = None, *, tls: ssl.SSLContext | None = None) -> None:
     """Wait until one of ``servers`` answers, up to ``DSKYPE_BROKER_WAIT_S`` seconds (default 60; 0: one attempt).
 
     Every command waits here, before it starts Spark or a client: clients would give up by timeouts of their own, silently, and would not say what to do.

@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -49,6 +50,7 @@ class Service:
     """What ``service.json`` says.
 
     :ivar state: ``starting``, ``running``, ``stopping`` or ``stopped``; whether its process is there is another question, see :meth:`is_alive`.
+    :ivar doing: the last line of progress while it starts or stops.
     :ivar process: describes the process as the nimbus topic does.
     :ivar port: of the broker; it stays the same.
     :ivar metrics_port: of the metrics; it stays the same.
@@ -58,6 +60,7 @@ class Service:
     """
 
     state: str = "stopped"
+    doing: str = ""
     process: dict[str, Any] = field(default_factory=dict)
     port: int = BROKER_PORT
     metrics_port: int = METRICS_PORT
@@ -139,6 +142,7 @@ def run(
     arguments: list[str],
     fresh: bool = False,
     active: bool = True,
+    before: Callable[[launch.Progress], None],
     beside: Callable[[Any, int], AbstractContextManager[Any]],
     progress: launch.Progress,
 ) -> None:
@@ -147,6 +151,7 @@ def run(
     :param folder: one for which :func:`prepare` was called.
     :param arguments: the command line to remember; it is written when the topology runs.
     :param fresh: do not resume: remove the state of the topology, and start over. The broker's topics stay.
+    :param before: what is to be done before Spark and the broker are started.
     :param beside: gets the brokers and the port of the metrics, and returns what runs beside the topology.
     :raises FolderInUseError: a service runs there.
     :raises TopologyError: the topology is refused, or has failed. It can be resumed.
@@ -160,33 +165,47 @@ def run(
     launch.ship_modules(flux.modules, target.master)
     service = replace(service, state="starting", process=describe_driver(), topology=flux.name)
 
-    def stopping(text: str = "") -> None:
+    changing = threading.RLock()  # the broker's events come from a thread of its own
+
+    def become(state: str, **more: Any) -> None:
         nonlocal service
-        service = replace(service, state="stopping")
-        _write(folder, service)
-        if text:
-            progress(text)
+        with changing:
+            service = replace(service, state=state, doing="", **more)
+            _write(folder, service)
+
+    def told(text: str) -> None:
+        nonlocal service
+        progress(text)
+        with changing:
+            if service.state != "running":
+                service = replace(service, doing=text)
+                _write(folder, service)
+
+    def stop_when_started(text: str) -> None:
+        become("stopping")
+        told(text)
 
     with contextlib.ExitStack() as parts:
         killed = False
         _write(folder, service)
-        parts.callback(lambda: _write(folder, replace(service, state="stopped")))
+        parts.callback(become, "stopped")
+        before(told)
         parts.callback(end_jvm)
-        with hold_interrupts(stopping):  # the start of Spark, interrupted, would leave its JVM behind
-            cluster = LocalCluster(bootstrap_servers="embedded", folder=folder, resume=not fresh, port=service.port, conf=target.conf, progress=progress)
+        with hold_interrupts(stop_when_started):  # the start of Spark, interrupted, would leave its JVM behind
+            cluster = LocalCluster(bootstrap_servers="embedded", folder=folder, resume=not fresh, port=service.port, conf=target.conf, progress=told)
             parts.callback(lambda: cluster.shutdown(remove=killed))
         parts.enter_context(beside(cluster.environment.kafka, service.metrics_port))
-        parts.callback(stopping)
+        parts.callback(become, "stopping")
         try:
-            handle = launch.start(cluster, flux, active, progress)
-            service = replace(service, state="running", arguments=arguments, cwd=os.getcwd())
-            _write(folder, service)
+            handle = launch.start(cluster, flux, active, told)
+            become("running", arguments=arguments, cwd=os.getcwd())
             progress(f"topology {flux.name} runs as {handle.id}; 'dskype down --folder {folder}' stops it and keeps its data")
             report_ready()
             launch.await_kill(cluster, handle)
             killed = True
         except KeyboardInterrupt:
-            stopping("stopping: topology, Spark, broker")
+            become("stopping")
+            told("stopping: topology, Spark, broker")
             if not terminated.is_set():
                 raise
 

@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what runs; fail unless every topology gets on."""
-    from dskype.deploy.machine import paths, service
     from kafka.errors import KafkaError
 
+    from dskype.deploy.machine import paths, service
     from dskype.deploy.machine.errors import DeployError
     from dskype.topology.errors import DskypeError
 
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     status = {
         "folder": str(folder),
         "state": state,
+        "doing": found.doing if found.is_alive() else "",
         "pid": found.process.get("pid") if found.is_alive() else None,
         "bootstrap_servers": found.bootstrap_servers,
         "metrics": found.metrics_url,
@@ -99,7 +100,8 @@ def as_text(status: Mapping[str, Any]) -> str:
     process = "" if status["pid"] is None else f", process {status['pid']}"
     lines = [f"service   {status['folder']}: {status['state']}{process}"]
     if status["state"] != "running":
-        return "\n".join([*lines, f"          'dskype up --folder {status['folder']}' starts it" if status["pid"] is None else ""]).rstrip()
+        more = f"'dskype up --folder {status['folder']}' starts it" if status["pid"] is None else status["doing"]
+        return "\n".join([*lines, f"          {more}"]).rstrip()
     lines += [f"broker    {status['bootstrap_servers']}", f"metrics   {status['metrics']}"]
     for t in status["topologies"]:
         lines.append(f"topology  {t['name']}: {t['status']}, {t['health']['state']}, for {_duration(t['uptime_s'])}")

@@ -84,7 +84,19 @@ def run(args: argparse.Namespace) -> int:
     from dskype.topology.planning.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)
-    service.run(folder, flux, where, arguments=what, fresh=args.fresh, active=not args.inactive, beside=_metrics, progress=_stamped)
+    from dskype.deploy.cli.warmup import compile_first
+
+    service.run(
+        folder,
+        flux,
+        where,
+        arguments=what,
+        fresh=args.fresh,
+        active=not args.inactive,
+        before=lambda progress: compile_first(flux, where.master, progress),
+        beside=_metrics,
+        progress=_stamped,
+    )
     return 0
 
 

@@ -1,7 +1,7 @@
 """``dskype verify``: read a topology's topics and compare everything that it published with a brute-force oracle.
 
 :func:`dskype.deploy.verification.verify` says what is compared. Exit code 0: all equal; 1: something differs, or the topology did not
-come to rest in time; 2: wrong arguments.
+come to rest in time, which a line on standard error says; 2: wrong arguments.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topolog
     settings = _settings(given, kafka, topology)
     progress = Progress(clear=True)
     final = args.final
-    rested = True
+    left = ""
     if args.wait is not None:
-        rested = wait_until_rest(kafka, topology, settings, args.wait, progress, args.inputs)
-        final = final or rested
+        left = wait_until_rest(kafka, topology, settings, args.wait, progress, args.inputs)
+        final = final or not left
     for attempt in (1, 2):
         inputs = read_inputs(kafka, topology, progress, args.inputs)
         if not any(inputs.counts().values()):
@@ -93,13 +93,13 @@ def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topolog
         time.sleep(_AGAIN_S)
     progress.end()
     if args.output == "json":
-        print(json.dumps({**report.as_json(), "rested": rested}, ensure_ascii=False))
+        print(json.dumps({**report.as_json(), "rested": not left, "left": left}, ensure_ascii=False))
     else:
         text = plain(report.as_text(args.show))
         print(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8"))
-    if not rested:
-        say(f"error: the topology was still at work after {args.wait:g} s; its last lists were not compared")
-    return 0 if report.ok and rested else 1
+    if left:
+        say(f"error: the topology was still at work after {args.wait:g} s: {left}; its last lists were not compared")
+    return 0 if report.ok and not left else 1
 
 
 def _settings(given: _Layers, kafka: KafkaSettings, topology: str) -> Settings:

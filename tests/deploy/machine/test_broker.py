@@ -6,10 +6,10 @@ import os
 import queue
 import signal
 import socket
-import threading
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path

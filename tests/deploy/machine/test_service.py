@@ -132,7 +132,9 @@ while True:
 
 @pytest.mark.parametrize("command", ["down", "up"])
 def test_a_service_that_is_stopping_gets_no_second_signal_and_is_waited_for(tmp_path, started, capsys, command):
-    program = "import json, sys; from dskype.topology.runtime.liveness import describe_driver; print(json.dumps(describe_driver()), flush=True); sys.stdin.read()"
+    program = (
+        "import json, sys; from dskype.topology.runtime.liveness import describe_driver; print(json.dumps(describe_driver()), flush=True); sys.stdin.read()"
+    )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         service._write(tmp_path, service.Service(state="stopping", process=json.loads(running.stdout.readline())))
         assert cli.main(["status", "--folder", str(tmp_path)]) == 1
@@ -170,6 +172,12 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path, started, capsys, comma
         assert cli.main([command, "--folder", str(folder)]) == 1
         assert capsys.readouterr().err == f"error: expected a folder, given the file '{tmp_path / 'afile'}'\n"
     assert not started
+
+
+def test_the_status_says_what_a_start_waits_for(tmp_path, capsys):
+    service._write(tmp_path, service.Service(state="starting", doing="compiling kernels, once: 7 kernels so far", process=describe_driver()))
+    assert cli.main(["status", "--folder", str(tmp_path)]) == 1
+    assert capsys.readouterr().out == f"service   {tmp_path}: starting, process {os.getpid()}\n          compiling kernels, once: 7 kernels so far\n"
 
 
 def test_the_status_says_what_runs_and_why_it_does_not_get_on():
