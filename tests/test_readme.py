@@ -2,8 +2,11 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
+
+import pytest
 
 from dskype.bolts.results.base import Stored
 from dskype.deploy.client import pubsub
@@ -52,16 +55,39 @@ class _Kafka:
         self.simulation.log.append(topic, 0, key, value)
         self.simulation.step()
 
-    def follower(self, settings, topics, start):
+    def read(self, topic):
         self.simulation.drain()
-        records = [SimpleNamespace(value=r.value, headers=r.headers, timestamp=r.timestamp_ms) for topic in topics for r in self.simulation.records(topic)]
-        return SimpleNamespace(poll=lambda timeout_s: self.poll(records), close=lambda: None)
+        return [
+            SimpleNamespace(topic=topic, partition=r.partition, offset=r.offset, key=r.key, value=r.value, headers=r.headers, timestamp=r.timestamp_ms)
+            for r in self.simulation.records(topic)
+        ]
 
-    def poll(self, records):
-        found = records[:]
-        records.clear()
+    def follower(self, settings, topics, start):
+        known = {topic: len(self.read(topic)) if start == "now" else 0 for topic in topics}
+        return SimpleNamespace(poll=lambda timeout_s: self.poll(known), close=lambda: None)
+
+    def poll(self, known):
+        found = []
+        for topic, n in known.items():
+            new = self.read(topic)[n:]
+            known[topic] += len(new)
+            found += new
         self.seconds += not found
         return found
+
+    def wait(self, seconds):
+        self.seconds += seconds
+
+    def play(self, monkeypatch):
+        """Let the client reach this instead of Kafka."""
+        monkeypatch.setattr(pubsub, "Follower", self.follower)
+        monkeypatch.setattr(pubsub, "make_store", self.store)
+        monkeypatch.setattr(pubsub, "time", SimpleNamespace(monotonic=lambda: self.seconds, sleep=self.wait, time_ns=time.time_ns))
+        monkeypatch.setattr(pubsub.PubSub, "scan", lambda client, topic: self.read(topic))
+        monkeypatch.setattr(pubsub.PubSub, "_send", lambda client, *record: self.send(*record))
+        monkeypatch.setattr(pubsub.PubSub, "require", lambda client, *topics: None)
+        monkeypatch.setattr(pubsub.PubSub, "_exists", lambda client, *topics: True)
+        monkeypatch.setattr(pubsub.PubSub, "running_conf", lambda client: self.simulation.conf)
 
     def store(self, name, options):
         def get(id):
@@ -73,14 +99,21 @@ class _Kafka:
 
 def test_the_client_of_the_readme_gets_the_results_of_a_topology(monkeypatch, capsys):
     kafka = _Kafka()
-    monkeypatch.setattr(pubsub, "Follower", kafka.follower)
-    monkeypatch.setattr(pubsub, "make_store", kafka.store)
-    monkeypatch.setattr(pubsub, "time", SimpleNamespace(monotonic=lambda: kafka.seconds))
-    monkeypatch.setattr(pubsub.PubSub, "_send", lambda client, *record: kafka.send(*record))
-    monkeypatch.setattr(pubsub.PubSub, "require", lambda client, *topics: None)
-    monkeypatch.setattr(pubsub.PubSub, "_exists", lambda client, *topics: True)
-    monkeypatch.setattr(pubsub.PubSub, "running_conf", lambda client: kafka.simulation.conf)
+    kafka.play(monkeypatch)
     example("PubSub")
     *changes, entries = capsys.readouterr().out.splitlines()
-    assert [change.split()[:2] for change in changes] == [["add", "a"], ["add", "b"], ["remove", "a"], ["add", "c"]]
-    assert entries.startswith("[('c', ")
+    assert [change.split()[:2] for change in changes] == [["add", "0-0"], ["add", "0-1"], ["remove", "0-0"], ["add", "0-2"]]
+    assert entries.startswith("[('0-2', ")
+    example("PubSub")
+    *changes, entries = capsys.readouterr().out.splitlines()
+    assert [change.split()[:2] for change in changes if change.startswith("add")][-1] == ["add", "0-5"]
+    assert entries.startswith("[('0-5', ") and "('0-2', " in entries, "both concerts, each by its own name"
+
+
+def test_the_client_of_the_readme_says_that_no_topology_answers(monkeypatch):
+    kafka = _Kafka()
+    kafka.play(monkeypatch)
+    monkeypatch.setattr(kafka.simulation, "drain", lambda: None)
+    monkeypatch.setattr(kafka, "send", lambda topic, key, value: kafka.simulation.log.append(topic, 0, key, value))
+    with pytest.raises(pubsub.PendingError, match="1 of 1 subscriptions are still pending after 600 s. given: 'museum'; hint: 'dskype list'"):
+        example("PubSub")

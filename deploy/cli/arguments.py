@@ -311,7 +311,7 @@ def client_options(parser: argparse.ArgumentParser) -> None:
     common(parser)
     group = parser.add_argument_group("options of publish/subscribe")
     group.add_argument("-t", "--topology", metavar="NAME", default="dskype", help="the topology, whose topics are called NAME....; default: dskype")
-    group.add_argument("--timeout", metavar="SECS", type=positive_seconds, default=30, help="how long the brokers may take; default: 30")
+    group.add_argument("--timeout", metavar="SECS", type=positive_seconds, default=30, help="how long the brokers may take to answer a request; default: 30")
 
 
 def check_options(parser: argparse.ArgumentParser) -> None:
@@ -363,7 +363,7 @@ def open_client(args: argparse.Namespace, offline: bool = False, *, patient: boo
     where = target(args)
     if offline and connection.resolve_bootstrap(where.bootstrap_servers).embedded:
         return PubSub(KafkaSettings(""), args.topology, conf={**below, **(conf or {}), **above})
-    kafka = cluster.kafka_settings(where)
+    kafka = cluster.reach(where)
     if conf is None and (below or above):
         conf = PubSub(kafka, args.topology, timeout_s=args.timeout).running_conf() or {}
     conf = None if conf is None else {**below, **conf, **above}

@@ -14,7 +14,7 @@ from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.terminal import say
 from dskype.deploy.machine.versions import own_version
 
-__all__ = ["add_arguments", "dry_run", "load"]
+__all__ = ["add_arguments", "add_printing", "dry_run", "load"]
 
 _IGNORED: dict[int | str | None, tuple[str, ...]] = {
     0: ("-l --local", "-r --remote"),
@@ -53,8 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None
     parser.add_argument("-f", "--filter", metavar="FILE", help="a .properties file with values for ${key}")
     parser.add_argument("-e", "--env-filter", action="store_true", help="replace ${ENV-NAME} by environment variables")
     parser.add_argument("-i", "--inactive", action="store_true", help="start the topology inactive")
-    parser.add_argument("-n", "--no-splash", action="store_true", help="no opening line")
-    parser.add_argument("-q", "--no-detail", action="store_true", help="no details of the topology")
+    add_printing(parser)
     parser.add_argument("-R", "--resource", action="store_true", help="FILE is one of those that come with dskype, e.g. wordcount.yaml")
     parser.add_argument("--allow-module", metavar="M", action="append", default=[], help="let the file name classes of this module; repeatable")
     if cluster:
@@ -65,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None
     for nargs, options in _IGNORED.items():
         for flags in options:
             ignored.add_argument(*flags.split(), nargs=nargs, action=Ignored, help=argparse.SUPPRESS, default=None)
+
+
+def add_printing(parser: argparse.ArgumentParser) -> None:
+    """Add Flux's options that change what is printed, and nothing else."""
+    parser.add_argument("-n", "--no-splash", action="store_true", help="no opening line")
+    parser.add_argument("-q", "--no-detail", action="store_true", help="no details of the topology, which --dry-run and --verbose print")
 
 
 def load(args: argparse.Namespace) -> tuple[Any, Target]:

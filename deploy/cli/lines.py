@@ -37,13 +37,20 @@ def _standard_input(stack: contextlib.ExitStack) -> Any:
 
 
 def lines(file: str) -> Iterator[tuple[int, bytes | None]]:
-    """Yield (number from 1, line without its end) of a file or, for ``-``, of standard input, without blank lines.
+    """Open a file, or for ``-`` standard input, and return an iterator over (number from 1, line without its end), without blank lines.
 
-    A line longer than :data:`LINE_BYTES` is None.
+    A line longer than :data:`LINE_BYTES` is None. If the first line is no JSON object, a hint says what is expected.
+
+    :raises OSError: the file cannot be opened.
     """
-    with contextlib.ExitStack() as stack:
-        source = _standard_input(stack) if file == "-" else stack.enter_context(open(file, "rb", buffering=_BUFFER_BYTES))
-        number = 0
+    with contextlib.ExitStack() as opened:
+        source = _standard_input(opened) if file == "-" else opened.enter_context(open(file, "rb", buffering=_BUFFER_BYTES))
+        return _numbered(opened.pop_all(), source)
+
+
+def _numbered(stack: contextlib.ExitStack, source: Any) -> Iterator[tuple[int, bytes | None]]:
+    with stack:
+        number, hinted = 0, False
         while line := source.readline(LINE_BYTES + 1):
             number += 1
             if len(line) > LINE_BYTES and not line.endswith(b"\n"):
@@ -55,6 +62,11 @@ def lines(file: str) -> Iterator[tuple[int, bytes | None]]:
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if line := line.strip():
+                if not hinted and not line.startswith(b"{"):
+                    say(
+                        "hint: the file must have one JSON object on each line; docs/pubsub.md says how to make them of a CSV file, a JSON array and other records"
+                    )
+                hinted = True
                 yield number, line
 
 

@@ -16,6 +16,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dskype.deploy.cli.arguments import LazyParser, UsageError, common
@@ -55,6 +56,7 @@ COMMANDS = {
         Command("sub", "add, list, show or remove subscriptions"),
         Command("publish", "publish messages: JSON lines of a file"),
         Command("tail", "follow the results"),
+        Command("dead-letters", "print what a topology could not process, and why"),
         Command("webhooks", "deliver results to URLs, until Ctrl-C"),
         Command("explain", "say why a message does or does not match or rank"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
@@ -129,9 +131,20 @@ _NOT_HERE = {
 """Commands of ``storm`` and ``sparse`` that are recognised but not implemented, with the reason."""
 
 
+class _Version(argparse.Action):
+    """``--version``, as most commands have it; ``dskype version`` says more."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from dskype.deploy.machine.versions import own_version
+
+        print(f"dskype {own_version()}")
+        parser.exit()
+
+
 def _parser() -> LazyParser:
     """Return the parser of all commands; a command's own arguments are added when it is used."""
     parser = LazyParser(prog="dskype", usage="dskype COMMAND ...", formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version of this product")
     verbs = parser.add_subparsers(prog="dskype", dest="verb", metavar="COMMAND", parser_class=LazyParser, help=argparse.SUPPRESS)
     for commands in COMMANDS.values():
         for command in commands:
@@ -189,7 +202,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: the arguments; default ``sys.argv[1:]``.
     :returns: the exit code.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # wherever it came: in the imports of a command as well
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in _NOT_HERE:
         return _not_here(arguments[0])
     parser = _parser()
@@ -213,8 +232,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as ex:
         say(f"usage: dskype {args.verb} [options] ...; see 'dskype help {args.verb}'")
         return _failed(ex, args.verbose)
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:  # the reader of our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -248,10 +265,21 @@ def _failed(ex: Exception, verbose: bool) -> int:
 
         say(redact_text("".join(traceback.format_exception(ex))).rstrip())
     known = isinstance(ex, (DskypeError, UsageError, KafkaError, OSError))
-    text = redact_text(str(ex)) or type(ex).__name__
+    text = redact_text(_about_path(ex) if isinstance(ex, OSError) and ex.filename is not None else str(ex)) or type(ex).__name__
     say(f"error: {text}" if known else f"error: {type(ex).__name__}: {text}\n  --verbose shows where")
     return 1
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _about_path(ex: OSError) -> str:
+    """Say what is wrong with a file or folder that the user has named."""
+    path = os.fsdecode(ex.filename2 or ex.filename)  # of two, the second is where a new file should have gone
+    if isinstance(ex, IsADirectoryError):
+        return f"expected a file, given the folder {path!r}"
+    if isinstance(ex, (NotADirectoryError, FileExistsError)):
+        file = next((p for p in (Path(path), *Path(path).parents) if p.is_file()), path)
+        return f"expected a folder, given the file {str(file)!r}"
+    if isinstance(ex, FileNotFoundError):
+        return f"No such file or folder: {path!r}"
+    if isinstance(ex, PermissionError):
+        return f"this user may not use {path!r}\n  fix: change its mode or owner, or name another one"
+    return f"{path!r} cannot be used: {ex.strerror}"

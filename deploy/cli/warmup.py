@@ -1,8 +1,8 @@
 """Compile every kernel once, into the cache folder, so that no topology has to wait for it.
 
-A small DSkype on the simulated log calls the kernels: it handles points and areas, both kinds of subscriptions, evaluations, and a snapshot that
-is restored. Then its output is verified. Where there are two cores, a second process compiles a part of the kernels in the meantime:
-``python -m dskype.deploy.cli.warmup``.
+A process of its own (``python -m dskype.deploy.cli.warmup``) runs a small DSkype on the simulated log, which calls the kernels: it handles points and
+areas, both kinds of subscriptions, evaluations, and a snapshot that is restored. Then its output is verified. Where there are two cores, another process
+compiles a part of the kernels in the meantime.
 """
 
 from __future__ import annotations
@@ -12,18 +12,26 @@ import gc
 import hashlib
 import json
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from dskype.deploy.machine import paths
+from dskype.deploy.machine.errors import DeployError
 from dskype.deploy.machine.processes import spawn_tied
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
+from dskype.deploy.machine.terminal import counted
 
-__all__ = ["compile_kernels"]
+__all__ = ["are_compiled", "compile_first", "compile_kernels"]
 
 _WORDS = ["lake", "park", "river", "hill", "old", "new"]
 _PACKAGES = ("topology", "spouts", "distribution", "bolts", "deploy")
+_ALL, _PART = "all", "part"
+"""What this module does as a program."""
+_TELL_EVERY_S = 10.0
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
 
@@ -46,21 +54,85 @@ def _state() -> str:
     return digest.hexdigest()
 
 
+def _stamp() -> Path:
+    """Return the file that is there when all kernels of this version are compiled, for this processor, in the present cache folder."""
+    return paths.export_numba_cache() / f"compiled-{_state()}"
+
+
+def are_compiled() -> bool:
+    """Tell whether a topology finds all kernels of the file ``dskype.yaml`` compiled, or runs them without."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") or _stamp().is_file()
+
+
 def compile_kernels(progress: Callable[[str], None]) -> bool:
     """Compile all kernels unless the cache folder has them; return whether there was anything to do.
 
-    :param progress: gets one line of text.
+    :param progress: gets a line of text at once, and then every ten seconds.
+    :raises DeployError: they could not be compiled.
     """
-    folder = paths.export_numba_cache()
-    folder.mkdir(parents=True, exist_ok=True)
-    stamp = folder / "compiled"
-    state = _state()
-    if stamp.is_file() and stamp.read_text() == state:
+    stamp = _stamp()
+    if stamp.is_file():
         return False
-    progress("compiling kernels (once)")
-    _compile_all()
-    stamp.write_text(state)
+    progress("compiling kernels, once; this takes minutes")
+    began_s = time.time()
+    try:
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        _compile_in_a_process(lambda: progress(f"compiling kernels, once: {counted(_written_since(stamp.parent, began_s), 'kernel')} so far"))
+        stamp.touch()
+    except OSError as error:
+        raise DeployError(f"the folder of compiled kernels must be writable, given: {error}", fix="set NUMBA_CACHE_DIR to a writable folder") from error
     return True
+
+
+def compile_first(flux: Any, master: str | None, progress: Callable[[str], None]) -> None:
+    """Compile the kernels before a topology of DSkype's components starts on this machine, so that its first messages do not wait for them.
+
+    :param flux: the topology's file.
+    :param master: Spark master; the hosts of another one compile for themselves.
+    """
+    own = ("dskype.bolts.", "dskype.spouts.")
+    if (
+        not (master or "local").startswith("local")
+        or not any(type(c.obj).__module__.startswith(own) for c in flux.topology.components.values())
+        or are_compiled()
+    ):
+        return
+    try:
+        compile_kernels(progress)
+    except DeployError as error:
+        progress(f"warning: {error}\n  the topology compiles its kernels while its first messages wait")
+
+
+def _compile_in_a_process(tell: Callable[[], None]) -> None:
+    """Run :func:`_compile_all` elsewhere: what a compiler leaves in memory would stay in a process that runs for weeks.
+
+    :param tell: called every ten seconds.
+    :raises DeployError: it failed.
+    """
+    # In a session of its own, so that Ctrl-C does not reach it, and prints no traceback: it ends with this block.
+    process = spawn_tied([sys.executable, "-m", __name__, _ALL], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        while True:
+            try:
+                said = process.communicate(timeout=_TELL_EVERY_S)[1]
+                break
+            except subprocess.TimeoutExpired:
+                tell()
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode:
+        last = (said.decode(errors="replace").strip().splitlines() or ["nothing"])[-1]
+        raise DeployError(f"the kernels were expected to be compiled, given: exit code {process.returncode}, {last}", fix="'dskype doctor' checks the machine")
+
+
+def _written_since(folder: Path, time_s: float) -> int:
+    """Return how many kernels of the cache folder are newer than a time."""
+    found = 0
+    for file in folder.rglob("*.nbi"):
+        with contextlib.suppress(FileNotFoundError):  # another process has just replaced it
+            found += file.stat().st_mtime >= time_s
+    return found
 
 
 @contextlib.contextmanager
@@ -77,7 +149,7 @@ def _seldom_collected() -> Iterator[None]:
 @_seldom_collected()
 def _compile_all() -> None:
     """Run the small topology, and beside it a process that compiles what it begins with late or does not need."""
-    other = spawn_tied([sys.executable, "-m", __name__]) if (os.cpu_count() or 1) > 1 else None
+    other = spawn_tied([sys.executable, "-m", __name__, _PART]) if (os.cpu_count() or 1) > 1 else None
     _run_small_topology(lambda: other and other.wait())
     if other is None or other.wait() != 0:
         _compile_part()
@@ -205,4 +277,4 @@ def _distribute() -> None:
 
 if __name__ == "__main__":
     paths.export_numba_cache()
-    _compile_part()
+    {_ALL: _compile_all, _PART: _compile_part}[sys.argv[1]]()

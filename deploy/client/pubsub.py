@@ -27,6 +27,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening
+from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.follower import Follower, Once, make_consumer
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
@@ -40,7 +41,7 @@ from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_sta
 if TYPE_CHECKING:
     from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
 
-__all__ = ["PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
+__all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
 
 _CREATE_S = 30
 _LEAST_PATIENCE_S, _LOOK_S, _KEPT_FAILURES = 1.0, 0.2, 10
@@ -52,6 +53,12 @@ class UnknownTopicError(TopologyError):
 
 class UnreachableError(TopologyError):
     """No broker answers."""
+
+    retriable = True
+
+
+class PendingError(TopologyError):
+    """A subscription is not active yet."""
 
     retriable = True
 
@@ -542,17 +549,52 @@ class PubSub:
             store.close()
         return None if found is None else TopK.from_json(found.value)
 
+    def await_active(self, ids: str | Iterable[str], timeout_s: float = 600) -> None:
+        """Wait until the topology matches subscriptions; everything that was sent before is stored then.
+
+        The first subscriptions of a topology that starts may take minutes: on a machine that has not run this version before, it compiles first.
+        Each look reads the topics of subscriptions, registrations and dead letters to their ends.
+
+        :param timeout_s: how long to wait. Default 600.
+        :raises IllegalArgumentException: there is no such subscription.
+        :raises RecordError: the topology has refused one; the text says why.
+        :raises PendingError: one is still pending after ``timeout_s``; it may become active later.
+        """
+        wanted = [ids] if isinstance(ids, str) else list(ids)
+        self.flush()
+        deadline, pause_s = time.monotonic() + timeout_s, 0.2
+        while True:
+            found = {registered.id: registered for registered in self.subscriptions(ids=wanted)}
+            if missing := sorted(set(wanted) - found.keys()):
+                raise IllegalArgumentException(explain("There is no such subscription.", given=missing[0], hint="subscribe() registers one"))
+            pending = {registered.registration: id for id, registered in found.items() if registered.status == "pending"}
+            if not pending:
+                return
+            for registration, reason in self._refusals(pending).items():
+                raise RecordError(f"The topology has refused subscription {pending[registration]!r}: {reason}", "refused")
+            if time.monotonic() > deadline:
+                raise PendingError(
+                    explain(
+                        f"{len(pending)} of {len(found)} subscriptions are still pending after {timeout_s:g} s.",
+                        given=sorted(pending.values())[0],
+                        hint=f"'dskype list' says whether topology {self.name!r} runs, and what it waits for",
+                    )
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 5)
+
     def refusal(self, registration: str) -> str | None:
         """Return why the topology refused a subscription's record; None if it has not refused it (yet)."""
-        partition, _, offset = registration.partition("-")
-        where = {"topic": self.topics.subscriptions, "partition": partition, "offset": offset}
-        if not self._exists(self.topics.dead_letters):
-            return None
-        for record in self.scan(self.topics.dead_letters):
-            headers = {k: v.decode(errors="replace") for k, v in record.headers or () if v is not None}
-            if all(headers.get(k) == v for k, v in where.items()):
-                return headers.get("error", "without a reason")
-        return None
+        return self._refusals([registration]).get(registration)
+
+    def _refusals(self, registrations: Iterable[str]) -> dict[str, str]:
+        """Return registration -> why the topology refused it, for those that it has refused."""
+        wanted, found = set(registrations), {}
+        for record in self.scan(self.topics.dead_letters) if self._exists(self.topics.dead_letters) else ():
+            letter = DeadLetter.from_record(record)
+            if letter.topic == self.topics.subscriptions and (place := f"{letter.partition}-{letter.offset}") in wanted:
+                found.setdefault(place, letter.error)
+        return found
 
     def results(self, *, subscriptions: Iterable[str] | None = None, start: str = "beginning", follow: bool | float = False) -> Iterator[Result]:
         """Return an iterator over results, each once, in order for each subscription. ``now`` is the time of the call, not of the first iteration.
@@ -563,6 +605,7 @@ class PubSub:
         :param start: ``beginning`` or ``now``.
         :param follow: False: only present results; True: without end; a number: until none has come for that many seconds.
         :raises UnknownTopicError: the topology has never run.
+        :raises KafkaTimeoutError: of the present results, nothing comes for ``timeout_s`` although there is more.
         """
         topics = self.result_topics()
         wanted = None if subscriptions is None else {subscriptions} if isinstance(subscriptions, str) else set(subscriptions)
@@ -584,7 +627,9 @@ class PubSub:
                 if records:
                     heard = time.monotonic()
                 elif follow is not True and time.monotonic() - heard > (follow or self._timeout_s):
-                    return
+                    if follow:
+                        return
+                    raise KafkaTimeoutError(f"the results could not be read to their end: nothing came for {self._timeout_s:g} s")
                 for record in records:
                     found = Result.all_of(record, wanted)
                     if found and once.first(found[0].result_id):  # of a record with several, the first one stands for all

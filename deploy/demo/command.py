@@ -89,11 +89,11 @@ def _run_elsewhere(args: argparse.Namespace) -> int:
         return 2
     from dskype.deploy.demo import running
     from dskype.deploy.demo.feeder import Plan
-    from dskype.deploy.machine.cluster import Target, kafka_settings
+    from dskype.deploy.machine.cluster import Target, reach
 
     given = {k: v for k in ("messages", "subscriptions", "rate", "seed") if (v := getattr(args, k)) is not None}
     try:
-        return running.run(Plan(**given), kafka_settings(Target(args.bootstrap_servers)), verify=not args.no_verify)
+        return running.run(Plan(**given), reach(Target(args.bootstrap_servers)), verify=not args.no_verify)
     except KeyboardInterrupt:
         say("stopped; the topology goes on")
         return 130

@@ -84,8 +84,8 @@ class Feeding:
         :raises TopologyError: it does not come to rest.
         """
         say("waiting for the last results")
-        if not wait_until_rest(self.kafka, self.topology, self.settings, _REST_S, lambda _: None, None):
-            raise TopologyError(explain(f"The topology was still at work after {_REST_S:.0f} s.", hint="dskype stats, dskype get-errors"))
+        if left := wait_until_rest(self.kafka, self.topology, self.settings, _REST_S, lambda _: None, None):
+            raise TopologyError(explain(f"The topology was still at work after {_REST_S:.0f} s: {left}.", hint="dskype stats, dskype get-errors"))
         return check_results(self.kafka, self.topology, self.settings, console, say)
 
 

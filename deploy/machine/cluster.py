@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dskype.deploy.machine.terminal import say
+
 if TYPE_CHECKING:
     from dskype.topology.runtime.kafka import KafkaSettings
     from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-__all__ = ["Target", "client", "kafka_settings"]
+__all__ = ["Target", "client", "kafka_settings", "reach"]
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,25 @@ def kafka_settings(target: Target) -> KafkaSettings:
     return KafkaSettings(bootstrap.servers, options, connection.client_arguments(options))
 
 
-def client(target: Target) -> ClusterClient:
-    """Return a client of the cluster at ``target``.
+def reach(target: Target) -> KafkaSettings:
+    """Return the settings that reach the brokers of ``target`` as soon as one of them answers.
 
     :raises TopologyError: no cluster is named.
+    :raises BrokerError: no broker answers within ``DSKYPE_BROKER_WAIT_S``.
+    """
+    from dskype.deploy.machine import connection
+
+    kafka = kafka_settings(target)
+    connection.await_brokers(kafka.bootstrap_servers, say, tls=kafka.client.get("ssl_context"))
+    return kafka
+
+
+def client(target: Target) -> ClusterClient:
+    """Return a client of the cluster at ``target`` as soon as a broker answers.
+
+    :raises TopologyError: no cluster is named.
+    :raises BrokerError: no broker answers within ``DSKYPE_BROKER_WAIT_S``.
     """
     from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-    return ClusterClient(kafka_settings(target))
+    return ClusterClient(reach(target))

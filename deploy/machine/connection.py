@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ BOOTSTRAP_VARIABLE = "DSKYPE_BOOTSTRAP_SERVERS"
 WAIT_VARIABLE = "DSKYPE_BROKER_WAIT_S"
 _WAIT_S = 60
 _CONNECT_S, _ATTEMPT_EVERY_S, _TELL_EVERY_S = 3.0, 0.5, 10.0
+_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000000 0000")
+"""Kafka's ApiVersions in its first version, which every broker answers, also before a client has authenticated."""
 _SECURITY = ("ssl.", "sasl.", "security.")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
@@ -94,12 +97,14 @@ def parse_servers(value: str, source: str = "bootstrap servers") -> list[tuple[s
     return servers
 
 
-def await_brokers(servers: str, progress: Callable[[str], None], environ: Mapping[str, str] | None = None) -> None:
-    """Wait until one of ``servers`` accepts connections, up to ``DSKYPE_BROKER_WAIT_S`` seconds (default 60; 0: one attempt).
+def await_brokers(servers: str, progress: Callable[[str], None], environ: Mapping[str, str] | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+    """Wait until one of ``servers`` answers, up to ``DSKYPE_BROKER_WAIT_S`` seconds (default 60; 0: one attempt).
 
-    Without this, clients would give up after Spark has been started, by timeouts of their own, and would not say what to do.
+    Every command waits here, before it starts Spark or a client: clients would give up by timeouts of their own, silently, and would not say what to do.
 
-    :raises BrokerError: no broker accepts connections in time.
+    :param progress: gets a line of text at once when none answers, and then every ten seconds.
+    :param tls: for brokers with TLS, the clients' ``ssl_context``.
+    :raises BrokerError: no broker answers in time.
     """
     env = os.environ if environ is None else environ
     text = env.get(WAIT_VARIABLE, "").strip() or str(_WAIT_S)
@@ -110,20 +115,38 @@ def await_brokers(servers: str, progress: Callable[[str], None], environ: Mappin
         failures = []
         for host, port in parse_servers(servers):
             try:
-                socket.create_connection((host.strip("[]"), port), timeout=_CONNECT_S).close()
+                _ask_broker(host.strip("[]"), port, tls)
                 return
             except OSError as error:
                 failures.append(f"{host}:{port}: {error.strerror or error}")
         waited = time.monotonic() - began
         if waited >= float(text):
             raise BrokerError(
-                f"expected a broker that takes connections within {text} s ({WAIT_VARIABLE}), given: {'; '.join(failures)}",
+                f"expected a broker that answers within {text} s ({WAIT_VARIABLE}), given: {'; '.join(failures)}",
                 fix=f"start the broker, name another one with --bootstrap-servers, or wait longer with {WAIT_VARIABLE}",
             )
         if not told or waited - told >= _TELL_EVERY_S:
             progress(f"waiting for Kafka: {'; '.join(failures)}; giving up {text} s after the start ({WAIT_VARIABLE})")
             told = max(waited, 0.001)
         time.sleep(_ATTEMPT_EVERY_S)
+
+
+def _ask_broker(host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    """Wait for any reaction of a broker. One that stands still takes connections, and does not react.
+
+    :raises OSError: there is no connection, or no reaction.
+    """
+    with socket.create_connection((host, port), timeout=_CONNECT_S) as connection:
+        try:
+            if tls is not None:
+                tls.wrap_socket(connection, server_hostname=host).close()
+            else:
+                connection.sendall(_VERSIONS_REQUEST)
+                connection.recv(1)
+        except TimeoutError:
+            raise OSError(f"it takes the connection, but has not answered for {_CONNECT_S:g} s") from None
+        except (ConnectionError, ssl.SSLError):  # a reaction; a client says better what is wrong
+            return
 
 
 def kafka_options(conf: Mapping[str, Any]) -> dict[str, str]:

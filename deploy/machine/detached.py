@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ _KEPT_VARIABLES = ("JAVA_HOME", paths.HOME_VARIABLE, "XDG_CACHE_HOME")
 def start(arguments: Sequence[str], log: Path, show: Callable[[str], None], *, cwd: Path | None = None) -> int:
     """Start ``dskype ARGUMENTS`` in a session of its own, and wait until it says that it runs.
 
-    Ctrl-C meanwhile ends the command as well.
+    Ctrl-C meanwhile ends the command as well; a second one leaves it to end by itself.
 
     :param log: the file that its output is added to.
     :param show: gets the lines of its output until it runs.
@@ -60,7 +61,11 @@ def start(arguments: Sequence[str], log: Path, show: Callable[[str], None], *, c
             except KeyboardInterrupt:
                 with contextlib.suppress(ProcessLookupError):
                     process.send_signal(signal.SIGTERM)
-                process.wait()
+                show(f"stopping process {process.pid}, which ends what it has started; that takes up to a minute")
+                while process.poll() is None:
+                    _relay(said.readlines(), show)
+                    time.sleep(_LOOK_S)
+                _relay(said.readlines(), show)
                 raise
             ready = os.read(read, 1) == b"1"
             if not ready:

@@ -80,6 +80,8 @@ class Environment(environment.Environment):
         self.resumed: list[TopologyState] = []
         paths.export_numba_cache(os.environ)
         try:
+            options = connection.kafka_options(self._conf)
+            arguments = connection.client_arguments(options)
             spark_jars = jars.spark_jars(lambda p: progress(str(p)))
             bootstrap = connection.resolve_bootstrap(bootstrap_servers)
             if bootstrap.embedded:
@@ -89,10 +91,9 @@ class Environment(environment.Environment):
                 self.broker.start()
                 self.broker.watch(self._on_broker_event)
             else:
-                connection.await_brokers(bootstrap.servers, progress)
+                connection.await_brokers(bootstrap.servers, progress, tls=arguments.get("ssl_context"))
             servers = self.broker.bootstrap_servers if self.broker else bootstrap.servers
-            options = connection.kafka_options(self._conf)
-            self.kafka = KafkaSettings(servers, options, connection.client_arguments(options))
+            self.kafka = KafkaSettings(servers, options, arguments)
             where = "embedded" if self.broker else f"from {bootstrap.source}"
             progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
             # If this process is killed, the folder in the JVM's command line tells whose JVM it is.

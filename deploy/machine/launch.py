@@ -30,6 +30,8 @@ __all__ = ["await_kill", "folder_of", "run_local", "ship_modules", "start", "sub
 
 Progress = Callable[[str], None]
 
+_STOPPING = "stopping: topology, Spark, and the broker if it was started here"
+
 
 def ship_modules(modules: list[str], master: str | None) -> None:
     """Make the user's modules importable for the executors.
@@ -73,11 +75,14 @@ def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool,
     ship_modules(flux.modules, target.master)
     try:
         with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
-            handle = start(cluster, flux, active, progress)
-            progress(f"topology {flux.name} runs as {handle.id}")
-            if not handle.backend.store.remote:
-                progress(f"logs of its executors, until it ends: {handle.backend.folder / 'logs'}")
-            watch(cluster, flux.name, ttl_s)
+            try:
+                handle = start(cluster, flux, active, progress)
+                progress(f"topology {flux.name} runs as {handle.id}")
+                if not handle.backend.store.remote:
+                    progress(f"logs of its executors, until it ends: {handle.backend.folder / 'logs'}")
+                watch(cluster, flux.name, ttl_s)
+            finally:
+                progress(_STOPPING)
     except Exception as ex:
         # A signal to the whole process group also ends Spark's JVM, so that stopping it fails.
         if not terminated.is_set():
@@ -122,6 +127,7 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = Fa
         await_kill(cluster, handle)
         finished = True
     finally:
+        progress(_STOPPING)
         cluster.shutdown(remove=finished)
 
 

@@ -9,9 +9,11 @@ The folder holds the embedded broker's data, the topology's state, and::
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -47,7 +49,8 @@ _LOOK_S = 0.1
 class Service:
     """What ``service.json`` says.
 
-    :ivar state: ``starting``, ``running`` or ``stopped``; whether its process is there is another question, see :meth:`is_alive`.
+    :ivar state: ``starting``, ``running``, ``stopping`` or ``stopped``; whether its process is there is another question, see :meth:`is_alive`.
+    :ivar doing: the last line of progress while it starts or stops.
     :ivar process: describes the process as the nimbus topic does.
     :ivar port: of the broker; it stays the same.
     :ivar metrics_port: of the metrics; it stays the same.
@@ -57,6 +60,7 @@ class Service:
     """
 
     state: str = "stopped"
+    doing: str = ""
     process: dict[str, Any] = field(default_factory=dict)
     port: int = BROKER_PORT
     metrics_port: int = METRICS_PORT
@@ -92,6 +96,8 @@ def read(folder: Path) -> Service | None:
         return Service(**document)
     except FileNotFoundError:
         return None
+    except (NotADirectoryError, PermissionError):  # the folder is a file, or another user's
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DeployError(f"{file} must describe a service, given: {error}", fix="put it back from a copy, or remove it: the next 'up' writes it") from error
 
@@ -107,6 +113,8 @@ def prepare(folder: Path, *, port: int | None, metrics_port: int | None) -> Serv
 
     :raises DeployError: the folder has files that are not a service's.
     """
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if not paths.make_writable(folder):
         raise DeployError(f"the folder of a service must be writable, given: {str(folder)!r}", fix="choose another folder")
     known = read(folder)
@@ -134,6 +142,7 @@ def run(
     arguments: list[str],
     fresh: bool = False,
     active: bool = True,
+    before: Callable[[launch.Progress], None],
     beside: Callable[[Any, int], AbstractContextManager[Any]],
     progress: launch.Progress,
 ) -> None:
@@ -142,6 +151,7 @@ def run(
     :param folder: one for which :func:`prepare` was called.
     :param arguments: the command line to remember; it is written when the topology runs.
     :param fresh: do not resume: remove the state of the topology, and start over. The broker's topics stay.
+    :param before: what is to be done before Spark and the broker are started.
     :param beside: gets the brokers and the port of the metrics, and returns what runs beside the topology.
     :raises FolderInUseError: a service runs there.
     :raises TopologyError: the topology is refused, or has failed. It can be resumed.
@@ -154,32 +164,58 @@ def run(
     os.umask(0o077)
     launch.ship_modules(flux.modules, target.master)
     service = replace(service, state="starting", process=describe_driver(), topology=flux.name)
+
+    changing = threading.RLock()  # the broker's events come from a thread of its own
+
+    def become(state: str, **more: Any) -> None:
+        nonlocal service
+        with changing:
+            service = replace(service, state=state, doing="", **more)
+            _write(folder, service)
+
+    def told(text: str) -> None:
+        nonlocal service
+        progress(text)
+        with changing:
+            if service.state != "running":
+                service = replace(service, doing=text)
+                _write(folder, service)
+
+    def stop_when_started(text: str) -> None:
+        become("stopping")
+        told(text)
+
     with contextlib.ExitStack() as parts:
         killed = False
         _write(folder, service)
-        parts.callback(lambda: _write(folder, replace(service, state="stopped")))
+        parts.callback(become, "stopped")
+        before(told)
         parts.callback(end_jvm)
-        with hold_interrupts(progress):  # the start of Spark, interrupted, would leave its JVM behind
-            cluster = LocalCluster(bootstrap_servers="embedded", folder=folder, resume=not fresh, port=service.port, conf=target.conf, progress=progress)
+        with hold_interrupts(stop_when_started):  # the start of Spark, interrupted, would leave its JVM behind
+            cluster = LocalCluster(bootstrap_servers="embedded", folder=folder, resume=not fresh, port=service.port, conf=target.conf, progress=told)
             parts.callback(lambda: cluster.shutdown(remove=killed))
         parts.enter_context(beside(cluster.environment.kafka, service.metrics_port))
+        parts.callback(become, "stopping")
         try:
-            handle = launch.start(cluster, flux, active, progress)
-            service = replace(service, state="running", arguments=arguments, cwd=os.getcwd())
-            _write(folder, service)
+            handle = launch.start(cluster, flux, active, told)
+            become("running", arguments=arguments, cwd=os.getcwd())
             progress(f"topology {flux.name} runs as {handle.id}; 'dskype down --folder {folder}' stops it and keeps its data")
             report_ready()
             launch.await_kill(cluster, handle)
             killed = True
         except KeyboardInterrupt:
+            become("stopping")
+            told("stopping: topology, Spark, broker")
             if not terminated.is_set():
                 raise
-            progress("stopping: topology, Spark, broker")
 
 
-def stop(folder: Path, timeout_s: float) -> bool:
+def stop(folder: Path, timeout_s: float, progress: launch.Progress) -> bool:
     """Ask the process of a service to stop, and wait until it has; return False if none ran.
 
+    A process that is stopping already is only waited for: a second signal would cut its end short.
+
+    :param progress: gets a line of text about what is waited for.
     :raises DeployError: there is no service in the folder, another user runs it, or it still runs after ``timeout_s``.
     """
     service = read(folder)
@@ -188,8 +224,11 @@ def stop(folder: Path, timeout_s: float) -> bool:
     if not service.is_alive():
         return False
     pid, deadline = service.process["pid"], time.monotonic() + timeout_s
+    waited_for = f"process {pid} stops the topology, Spark and the broker; that takes up to a minute"
+    progress(f"the service is stopping already: {waited_for}" if service.state == "stopping" else waited_for)
     try:
-        os.kill(pid, signal.SIGTERM)
+        if service.state != "stopping":
+            os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:  # it has just ended
         return True
     except PermissionError as error:

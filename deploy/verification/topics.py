@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
-from dskype.deploy.verification.inputs import INPUT_TOPICS, Inputs
+from dskype.deploy.client.records import json_object
+from dskype.deploy.verification.inputs import INPUT_TOPICS, Inputs, header
 from dskype.deploy.verification.reading import UnusableRecord, read_message
 from dskype.deploy.verification.replay import handled_until
 from dskype.spouts.topics import Topics
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
     from dskype.topology.runtime.kafka import KafkaSettings
 
-__all__ = ["at_rest", "read_inputs", "wait_until_rest"]
+__all__ = ["at_rest", "count_pending", "read_inputs", "wait_until_rest"]
 
 _LOOK_S = 0.5
 _REST_S = 3.0
@@ -39,27 +40,67 @@ def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], N
     return Inputs.read(topology, read, source)
 
 
-def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None], source: str | None) -> bool:
-    """Wait until the topics do not change and every message has been handled; return False if that takes longer than ``timeout_s``."""
+def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None], source: str | None) -> str:
+    """Wait until the topics do not change and every message and every subscription has been handled.
+
+    :returns: what was still to be done after ``timeout_s``; "" if nothing was.
+    """
     topics = Topics.for_topology(topology, source)
     names = [getattr(topics, name) for name in INPUT_TOPICS]
     rest_s = max(_REST_S, 2 + 2 * settings.topk_interval_ms / 1000)
     deadline = time.monotonic() + timeout_s
-    before, since = None, time.monotonic()
+    before, since, left = None, time.monotonic(), "its topics change"
     while True:
         ends, now = _ends(kafka, names), time.monotonic()
         if ends != before:
-            before, since = ends, now
+            before, since, left = ends, now, "its topics change"
         elif now - since >= rest_s:
-            if at_rest(
-                kafka, topology, {p: end for (t, p), end in ends.items() if t == topics.messages}, source
-            ) and time.time_ns() // 1_000_000 - settings.idle_ms - settings.lateness_ms > _last_time_ms(kafka, topics.messages, settings):
-                return True
+            left = _left(kafka, topology, settings, {p: end for (t, p), end in ends.items() if t == topics.messages}, source)
+            if not left:
+                return ""
             since = now
         if now >= deadline:
-            return False
-        progress(f"waiting for {topology} to come to rest: {sum(ends.values()):,} records")
+            return left
+        progress(f"waiting for {topology} to come to rest: {sum(ends.values()):,} records, {left}")
         time.sleep(min(_LOOK_S, max(deadline - now, 0.01)))
+
+
+def _left(kafka: KafkaSettings, topology: str, settings: Settings, ends: dict[int, int], source: str | None) -> str:
+    """Say what a topology whose topics stand still has yet to do; "" if it rests."""
+    if not at_rest(kafka, topology, ends, source):
+        return "messages wait"
+    if pending := count_pending(kafka, topology, source):
+        return "1 subscription is pending" if pending == 1 else f"{pending:,} subscriptions are pending"
+    newest_ms = _last_time_ms(kafka, Topics.for_topology(topology, source).messages, settings)
+    rests = time.time_ns() // 1_000_000 - settings.idle_ms - settings.lateness_ms > newest_ms
+    return "" if rests else "the time of a message has not come"
+
+
+def count_pending(kafka: KafkaSettings, topology: str, source: str | None = None) -> int:
+    """Return how many subscriptions have been registered or removed, and the topology has not said that it has done so.
+
+    :param source: the topology whose subscriptions it reads; None: its own.
+    """
+    topics = Topics.for_topology(topology, source)
+    newest = {record.key: record for record in sorted(read_to_end(kafka, topics.subscriptions), key=lambda r: (r.timestamp_ms, r.partition, r.offset))}
+    ended: set[str] = set()
+    active: dict[Any, set[str]] = {}
+    for event in read_to_end(kafka, topics.registrations):
+        value = json_object(event.value) or {}
+        if value.get("event") == "active":
+            active.setdefault(event.key, set()).add(value.get("registration"))
+        else:
+            ended.add(value.get("registration"))
+    letters = read_to_end(kafka, topics.dead_letters)
+    refused = {f"{header(letter, 'partition')}-{header(letter, 'offset')}" for letter in letters if header(letter, "topic") == topics.subscriptions}
+    now_ms, found = time.time_ns() // 1_000_000, 0
+    for key, record in newest.items():
+        if record.value is None:
+            found += not active.get(key, set()) <= ended
+        elif f"{record.partition}-{record.offset}" not in active.get(key, set()) | ended | refused:
+            ttl_s = (json_object(record.value) or {}).get("ttl_s")
+            found += not (isinstance(ttl_s, (int, float)) and record.timestamp_ms + ttl_s * 1000 < now_ms)
+    return found
 
 
 def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:

@@ -21,6 +21,10 @@ def run(args: argparse.Namespace) -> int:
     from dskype.deploy.machine import paths, service
 
     folder = (args.folder or paths.service_dir()).expanduser().absolute()
-    stopped = service.stop(folder, args.timeout)
+    try:
+        stopped = service.stop(folder, args.timeout, say)
+    except KeyboardInterrupt:
+        say(f"the service stops all the same; 'dskype status --folder {folder}' says when it has")
+        raise
     say(f"{'stopped' if stopped else 'nothing runs'}; the data are in {folder}, and 'dskype up --folder {folder}' continues with them")
     return 0

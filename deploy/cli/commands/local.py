@@ -25,10 +25,12 @@ def run(args: argparse.Namespace) -> int:
         return flux_file.dry_run(flux)
     flux.check_runnable()
     from dskype.deploy.cli import local_screen
+    from dskype.deploy.cli.warmup import compile_first
     from dskype.deploy.machine import launch
     from dskype.topology.planning.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)  # before Spark and Kafka are started
+    compile_first(flux, where.master, say)
     watch = local_screen.show if args.metrics_port is None else _serving(args.metrics_port, local_screen.show)
     launch.run_local(flux, where, ttl_s=args.local_ttl, active=not args.inactive, progress=say, watch=watch)
     return 0

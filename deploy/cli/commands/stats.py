@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from dskype.deploy.metrics.reader import MetricsReader, find
     from dskype.deploy.metrics.tables import Screen
 
-    kafka = cluster.kafka_settings(target(args))
+    kafka = cluster.reach(target(args))
     about = find(kafka, args.name)
     source = MetricsReader(kafka, about["name"], Meter(args.window))
     try:

@@ -7,10 +7,13 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dskype.deploy.cli.arguments import SERVICE_FOLDER, common, output, positive_seconds
 from dskype.deploy.machine.terminal import counted, put
+
+if TYPE_CHECKING:
+    from dskype.deploy.machine.service import Service
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,26 +26,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what runs; fail unless every topology gets on."""
+    from kafka.errors import KafkaError
+
     from dskype.deploy.machine import paths, service
     from dskype.deploy.machine.errors import DeployError
+    from dskype.topology.errors import DskypeError
 
     folder = (args.folder or paths.service_dir()).expanduser().absolute()
     found = service.read(folder)
     if found is None:
         raise DeployError(f"expected the folder of a service, given: {folder}", fix="'dskype up --folder DIR' makes one")
-    alive = found.is_alive()
-    state = found.state if alive else "stopped" if found.state == "stopped" else "ended without being stopped"
+    topologies, state = [], _state(found)
+    if state == "running":
+        try:
+            topologies = _topologies(found.bootstrap_servers, args.window)
+        except (DskypeError, KafkaError):
+            found = service.read(folder) or found
+            if (state := _state(found)) == "running":
+                raise  # it has not been stopped meanwhile
     status = {
         "folder": str(folder),
         "state": state,
-        "pid": found.process.get("pid") if alive else None,
+        "doing": found.doing if found.is_alive() else "",
+        "pid": found.process.get("pid") if found.is_alive() else None,
         "bootstrap_servers": found.bootstrap_servers,
         "metrics": found.metrics_url,
-        "topologies": _topologies(found.bootstrap_servers, args.window) if state == "running" else [],
+        "topologies": topologies,
     }
     status["ok"] = state == "running" and all(t["health"]["state"] in ("starting", "running") for t in status["topologies"])
     put(json.dumps(status, indent=2) if args.output == "json" else as_text(status))
     return 0 if status["ok"] else 1
+
+
+def _state(found: Service) -> str:
+    """Return ``starting``, ``running``, ``stopping`` or ``stopped``, or that the process is gone."""
+    return found.state if found.is_alive() or found.state == "stopped" else "ended without being stopped"
 
 
 def _topologies(bootstrap_servers: str, window_s: float) -> list[dict[str, Any]]:
@@ -82,7 +100,8 @@ def as_text(status: Mapping[str, Any]) -> str:
     process = "" if status["pid"] is None else f", process {status['pid']}"
     lines = [f"service   {status['folder']}: {status['state']}{process}"]
     if status["state"] != "running":
-        return "\n".join([*lines, f"          'dskype up --folder {status['folder']}' starts it" if status["pid"] is None else ""]).rstrip()
+        more = f"'dskype up --folder {status['folder']}' starts it" if status["pid"] is None else status["doing"]
+        return "\n".join([*lines, f"          {more}"]).rstrip()
     lines += [f"broker    {status['bootstrap_servers']}", f"metrics   {status['metrics']}"]
     for t in status["topologies"]:
         lines.append(f"topology  {t['name']}: {t['status']}, {t['health']['state']}, for {_duration(t['uptime_s'])}")

@@ -40,6 +40,9 @@ def run(args: argparse.Namespace) -> int:
 
     validate_submission(flux.name, flux.config, flux.topology)
     if not (args.systemd or args.detach):
+        from dskype.deploy.cli.warmup import compile_first
+
+        compile_first(flux, where.master, say)
         launch.submit(flux, where, active=not args.inactive, fresh=args.fresh, standby=args.standby, progress=say)
         return 0
     kafka_settings(where)  # fails if no cluster is named

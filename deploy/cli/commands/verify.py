@@ -1,7 +1,7 @@
 """``dskype verify``: read a topology's topics and compare everything that it published with a brute-force oracle.
 
 :func:`dskype.deploy.verification.verify` says what is compared. Exit code 0: all equal; 1: something differs, or the topology did not
-come to rest in time; 2: wrong arguments.
+come to rest in time, which a line on standard error says; 2: wrong arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dskype.deploy.cli.arguments import UsageError, client_options, integer, layers, output, positive, positive_seconds, target
 from dskype.deploy.machine import cluster
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 _AGAIN_S = 3.0
+_Layers = tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,24 +52,25 @@ def run(args: argparse.Namespace) -> int:
     """Print the report; fail if something differs."""
     from dskype.deploy.client.pubsub import PubSub
 
+    given = layers(args)  # a wrong file is told before brokers are waited for
     try:
-        return _run(args, PubSub(cluster.kafka_settings(target(args)), timeout_s=args.timeout).kafka, args.topology)
+        return _run(args, given, PubSub(cluster.reach(target(args)), timeout_s=args.timeout).kafka, args.topology)
     except UsageError as error:
         say(f"usage: dskype verify [options]; see 'dskype help verify'\nerror: {error}")
         return 2
 
 
-def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
+def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topology: str) -> int:
     from dskype.deploy.verification import verify
     from dskype.deploy.verification.topics import read_inputs, wait_until_rest
 
-    settings = _settings(args, kafka, topology)
+    settings = _settings(given, kafka, topology)
     progress = Progress(clear=True)
     final = args.final
-    rested = True
+    left = ""
     if args.wait is not None:
-        rested = wait_until_rest(kafka, topology, settings, args.wait, progress, args.inputs)
-        final = final or rested
+        left = wait_until_rest(kafka, topology, settings, args.wait, progress, args.inputs)
+        final = final or not left
     for attempt in (1, 2):
         inputs = read_inputs(kafka, topology, progress, args.inputs)
         if not any(inputs.counts().values()):
@@ -91,21 +93,21 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
         time.sleep(_AGAIN_S)
     progress.end()
     if args.output == "json":
-        print(json.dumps({**report.as_json(), "rested": rested}, ensure_ascii=False))
+        print(json.dumps({**report.as_json(), "rested": not left, "left": left}, ensure_ascii=False))
     else:
         text = plain(report.as_text(args.show))
         print(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8"))
-    if not rested:
-        say(f"error: the topology was still at work after {args.wait:g} s; its last lists were not compared")
-    return 0 if report.ok and rested else 1
+    if left:
+        say(f"error: the topology was still at work after {args.wait:g} s: {left}; its last lists were not compared")
+    return 0 if report.ok and not left else 1
 
 
-def _settings(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> Settings:
+def _settings(given: _Layers, kafka: KafkaSettings, topology: str) -> Settings:
     """Return the settings of the file or the running topology, which override ``--config`` and are overridden by ``-c``."""
     from dskype.spouts.settings import Settings
     from dskype.topology.runtime.nimbus_topic import conf_of, load_states
 
-    below, conf, above = layers(args)
+    below, conf, above = given
     if conf is None:
         state = load_states(kafka).get(topology)
         conf = None if state is None else conf_of(state)

@@ -1,9 +1,16 @@
 """Kernels are compiled once, by a small DSkype."""
 
-import numba
+import os
+from types import SimpleNamespace
 
+import numba
+import pytest
+
+from dskype.bolts.aggregation_bolt import AggregationBolt
 from dskype.deploy.cli import warmup
-from dskype.deploy.machine import paths
+from dskype.deploy.cli.commands import doctor as doctor_command
+from dskype.deploy.machine.errors import DeployError
+from dskype.topology.testing import TestWordSpout
 
 
 def test_the_small_topology_takes_everything_it_is_given():
@@ -15,13 +22,51 @@ def test_what_the_second_process_compiles_runs():
 
 
 def test_kernels_are_compiled_when_they_or_their_compiler_changed(tmp_home, monkeypatch):
-    runs, said = [], []
-    monkeypatch.setattr(warmup, "_compile_all", lambda: runs.append(1))
+    runs, said, state = [], [], ["one"]
+    monkeypatch.setattr(warmup, "_state", lambda: state[0])
+    monkeypatch.setattr(warmup, "_compile_in_a_process", lambda tell: runs.append(tell()))
+    assert not warmup.are_compiled()
     assert [warmup.compile_kernels(said.append) for _ in range(2)] == [True, False]
-    monkeypatch.setattr(warmup, "_state", lambda: "other")
+    assert warmup.are_compiled()
+    state[0] = "other"
     assert warmup.compile_kernels(said.append)
-    assert len(runs) == 2 and said == ["compiling kernels (once)"] * 2
-    assert (paths.numba_cache_dir() / "compiled").read_text() == "other"
+    state[0] = "one"
+    assert not warmup.compile_kernels(said.append), "another installation that shares the folder has not made these old"
+    assert said == ["compiling kernels, once; this takes minutes", "compiling kernels, once: 0 kernels so far"] * 2
+
+
+def test_the_kernels_that_are_new_are_counted_meanwhile(tmp_path):
+    (tmp_path / "package").mkdir()
+    for name, time_s in (("old.nbi", 10), ("new.nbi", 30), ("other.nbi", 20), ("code.nbc", 30)):
+        (tmp_path / "package" / name).touch()
+        os.utime(tmp_path / "package" / name, (time_s, time_s))
+    assert warmup._written_since(tmp_path, 20) == 2
+
+
+def test_a_process_that_cannot_compile_says_why_and_the_start_goes_on(tmp_home, monkeypatch):
+    said = []
+    monkeypatch.setattr(warmup, "_state", lambda: "one")
+    monkeypatch.setattr(warmup, "_ALL", "no such part")
+    with pytest.raises(DeployError, match="given: exit code 1, KeyError: 'no such part'"):
+        warmup.compile_kernels(said.append)
+    assert not warmup.are_compiled()
+    flux = SimpleNamespace(topology=SimpleNamespace(components={"a": SimpleNamespace(obj=object.__new__(AggregationBolt))}))
+    warmup.compile_first(flux, None, said.append)
+    assert said[-1].startswith("warning: the kernels were expected to be compiled") and said[-1].endswith("while its first messages wait")
+
+
+@pytest.mark.parametrize("master, obj", [("spark://somewhere:7077", AggregationBolt), (None, TestWordSpout)])
+def test_nothing_is_compiled_for_other_hosts_and_for_topologies_without_kernels(monkeypatch, master, obj):
+    monkeypatch.setattr(warmup, "are_compiled", lambda: pytest.fail("looked"))
+    flux = SimpleNamespace(topology=SimpleNamespace(components={"a": SimpleNamespace(obj=object.__new__(obj))}))
+    warmup.compile_first(flux, master, lambda text: pytest.fail(text))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_doctor_warns_before_a_start_that_has_to_compile(monkeypatch, compiled):
+    monkeypatch.setattr(warmup, "are_compiled", lambda: compiled)
+    [row] = doctor_command._kernels()
+    assert (row.status, "not compiled" in row.detail, row.fix) == (("ok", False, "") if compiled else ("warn", True, "python -m dskype.deploy.cli.prepare"))
 
 
 def test_another_kind_of_processor_needs_other_kernels(monkeypatch):

@@ -13,6 +13,8 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import MessageSizeTooLargeError
 
+from dskype.deploy.client import pubsub
+from dskype.deploy.client.dead_letters import DeadLetter, DeadLetters
 from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.client.pubsub import PubSub, SendError, UnknownTopicError, UnreachableError, ensure_topics
 from dskype.deploy.client.records import Result, TopK, subscription_type
@@ -21,7 +23,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.nimbus.states import TopologyState
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 
 PARK = {"text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5}
 COFFEE = {"bbox": [-88, 42, -87, 44], "expression": 'coffee AND (wifi OR "late night")'}
@@ -516,3 +518,65 @@ def test_what_is_no_state_is_none() -> None:
     ):
         assert TopK.from_json(value) is None
         assert Result.from_record(type("Record", (), {"value": value, "headers": [], "timestamp": 0})()) is None
+
+
+def letter(offset: int, error: str, code: str, **more: str) -> list[tuple[str, str]]:
+    place = {"topic": "m", "partition": "0", "offset": str(offset), "stage": "translate", "component": "messages", "task": "2", "size": "9"}
+    return [("error", error), ("code", code), *{**place, **more}.items()]
+
+
+def test_dead_letters_are_read_newest_last_and_then_as_they_come(kafka: KafkaSettings, client: PubSub) -> None:
+    with pytest.raises(UnknownTopicError, match="dead-letters does not exist"):
+        DeadLetters(client)
+    topic = client.topics.dead_letters
+    with contextlib.closing(TopicAdmin(kafka)) as admin:
+        admin.create({topic: 1}, {})
+    client._known.clear()
+    with DeadLetters(client) as letters:
+        assert letters.newest() == []
+    write(kafka, topic, [(None, b"%d" % n, letter(n, f"Expected number {n}", "late" if n % 2 else "invalid-lat")) for n in range(5)])
+    with DeadLetters(client, count=2) as letters:
+        assert [(found.value, found.error, found.code, found.offset) for found in letters.newest()] == [
+            (b"3", "Expected number 3", "late", 3),
+            (b"4", "Expected number 4", "invalid-lat", 4),
+        ]
+    with DeadLetters(client, count=1, reason="LATE") as late, DeadLetters(client, reason="number 2") as second:
+        assert [found.value for found in late.newest()] == [b"3"]
+        assert [found.value for found in second.newest()] == [b"2"]
+        write(kafka, topic, [(None, b"new", letter(7, "Expected", "late")), (None, b"other", letter(8, "Expected", "early"))])
+        came: list[DeadLetter] = []
+        while not came:
+            came += late.poll(1)
+        assert [found.value for found in came] == [b"new"] and second.poll(0) == []
+
+
+def test_a_dead_letter_of_whoever_wrote_it_is_read(kafka: KafkaSettings, client: PubSub) -> None:
+    with contextlib.closing(TopicAdmin(kafka)) as admin:
+        admin.create({client.topics.dead_letters: 1}, {})
+    write(kafka, client.topics.dead_letters, [("k", None), ("k", b"\xff<b>", letter(0, "<i>", "x", partition="no", size="-1", truncated="true"))])
+    client._known.clear()
+    with DeadLetters(client) as letters:
+        nothing, hostile = letters.newest()
+    assert (nothing.error, nothing.code, nothing.topic, nothing.partition, nothing.value, nothing.truncated) == ("without a reason", "", "", None, None, False)
+    assert (hostile.partition, hostile.size, hostile.truncated, hostile.as_json()["value"]) == (None, None, True, "\\xff<b>")
+
+
+def test_present_results_that_do_not_come_are_an_error_and_no_short_list(client: PubSub, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def at_end(self) -> bool:
+            return False
+
+        def poll(self, timeout_s: float) -> list[Any]:
+            return []
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(pubsub, "Follower", Silent)
+    client._timeout_s = 0.01
+    with pytest.raises(KafkaTimeoutError, match="could not be read to their end: nothing came for 0.01 s"):
+        list(client.results())
+    assert list(client.results(follow=0.01)) == []

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -279,16 +280,35 @@ def test_a_broker_that_is_not_there_yet_is_waited_for_and_told_of() -> None:
     port, told = free_ports(1)[0], []
     listener = socket.socket()
 
+    def answer() -> None:
+        with listener.accept()[0] as one:
+            assert one.recv(100)[4:8] == bytes([0, 18, 0, 0]), "ApiVersions, version 0"
+            one.sendall(bytes(10))
+
+    broker = threading.Thread(target=answer)
+
     def open_later(text: str) -> None:
         told.append(text)
         listener.bind(("127.0.0.1", port))
         listener.listen()
+        broker.start()
 
     try:
         connection.await_brokers(f"127.0.0.1:{port}", open_later, {"DSKYPE_BROKER_WAIT_S": "30"})
+        broker.join()
     finally:
         listener.close()
     assert len(told) == 1 and f"waiting for Kafka: 127.0.0.1:{port}: Connection refused; giving up 30 s after the start (DSKYPE_BROKER_WAIT_S)" in told[0]
+
+
+def test_a_broker_that_stands_still_is_waited_for_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_CONNECT_S", 0.2)
+    told: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # takes connections, as the kernel does for a stopped process
+        servers = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(BrokerError, match=f"given: {servers}: it takes the connection, but has not answered for 0.2 s\n  fix: start the broker"):
+            connection.await_brokers(servers, told.append, {"DSKYPE_BROKER_WAIT_S": "1"})
+    assert len(told) == 1 and told[0].startswith(f"waiting for Kafka: {servers}: it takes the connection")
 
 
 def test_without_a_broker_the_start_ends_with_the_name_of_the_timeout_and_before_spark_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

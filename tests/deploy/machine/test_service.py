@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import shlex
 import shutil
@@ -10,11 +11,13 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.commands import status
@@ -67,11 +70,16 @@ def test_up_starts_the_usual_topology_in_the_background_and_the_next_time_what_r
     assert (started[1]["arguments"][-3:], started[1]["cwd"]) == (["mine.yaml", "-c", "a.b=1"], Path("/"))
     assert cli.main(["up", "--folder", folder, "other.yaml"]) == 0
     assert (started[2]["arguments"][-1], started[2]["cwd"]) == ("other.yaml", tmp_path)
+    assert cli.main(["up", "--folder", folder, "-q", "--verbose"]) == 0
+    assert started[3]["arguments"][-5:] == ["mine.yaml", "-c", "a.b=1", "-q", "--verbose"], "what ran last, printed in another way"
 
 
 def test_what_runs_is_not_started_again_and_not_with_other_arguments(tmp_path, started, capsys):
     service._write(tmp_path, service.Service(state="running", process=describe_driver()))
     assert cli.main(["up", "--folder", str(tmp_path)]) == 0
+    service._write(tmp_path, service.Service(state="running", process=describe_driver(), arguments=["-c", "a.b=1", "-q"]))
+    for same in (["-q", "-n"], ["--verbose"], ["-n", "-c", "a.b=1"]):
+        assert cli.main(["up", "--folder", str(tmp_path), *same]) == 0, "only what is printed differs"
     for other in (["other.yaml"], ["--fresh"], ["--port", "1"], ["--metrics-port", "1"]):
         assert cli.main(["up", "--folder", str(tmp_path), *other]) == 1
     assert not started and service.read(tmp_path).port == service.BROKER_PORT
@@ -97,6 +105,7 @@ def test_status_and_down_of_what_does_not_run(tmp_path, capsys):
 
 
 def test_down_stops_the_process_and_waits_for_its_end(tmp_path):
+    told: list[str] = []
     program = f"""
 import signal, sys, time
 from pathlib import Path
@@ -115,9 +124,60 @@ while True:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout.readline() == "ready\n"
         with pytest.raises(DeployError, match="expected to stop within"):
-            service.stop(tmp_path, 0.01)
+            service.stop(tmp_path, 0.01, told.append)
         running.wait(timeout=60)
-    assert service.stop(tmp_path, 60) is False
+    assert told == [f"process {running.pid} stops the topology, Spark and the broker; that takes up to a minute"]
+    assert service.stop(tmp_path, 60, told.append) is False and len(told) == 1
+
+
+@pytest.mark.parametrize("command", ["down", "up"])
+def test_a_service_that_is_stopping_gets_no_second_signal_and_is_waited_for(tmp_path, started, capsys, command):
+    program = (
+        "import json, sys; from dskype.topology.runtime.liveness import describe_driver; print(json.dumps(describe_driver()), flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        service._write(tmp_path, service.Service(state="stopping", process=json.loads(running.stdout.readline())))
+        assert cli.main(["status", "--folder", str(tmp_path)]) == 1
+        assert f"{tmp_path}: stopping, process {running.pid}\n" in capsys.readouterr().out
+        end = threading.Timer(0.2, running.stdin.close)
+        end.start()
+        assert cli.main([command, "--folder", str(tmp_path)]) == 0
+        assert running.wait(timeout=60) == 0, "not by a signal"
+    assert "the service is stopping already: process" in capsys.readouterr().err
+    assert len(started) == (command == "up")
+
+
+def test_the_status_says_that_the_service_was_stopped_while_it_asked_the_broker(tmp_path, monkeypatch, capsys):
+    service._write(tmp_path, service.Service(state="running", process=describe_driver()))
+
+    def stop_meanwhile(*_):
+        service._write(tmp_path, service.Service(state=after, process=describe_driver()))
+        raise KafkaTimeoutError("Unable to bootstrap")
+
+    monkeypatch.setattr(status, "_topologies", stop_meanwhile)
+    after = "stopping"
+    assert cli.main(["status", "--folder", str(tmp_path)]) == 1
+    shown = capsys.readouterr()
+    assert f"{tmp_path}: stopping, process" in shown.out and "error" not in shown.err
+    after = "running"
+    service._write(tmp_path, service.Service(state="running", process=describe_driver()))
+    assert cli.main(["status", "--folder", str(tmp_path)]) == 1
+    assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["up", "status", "down"])
+def test_a_file_in_place_of_the_folder_is_named(tmp_path, started, capsys, command):
+    (tmp_path / "afile").write_text("letters")
+    for folder in (tmp_path / "afile", tmp_path / "afile" / "below"):
+        assert cli.main([command, "--folder", str(folder)]) == 1
+        assert capsys.readouterr().err == f"error: expected a folder, given the file '{tmp_path / 'afile'}'\n"
+    assert not started
+
+
+def test_the_status_says_what_a_start_waits_for(tmp_path, capsys):
+    service._write(tmp_path, service.Service(state="starting", doing="compiling kernels, once: 7 kernels so far", process=describe_driver()))
+    assert cli.main(["status", "--folder", str(tmp_path)]) == 1
+    assert capsys.readouterr().out == f"service   {tmp_path}: starting, process {os.getpid()}\n          compiling kernels, once: 7 kernels so far\n"
 
 
 def test_the_status_says_what_runs_and_why_it_does_not_get_on():
@@ -160,6 +220,31 @@ def test_a_command_that_ends_before_it_runs_has_failed_and_its_words_are_shown(t
         detached.start(["no-such-command"], tmp_path / "log", shown.append)
     assert any("no-such-command" in line for line in shown)
     assert "no-such-command" in (tmp_path / "log").read_text()
+
+
+def test_ctrl_c_during_the_start_says_what_is_waited_for_and_shows_what_the_command_says_meanwhile(tmp_path, monkeypatch):
+    shown: list[str] = []
+    program = """
+import signal, sys, time
+def end(*_):
+    print("stopping: topology, Spark, broker", flush=True)
+    sys.exit(130)
+signal.signal(signal.SIGTERM, end)
+print("starting", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: real([sys.executable, "-c", program], **options))
+
+    def show(line: str) -> None:
+        shown.append(line)
+        if line == "starting":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        detached.start(["up"], tmp_path / "log", show)
+    assert shown[0] == "starting" and "which ends what it has started" in shown[1] and shown[2:] == ["stopping: topology, Spark, broker"]
 
 
 def test_being_ready_is_said_once_to_who_waits(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from dskype.deploy.cli.main import main
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.inputs import header
 from dskype.deploy.verification.oracle import Oracle
-from dskype.deploy.verification.topics import _last_time_ms
+from dskype.deploy.verification.topics import _last_time_ms, count_pending
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
@@ -1059,11 +1059,33 @@ def test_the_verb_waits_until_all_is_handled(kafka, name, capsys):
     conf = ["-c", "dskype.window.messages=5", "-c", "dskype.space=[-10,-10,10,10]", "-c", "dskype.results.topk.interval.ms=0"]
     store(kafka, system, [t for t in TOPICS if t != "sequence"])
     assert verb(kafka, name, *conf, "--wait", "0.5") == 1
-    assert "still at work after 0.5 s" in capsys.readouterr().err
+    assert "still at work after 0.5 s: its topics change; its last lists" in capsys.readouterr().err
     store(kafka, system, ["sequence"])
     assert verb(kafka, name, *conf, "--wait", "30", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["final"] and found["rested"] and found["compared"]["final lists"] == 2
+
+
+def test_subscriptions_that_the_topology_has_yet_to_register_or_remove_are_pending_and_no_difference(kafka, name, capsys, monkeypatch):
+    monkeypatch.setattr("dskype.deploy.verification.topics._REST_S", 0)
+    system = small()
+    system.name = name
+    conf = ["-c", "dskype.window.messages=5", "-c", "dskype.space=[-10,-10,10,10]", "-c", "dskype.results.topk.interval.ms=0"]
+    store(kafka, system)
+    assert count_pending(kafka, name) == 0
+    new = {"type": "topk", "text": "lake", "lat": 0, "lon": 0, "k": 1, "alpha": 0.5}
+    expired = {"type": "boolean", "bbox": [0, 0, 1, 1], "keywords": ["tea"], "ttl_s": 0.001}
+    producer = kafka.producer()
+    for key, record in (("new", new), ("expired", expired), ("near", None)):
+        producer.send(f"{name}.subscriptions", key=key.encode(), value=None if record is None else json.dumps(record).encode())
+    producer.flush()
+    producer.close()
+    assert count_pending(kafka, name) == 2, "one to register, one to remove"
+    assert verb(kafka, name, *conf, "--wait", "6", "-o", "json") == 1
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert found["ok"] and not found["rested"] and not found["final"] and found["left"] == "2 subscriptions are pending"
+    assert "still at work after 6 s: 2 subscriptions are pending; its last lists were not compared" in shown.err
 
 
 def test_a_topology_that_reads_the_inputs_of_another_one_is_compared_with_those(kafka, name, capsys):
