@@ -528,15 +528,19 @@ class PubSub:
 
     def refusal(self, registration: str) -> str | None:
         """Return why the topology refused a subscription's record; None if it has not refused it (yet)."""
-        partition, _, offset = registration.partition("-")
-        where = {"topic": self.topics.subscriptions, "partition": partition, "offset": offset}
-        if not self._exists(self.topics.dead_letters):
-            return None
+        return self.refusals([registration]).get(registration)
+
+    def refusals(self, registrations: Iterable[str]) -> dict[str, str]:
+        """Return registration -> why the topology refused that record, for those that it has refused. Reads the dead letters once."""
+        wanted, found = set(registrations), dict[str, str]()
+        if not wanted or not self._exists(self.topics.dead_letters):
+            return found
         for record in self.scan(self.topics.dead_letters):
             headers = {k: v.decode(errors="replace") for k, v in record.headers or () if v is not None}
-            if all(headers.get(k) == v for k, v in where.items()):
-                return headers.get("error", "without a reason")
-        return None
+            registration = f"{headers.get('partition')}-{headers.get('offset')}"
+            if headers.get("topic") == self.topics.subscriptions and registration in wanted:
+                found.setdefault(registration, headers.get("error", "without a reason"))
+        return found
 
     def results(self, *, subscriptions: Iterable[str] | None = None, start: str = "beginning", follow: bool | float = False) -> Iterator[Result]:
         """Return an iterator over results, each once, in order for each subscription. ``now`` is the time of the call, not of the first iteration.

@@ -30,6 +30,7 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
     events = Events(served, "results?sub=park&sub=other")
     assert events.status == 200 and events.headers["content-type"].startswith("text/event-stream") and "no-store" in events.headers["cache-control"]
     assert events.next()[::2] == ("following", {"subscriptions": ["other", "park"]})
+    assert events.next()[::2] == ("unknown", {"subscriptions": ["other", "park"]})
     assert post(served, "subscriptions", PARK) == (200, {"subscription": "park"})
     stored = kafka.broker.logs[topics.subscriptions, 0][-1]
     assert stored.key == b"park" and json.loads(stored.value) == {k: v for k, v in PARK.items() if k != "id"}
@@ -42,7 +43,7 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
     kafka.broker.write(topics.topk, "park", json.dumps(listed).encode(), headers=[("version", "1 0-0 4")])
     found = get(served, "subscription?id=park&topology=dskype")
     assert (found["registered"]["status"], found["registered"]["since"], found["topk"]["watermark"]) == ("active", 3, 4)
-    assert found["topk"]["topk"] == [{"message": "m4", "score": 0.5}]
+    assert found["topk"]["topk"] == [{"message": "m4", "message_id": "m4", "score": 0.5}]
     assert post(served, "subscriptions/remove", {"id": "park"}) == (200, {"subscription": "park"})
     assert kafka.broker.logs[topics.subscriptions, 0][-1].value is None and get(served, "subscription?id=park")["registered"] is None
     events.close()
@@ -60,7 +61,7 @@ def test_what_is_known_of_a_subscription_does_not_come_from_its_own_record(kafka
 def test_a_message_is_published(kafka, served):
     topics = kafka.topology()
     status, answer = post(served, "messages", {"text": "Coffee", "lat": 1, "lon": 2})
-    assert (status, answer) == (200, {"message": "0-0"}) and json.loads(kafka.broker.logs[topics.messages, 0][0].value)["text"] == "Coffee"
+    assert (status, answer) == (200, {"message": "0-0", "message_id": "0-0"}) and json.loads(kafka.broker.logs[topics.messages, 0][0].value)["text"] == "Coffee"
 
 
 @pytest.mark.parametrize("path", ["subscriptions", "subscriptions/remove", "messages"])
@@ -183,7 +184,8 @@ def test_a_connection_that_is_cut_continues_where_it_was(kafka, served):
 def test_a_receiver_that_does_not_read_holds_nobody_up(kafka, served):
     topics = kafka.topology()
     stuck, reading = Events(served, "results?sub=a"), Events(served, "results?sub=a")
-    assert stuck.next()[0] == reading.next()[0] == "following"
+    for name in ("following", "unknown"):
+        assert stuck.next()[0] == reading.next()[0] == name
     for i in range(3000):
         kafka.broker.write(topics.results, "a", delta("a", i, meta="x" * 4000), headers=[("result-id", str(i))])
     got = [reading.next()[2]["watermark"] for _ in range(3000)]  # 12 MB; the other connection takes none of it
