@@ -121,7 +121,7 @@ class Contact(NamedTuple):
     def as_text(self) -> str:
         """Return a sentence that says for how long the brokers have not answered."""
         silent = f"the brokers have not answered for {self.silent_s:.0f} s"
-        return silent if self.heard_ms is not None else f"{silent}, which is since they were first asked"
+        return silent if self.heard_ms is not None else f"{silent}, since they were first asked"
 
 
 class ContactWatch:

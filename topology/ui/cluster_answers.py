@@ -137,9 +137,16 @@ def health(source: ClusterSource) -> dict[str, Any]:
     views = source.topologies() if contact.heard_ms is not None else []
     problems = []
     if contact.answer is False:
-        hint = "Are they up, and does the network reach them? What is shown is from that time; the pages go on by themselves when the brokers answer again."
+        hint = "Are they up, and are their address and the security settings right?" if contact.heard_ms is None else "What is shown is from that time."
         cause = f" ({contact.why})" if contact.why else ""
-        problems.append({"what": f"{contact.as_text().capitalize()}{cause}. {hint}", "sinceMs": contact.heard_ms, "topology": None, "numbersOld": True})
+        problems.append(
+            {
+                "what": f"{contact.as_text().capitalize()}{cause}. {hint} The pages go on by themselves when the brokers answer.",
+                "sinceMs": contact.heard_ms,
+                "topology": None,
+                "numbersOld": True,
+            }
+        )
     for view in views if contact.answer else ():
         problems += _problems_of(view)
     return {
