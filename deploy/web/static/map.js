@@ -12,7 +12,7 @@ const DOTS = 4000; // messages that stay on the map
 const LATEST_MS = 2000; // a new message stands out for so long
 const RENEW_MS = 10_000; // partitions
 const SVG_MOST = 600; // partitions that are drawn as shapes of their own
-const RATE_MS = 10_000; // messages per second are those of so much time
+const RATE_MS = 5000; // messages per second are those of so much time
 
 const state = { seen: 0, since: 0, arrivals: [], dots: [], watch: null, stream: null, connection: "connecting" };
 
