@@ -54,6 +54,7 @@ _MACHINE = (
             "metrics/test_stats",
             "test_kubernetes",
             "web/test_web_pages",
+            "web/test_silence_on_kafka",
             "web/test_web_on_kafka",
         )
     ),

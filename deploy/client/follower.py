@@ -65,6 +65,17 @@ class Follower:
         found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), **({} if max_records is None else {"max_records": max_records}))
         return [record for batch in found.values() for record in batch]
 
+    def check(self, timeout_s: float) -> None:
+        """Ask the brokers where the partitions end. A poll does not tell brokers that stand still from ones that have nothing new.
+
+        :raises KafkaError: they do not answer.
+        """
+        self._consumer.end_offsets(self._partitions, timeout_ms=int(timeout_s * 1000))
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> where it ended when the reading began."""
+        return {(p.topic, p.partition): end for p, end in self._ends.items()}
+
     def positions(self) -> dict[tuple[str, int], int]:
         """Return (topic, partition) -> next offset."""
         return {(p.topic, p.partition): self._consumer.position(p) for p in self._partitions}

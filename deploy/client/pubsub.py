@@ -570,7 +570,7 @@ class PubSub:
             pending = {registered.registration: id for id, registered in found.items() if registered.status == "pending"}
             if not pending:
                 return
-            for registration, reason in self._refusals(pending).items():
+            for registration, reason in self.refusals(pending).items():
                 raise RecordError(f"The topology has refused subscription {pending[registration]!r}: {reason}", "refused")
             if time.monotonic() > deadline:
                 raise PendingError(
@@ -585,12 +585,14 @@ class PubSub:
 
     def refusal(self, registration: str) -> str | None:
         """Return why the topology refused a subscription's record; None if it has not refused it (yet)."""
-        return self._refusals([registration]).get(registration)
+        return self.refusals([registration]).get(registration)
 
-    def _refusals(self, registrations: Iterable[str]) -> dict[str, str]:
-        """Return registration -> why the topology refused it, for those that it has refused."""
-        wanted, found = set(registrations), {}
-        for record in self.scan(self.topics.dead_letters) if self._exists(self.topics.dead_letters) else ():
+    def refusals(self, registrations: Iterable[str]) -> dict[str, str]:
+        """Return registration -> why the topology refused that record, for those that it has refused. Reads the dead letters once."""
+        wanted, found = set(registrations), dict[str, str]()
+        if not wanted or not self._exists(self.topics.dead_letters):
+            return found
+        for record in self.scan(self.topics.dead_letters):
             letter = DeadLetter.from_record(record)
             if letter.topic == self.topics.subscriptions and (place := f"{letter.partition}-{letter.offset}") in wanted:
                 found.setdefault(place, letter.error)

@@ -387,12 +387,14 @@ def topology_rows(topologies: Sequence[Mapping[str, Any]]) -> list[Row]:
 
     :param topologies: as ``ClusterClient.topologies`` returns them.
     """
+    from dskype.topology.runtime.liveness import GONE
+
     found = []
     for t in topologies:
         name, health = f"topology {t['name']}", t.get("health") or {"state": "running", "why": []}
-        why = "; ".join(health["why"])
+        why = "; ".join(reason for reason in health["why"] if reason != GONE)
         if not t["driver_alive"]:
-            last = f"; its last report: {health['state']}: {why}" if why else ""
+            last = f"; its last report: {why}" if why else ""
             found.append(
                 Row(
                     name,
@@ -401,7 +403,7 @@ def topology_rows(topologies: Sequence[Mapping[str, Any]]) -> list[Row]:
                     f"submit it again to resume it, or remove it with 'dskype kill {t['name']}'",
                 )
             )
-        elif health["state"] in ("failed", "stalled", "waiting"):
+        elif health["state"] not in ("starting", "running"):
             found.append(Row(name, FAIL if health["state"] == "failed" else WARN, f"{health['state']}: {why}", f"see 'dskype get-errors {t['name']}'"))
     n = len(topologies)
     return found or [Row("topologies", OK, f"{n} of {n} run without problems" if n else "none runs")]

@@ -146,6 +146,8 @@ class Environment(environment.Environment):
     def _on_broker_event(self, event: BrokerEvent) -> None:
         """Report an event of the embedded broker to the user and to all topologies."""
         self._progress(event.text)
+        if event.kind == "restarted":  # no error
+            return
         for managed in list(self._manager.topologies.values()) if self._manager is not None else ():
             managed.backend.note_broker(event.text, gone=event.kind == "gave-up")
 

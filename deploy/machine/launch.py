@@ -16,6 +16,7 @@ from dskype.deploy.machine.detached import report_ready
 from dskype.deploy.machine.folders import FolderInUseError
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.topology.config import Config
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.planning.plan import metrics_topic
@@ -171,11 +172,12 @@ def start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Pro
     :param progress: gets warnings, and what is waited for.
     :raises TopologyError: the topology is refused, or has failed.
     """
+    began_ms = now_ms()
     handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
     for warning in handle.warnings:
         progress(f"warning: {warning}")
     if handle.status == "ACTIVE":
-        await_first_batches(handle.backend, progress, lambda: flux.name in cluster.manager.topologies)
+        await_first_batches(handle.backend, progress, lambda: flux.name in cluster.manager.topologies, began_ms)
     elif active:
         hint = f"; 'dskype activate {flux.name}' lets it work" if handle.status == "INACTIVE" else ""
         progress(f"topology {flux.name} is {handle.status}, as it was when its last process ended{hint}")

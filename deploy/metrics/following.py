@@ -12,14 +12,16 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.deploy.metrics.reader import MetricsReader, Sink
-from dskype.topology.runtime.liveness import HeartbeatWatch
+from dskype.topology.runtime.kafka import FAILOVER_MS
+from dskype.topology.runtime.liveness import Contact, ContactWatch, HeartbeatWatch
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
 
 __all__ = ["Followed", "Following", "Inputs"]
 
 log = logging.getLogger(__name__)
-_LIST_EVERY_S = _ENDS_EVERY_S = 2.0
+_LIST_EVERY_S, _ENDS_EVERY_S = 1.0, 2.0
 _STEP_MS = 250
+_ASK_MS = 5000
 
 
 class Inputs(Sink, Protocol):
@@ -41,16 +43,18 @@ class Followed(NamedTuple, Generic[S]):
     :ivar sink: what has received its metrics.
     :ivar ends: what :meth:`MetricsReader.ends` returns, for what its spouts read.
     :ivar alive: whether its driver is alive; None: not known yet.
+    :ivar silent_s: for how many seconds its driver has written nothing, if that is long.
     """
 
     record: Mapping[str, Any]
     sink: S
     ends: Mapping[tuple[str, int], int]
     alive: bool | None
+    silent_s: float | None
 
 
 class Following(Generic[S]):
-    """Follows topologies in a thread, those that start later included.
+    """Follows topologies in a thread, those that start later included, and notes whether the brokers answer.
 
     :param kafka: how to reach the brokers.
     :param make_sink: makes what receives the metrics of one topology, from its record in the nimbus topic.
@@ -64,7 +68,7 @@ class Following(Generic[S]):
         self._sources: dict[str, tuple[dict[str, Any], MetricsReader[S]]] = {}
         self._ends: dict[str, dict[tuple[str, int], int]] = {}
         self._records: dict[str, dict[str, Any]] = {}
-        self._watched = HeartbeatWatch()
+        self._watched, self._contact = HeartbeatWatch(), ContactWatch()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="following", daemon=True)
 
@@ -76,10 +80,14 @@ class Following(Generic[S]):
         """Return the topologies that are followed now, sorted by name."""
         records = dict(self._records)
         return [
-            Followed(records[name], source.sink, self._ends.get(name, {}), self._watched.verdict(name, records[name]))
+            Followed(records[name], source.sink, self._ends.get(name, {}), self._watched.verdict(name, records[name]), self._watched.silent_s(name))
             for name, (_, source) in sorted(self._sources.items())
             if name in records
         ]
+
+    def contact(self) -> Contact:
+        """Return whether the brokers answer. Before the topologies were listed once, that is not known, or they do not."""
+        return self._contact.contact()
 
     def close(self) -> None:
         """Stop following."""
@@ -93,10 +101,12 @@ class Following(Generic[S]):
             listed = ends = 0.0
             while not self._stop.is_set():
                 try:
-                    if consumer is None:
-                        consumer = self._nimbus()
-                    if consumer is not None and time.monotonic() - listed > _LIST_EVERY_S:
-                        self._list(consumer)
+                    if time.monotonic() - listed > _LIST_EVERY_S:
+                        if consumer is None:
+                            consumer = self._nimbus()
+                        if consumer is not None:
+                            self._list(consumer)
+                        self._contact.note_answer()
                         listed = time.monotonic()
                     self._poll()
                     if time.monotonic() - ends > _ENDS_EVERY_S:
@@ -105,6 +115,7 @@ class Following(Generic[S]):
                             source.sink.expired = source.expired()
                         ends = time.monotonic()
                 except KafkaError as error:
+                    self._contact.note_error(error)
                     log.warning("the metrics cannot be read: %s; trying again", error)
                 except Exception:  # keep trying: an endpoint must not serve old numbers forever
                     log.exception("the metrics could not be read; trying again")
@@ -116,7 +127,7 @@ class Following(Generic[S]):
                 consumer.close()
 
     def _nimbus(self) -> Any:
-        consumer = self._kafka.consumer(allow_auto_create_topics=False)
+        consumer = self._kafka.consumer(allow_auto_create_topics=False, request_timeout_ms=FAILOVER_MS)
         if not consumer.partitions_for_topic(NIMBUS_TOPIC):  # nothing has ever been submitted
             consumer.close()
             return None
@@ -128,7 +139,7 @@ class Following(Generic[S]):
     def _list(self, consumer: Any) -> None:
         """Update the known topologies. One that was submitted again is followed from its beginning."""
         where = TopicPartition(NIMBUS_TOPIC, 0)
-        end = consumer.end_offsets([where])[where]
+        end = consumer.end_offsets([where], timeout_ms=_ASK_MS)[where]
         while consumer.position(where) < end and not self._stop.is_set():
             for record in consumer.poll(timeout_ms=500).get(where, ()):
                 name, document = read_state(record) or (None, None)
@@ -138,7 +149,7 @@ class Following(Generic[S]):
                     self._records.pop(name, None)
                 else:
                     self._records[name] = document
-                    self._watched.update(name, document)
+                    self._watched.update(name, document, record.timestamp)
         self._watched.looked()
         for name in list(self._sources):
             identity, source = self._sources[name][0]["id"], self._sources[name][1]
@@ -159,3 +170,5 @@ class Following(Generic[S]):
             while more and not self._stop.is_set():
                 with self.lock:
                     more = source.poll(0) > 0
+                if more:
+                    self._contact.note_answer()

@@ -38,6 +38,7 @@ __all__ = [
     "placements",
     "registered_subscriptions",
     "rejected",
+    "report_age_s",
 ]
 
 WINDOW_S = 60.0
@@ -319,6 +320,8 @@ class _Rates:
         first = meter.history.since_ms()
         self.start_ms = max(now_ms - meter.window_s * 1000, now_ms if first is None else first)
         self.seconds = max(0.0, (now_ms - self.start_ms) / 1000)
+        newest = meter.stats.newest_ms()
+        self._heard = newest is not None and newest > now_ms - meter.window_s * 1000
 
     def growth(self, component: str, key: str) -> float:
         return max(0.0, self._history.growth(component, key, self.start_ms, self.stop_ms))
@@ -327,7 +330,14 @@ class _Rates:
         return max(0.0, (self._history.value_at(task, key, self.stop_ms) or 0) - (self._history.value_at(task, key, self.start_ms) or 0))
 
     def per_second(self, amount: float) -> float | None:
-        return amount / self.seconds if self.seconds >= 1 else None
+        """Return a rate; None if the time is too short for one, or no task has reported within it."""
+        return amount / self.seconds if self.seconds >= 1 and self._heard else None
+
+
+def report_age_s(meter: Meter, now_ms: int | None = None) -> float | None:
+    """Return how old the newest report of a task is; None without any. The clocks of two hosts may differ by some of it."""
+    newest = meter.stats.newest_ms()
+    return None if newest is None else max(0.0, ((_now_ms() if now_ms is None else now_ms) - newest) / 1000)
 
 
 def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, int], int] | None = None, now_ms: int | None = None) -> dict[str, Any]:
@@ -348,6 +358,7 @@ def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, 
         "driver_alive": about.get("driver_alive"),
         "uptime_s": about.get("uptime_secs"),
         "time_ms": now_ms,
+        "report_age_s": report_age_s(meter, now_ms),
         "window_s": round(rates.seconds, 3),
         "messages": None,
         "communication": None,

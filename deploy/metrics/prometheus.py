@@ -33,6 +33,7 @@ from dskype.deploy.metrics.meter import (
     placements,
     registered_subscriptions,
     rejected,
+    report_age_s,
 )
 from dskype.deploy.metrics.reader import describe
 from dskype.topology.errors import TopologyError, explain
@@ -62,8 +63,11 @@ METRICS = tuple(
             "dskype_topology_healthy",
             "gauge",
             (_T,),
-            "1 while the topology starts or runs, 0 while it waits for its brokers, is stalled, or has failed; `dskype list` says why.",
+            "1 while the topology starts or runs, 0 while it waits for its brokers, is stalled or silent, has failed, or nothing is known of it because the "
+            "brokers do not answer; `dskype list` says why.",
         ),
+        ("dskype_brokers_answer", "gauge", (), "1 while the brokers answer the process that serves these numbers, else 0: then all others are as they were."),
+        ("dskype_report_age_seconds", "gauge", (_T,), "How long ago the newest report of a task was made, which is what all numbers of the topology are from."),
         (
             "dskype_query_restarts_total",
             "counter",
@@ -190,10 +194,16 @@ class Collector:
 
     :param topologies: returns (about, meter, next offsets of input topics) of each known topology.
     :param lock: held during a scrape, so that no meter changes meanwhile.
+    :param brokers_answer: whether the brokers have just answered.
     """
 
-    def __init__(self, topologies: Callable[[], list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]], lock: Any = None) -> None:
-        self._topologies = topologies
+    def __init__(
+        self,
+        topologies: Callable[[], list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]],
+        lock: Any = None,
+        brokers_answer: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._topologies, self._brokers_answer = topologies, brokers_answer
         self._highest: dict[tuple[Any, ...], float] = {}
         self._lock = lock or threading.Lock()
 
@@ -209,6 +219,7 @@ class Collector:
             self._highest = {key: value for key, value in self._highest.items() if key[0] in alive}
             families = _Families(self._highest)
             families["dskype_build_info"].add_metric([], {"version": own_version(), "python": platform.python_version()})
+            families["dskype_brokers_answer"].add_metric([], int(self._brokers_answer()))
             for about, meter, ends in found:
                 _add_topology(families, about, meter, ends)
             families.add_held()
@@ -218,14 +229,15 @@ class Collector:
 def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, ends: Mapping[tuple[str, int], int]) -> None:
     name, identity = about["name"], about["id"]
     families.add("dskype_topology_active", (name,), int(about["status"] == "ACTIVE" and about["driver_alive"] is not False))
-    health = (about.get("health") or {}).get("state", "running")
-    families.add("dskype_topology_healthy", (name,), int(health in ("starting", "running") and about["driver_alive"] is not False))
+    families.add("dskype_topology_healthy", (name,), int(about["health"]["state"] in ("starting", "running")))
     if meter.stats.topology_id not in (None, identity):
         return  # the reports are of an earlier topology of that name
 
     def count(metric: str, value: float, *labels: Any) -> None:
         families.add(metric, (name, *labels), value, identity)
 
+    if (age_s := report_age_s(meter)) is not None:
+        count("dskype_report_age_seconds", age_s)
     # From 0 on: where a counter begins with 1, Prometheus sees no increase.
     for component, n in (dict.fromkeys(meter.components, 0) | (meter.stats.driver.get("restarts") or {})).items():
         count("dskype_query_restarts_total", n, component)
@@ -322,13 +334,15 @@ class Exporter:
     def __init__(self, kafka: Any, *, names: list[str] | None = None, port: int = 0, host: str = "127.0.0.1") -> None:
         self._following: Following[Meter] = Following(kafka, _new_meter(time.time_ns() // 1_000_000), names=names)
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Collector(self._known, self._following.lock))
+        registry.register(Collector(self._known, self._following.lock, lambda: self._following.contact().answer is True))
         self._server, self._server_thread = start_http_server(port, addr=host, registry=registry)
         self.url = f"http://{url_host(host)}:{self._server.server_port}/metrics"
         self._following.start()
 
     def _known(self) -> list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]:
-        return [(describe(f.record, f.alive), f.sink, f.ends) for f in self._following.known()]
+        contact = self._following.contact()
+        # How far the topics have grown meanwhile is not known while the brokers do not answer.
+        return [(describe(f.record, f.alive, f.silent_s, contact), f.sink, f.ends if contact.answer else {}) for f in self._following.known()]
 
     def __enter__(self) -> Exporter:
         return self

@@ -13,6 +13,7 @@ from dskype.topology.errors import NotAliveException, TopologyError, explain
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime import nimbus_topic
 from dskype.topology.runtime.kafka import FAILOVER_MS, read_ahead
+from dskype.topology.runtime.liveness import Contact, seen_health, started_ms
 
 __all__ = ["MetricsReader", "Sink", "describe", "find"]
 
@@ -99,7 +100,7 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
     :raises NotAliveException: there is no topology of that name.
     :raises TopologyError: no name is given, and not exactly one topology runs.
     """
-    states = nimbus_topic.load_states(kafka)
+    states = nimbus_topic.observe(kafka)
     if topology is None and len(states) == 1:
         topology = next(iter(states))
     if topology is None:
@@ -108,13 +109,16 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
         )
     if topology not in states:
         raise NotAliveException.for_topology(topology)
-    return describe(states[topology], nimbus_topic.watch_drivers(kafka, {topology: states[topology]})[topology])
+    seen = states[topology]
+    return describe(seen.record, seen.alive, seen.silent_s)
 
 
-def describe(record: Mapping[str, Any], alive: bool | None) -> dict[str, Any]:
+def describe(record: Mapping[str, Any], alive: bool | None, silent_s: float | None = None, contact: Contact | None = None) -> dict[str, Any]:
     """Return what :func:`~dskype.deploy.metrics.meter.measure` needs to know about a topology, from its record in the nimbus topic.
 
     :param alive: whether its driver is alive; None: not known yet.
+    :param silent_s: for how many seconds its driver has written nothing, if that is long.
+    :param contact: whether the brokers answer; None: they have just answered.
     """
     state = record["state"]
     return {
@@ -123,6 +127,7 @@ def describe(record: Mapping[str, Any], alive: bool | None) -> dict[str, Any]:
         "status": record["summary"]["status"],
         "conf": state["conf"],
         "driver_alive": alive,
-        "health": record["summary"].get("health"),
-        "uptime_secs": max(0, (time.time_ns() // 1_000_000 - state["submitted_ms"]) // 1000),
+        "health": seen_health(record["summary"].get("health"), alive, silent_s, contact),
+        "uptime_secs": max(0, (time.time_ns() // 1_000_000 - started_ms(record)) // 1000),
+        "submitted_ms": state["submitted_ms"],
     }

@@ -15,6 +15,9 @@ from dskype.deploy.machine.terminal import plain
 
 __all__ = ["Screen", "as_text"]
 
+_OLD_S = 10
+"""Reports of a topology that runs come every second; how old the numbers are is said if none has come for so long."""
+
 
 def _count(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
@@ -102,7 +105,9 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
     :param tasks: add a line for every task.
     """
     gone = "" if m["driver_alive"] in (None, True) else ", its process is gone"
-    title = f"{m['topology']} ({m['id']}) {m['status'] or ''}{gone}, up {_count(m['uptime_s'])} s; rates over {_figure(m['window_s'], 0)} s"
+    age_s = m.get("report_age_s")
+    old = f"; the newest report of a task is {_figure(age_s, 0)} s old" if age_s is not None and age_s > _OLD_S else ""
+    title = f"{m['topology']} ({m['id']}) {m['status'] or ''}{gone}, up {_count(m['uptime_s'])} s; rates over {_figure(m['window_s'], 0)} s{old}"
     heads = Table.grid(padding=(0, 2))
     for name, value in _headlines(m):
         heads.add_row(Text(name), Text(value))

@@ -18,10 +18,10 @@ from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.control_files import MANIFEST
-from dskype.topology.runtime.liveness import machine_id
+from dskype.topology.runtime.liveness import Contact, machine_id
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 from dskype.topology.ui.logs import check_folder
-from dskype.topology.ui.view import Reports, TopologyView
+from dskype.topology.ui.view import BrokersAwayError, Reports, TopologyView
 
 __all__ = ["FollowedCluster", "UiServer", "UiSettings", "require_web_server", "serve"]
 
@@ -50,8 +50,18 @@ class FollowedCluster:
         self._client = ClusterClient(kafka)
 
     def topologies(self) -> Sequence[TopologyView]:
-        """Return all topologies, sorted by name."""
-        return [TopologyView(f.record, f.sink, f.alive, now_ms(), f.ends, _logs(f.record)) for f in self._following.known()]
+        """Return all topologies, sorted by name, as they were when the brokers answered last.
+
+        :raises BrokersAwayError: they have never answered.
+        """
+        contact = self.contact()
+        if contact.heard_ms is None:
+            raise BrokersAwayError.after(contact, self._kafka.bootstrap_servers)
+        return [TopologyView(f.record, f.sink, f.alive, now_ms(), f.ends, _logs(f.record), f.silent_s, contact) for f in self._following.known()]
+
+    def contact(self) -> Contact:
+        """Return whether the brokers answer."""
+        return self._following.contact()
 
     def brokers(self) -> Sequence[tuple[str, int]]:
         """Return host and port of the brokers."""

@@ -15,6 +15,7 @@ from dskype.deploy.client.pubsub import UnreachableError
 from dskype.deploy.metrics.meter import measure
 from dskype.deploy.metrics.reader import describe
 from dskype.deploy.web.feeds import Feeds, TopologyFeed
+from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.message_feed import MessageFollower
 from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.result_feed import ResultFollower
@@ -30,6 +31,8 @@ __all__ = ["Answers"]
 
 _SUBSCRIPTIONS = 1000
 """Subscriptions that one client may name."""
+_PAGE, _LONGEST_PAGE = 50, 500
+"""Subscriptions of one page of the list: by default, and at most."""
 
 
 def _flag(request: Request, name: str) -> bool:
@@ -81,6 +84,7 @@ class Answers:
         answers = {
             "topologies": self._topologies,
             "subscription": self._subscription,
+            "subscriptions": self._subscriptions,
             "measures": self._measures,
             "trend": lambda request: self._watched(request)[1].trend.columns(),
             "partitions": lambda request: partitions_of(self._feed(request).plan()),
@@ -180,9 +184,22 @@ class Answers:
                 except TopologyError as error:
                     return {**found, "note": str(error)}
                 if state is not None and state.registration in (None, registered.registration):
-                    entries = [feed.describe(entry) for entry in state.as_json()["topk"]]
+                    entries = [feed.describe({**entry, "message_id": id_text(entry["message"])}) for entry in state.as_json()["topk"]]
                     found["topk"] = {**state.as_json(), "topk": entries}
             return found
+
+    def _subscriptions(self, request: Request) -> dict[str, Any]:
+        """Answer a page of the registered subscriptions by id, each as in the answer ``subscription``. O(topics)."""
+        query, feed = request.query_params, self._feed(request)
+        limit = query.get("limit", str(_PAGE))
+        if not (limit.isdecimal() and 1 <= int(limit) <= _LONGEST_PAGE):
+            raise IllegalArgumentException(explain("A page cannot have so many subscriptions.", given=limit, legal=f"1..{_LONGEST_PAGE}"))
+        page = feed.directory.select(query.get("prefix", ""), query.get("after", ""), int(limit))
+        with feed.reading:
+            found = feed.client.subscriptions(ids=page.ids) if page.ids else []
+            refused = feed.client.refusals(r.registration for r in found if r.status == "pending")
+        rows = [{**r.as_json(), **({"status": "refused", "error": refused[r.registration]} if r.registration in refused else {})} for r in found]
+        return {"time_ms": now_ms(), "subscriptions": rows, "total": page.total, "after": page.ids[-1] if page.more else None}
 
     def _register(self, request: Request) -> dict[str, Any]:
         """Register the subscription of the body; its ``id`` is optional."""
@@ -205,7 +222,8 @@ class Answers:
         unknown = sorted(fields.keys() - {"id", "text", "lat", "lon", "bbox", "ts"})
         if unknown or not isinstance(fields.get("text"), str):
             raise IllegalArgumentException(explain("This is not a message.", given=sorted(fields), legal="text, and lat and lon, or bbox; id, ts"))
-        return {"message": self._sent(request, lambda feed: feed.client.publish(**fields, wait=True))}
+        id = self._sent(request, lambda feed: feed.client.publish(**fields, wait=True))
+        return {"message": id, "message_id": id_text(id)}
 
     def _sent(self, request: Request, send: Callable[[TopologyFeed], Any]) -> Any:
         """Return what ``send`` returns, which waits until Kafka has the record. Requests share a client, so what becomes of others' records must not count."""

@@ -14,6 +14,7 @@ __all__ = ["make_extension"]
 _PAGES = (
     Page("/dskype/map.html", "map.html", "Map"),
     Page("/dskype/subscribe.html", "subscribe.html", "Subscribe"),
+    Page("/dskype/subscriptions.html", "subscriptions.html", "Subscriptions"),
     Page("/dskype/load.html", "load.html", "Load"),
 )
 

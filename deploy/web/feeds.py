@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
 from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
+from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.message_feed import MessageFollower, MessageTail
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
@@ -47,6 +48,7 @@ class TopologyFeed:
         self.reading = threading.Lock()
         """Held while a topic is read from its beginning, so that many such requests wait for each other."""
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
+        self.directory = Directory(client)
         self._lock = threading.Lock()
         self._followers: list[ResultFollower | MessageFollower] = []
 
@@ -79,9 +81,9 @@ class TopologyFeed:
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
         places = Places.parse(last_id, self.client.topics) if last_id else self._start(start, topics)
-        return self._counted(
-            ResultFollower(self._results, self.client.topics, wanted, places, self._open, self._pool, self._messages if with_messages else None)
-        )
+        unknown = None if wanted is None or last_id else lambda: self.directory.unknown(wanted)  # one that comes back has been told
+        messages = self._messages if with_messages else None
+        return self._counted(ResultFollower(self._results, self.client.topics, wanted, places, self._open, self._pool, messages, unknown))
 
     def _start(self, start: str, topics: list[str]) -> Places | None:
         if start == "now":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dskype.deploy.client.records import Result, json_object
 from dskype.spouts.topics import Topics
 
-__all__ = ["Found", "found_in"]
+__all__ = ["Found", "found_in", "id_text"]
 
 
 class Found(NamedTuple):
@@ -53,8 +53,18 @@ def found_in(record: Any, topics: Topics, wanted: Collection[str] | None) -> lis
     return [Found(key, "refusal", {**refused, "time_ms": record.timestamp}, where)]
 
 
+def id_text(id: Any) -> str:
+    """Return the id of a message as text. As a JSON number it may have 64 bits, of which JavaScript keeps 53."""
+    return id if isinstance(id, str) else json.dumps(id)
+
+
 def _results(record: Any, wanted: Collection[str] | None) -> list[Found]:
     return [
-        Found(r.subscription, "result", {**r.value, "time_ms": r.time_ms, "result_id": r.result_id}, json.dumps([r.subscription, r.result_id]))
+        Found(
+            r.subscription,
+            "result",
+            {**r.value, "message_id": id_text(r.message), "time_ms": r.time_ms, "result_id": r.result_id},
+            json.dumps([r.subscription, r.result_id]),
+        )
         for r in Result.all_of(record, wanted)
     ]

@@ -15,6 +15,7 @@ from kafka.errors import KafkaError
 
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.records import json_object
+from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.tail import Tail
 from dskype.spouts.areas import centre_of
 from dskype.spouts.records import Limits
@@ -48,7 +49,8 @@ def message_of(record: Any) -> dict[str, Any] | None:
     text, id = value.get("text"), value.get("id")
     if not (id is None or (type(id) is int and -(1 << 63) <= id < 1 << 63) or (isinstance(id, str) and len(id) <= _ID)):  # many are remembered
         return None
-    found = {"id": f"{record.partition}-{record.offset}" if id is None else id, "text": text[:_TEXT] if isinstance(text, str) else "", "lat": lat, "lon": lon}
+    id = f"{record.partition}-{record.offset}" if id is None else id
+    found = {"id": id, "message_id": id_text(id), "text": text[:_TEXT] if isinstance(text, str) else "", "lat": lat, "lon": lon}
     return found if box is None else {**found, "bbox": box}
 
 
@@ -61,7 +63,7 @@ class Listener:
     def __init__(self, ended: Callable[[], None]) -> None:
         self.end = ended
 
-    def offer(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def offer(self, messages: Sequence[Mapping[str, Any]], new: int) -> None:
         """Take nothing."""
 
 
@@ -84,8 +86,9 @@ class MessageTail(Tail["MessageFollower | Listener"]):
             self._known.move_to_end(name)
         while len(self._known) > self._kept:
             self._known.popitem(last=False)
+        new = sum(record.offset >= self._begun_at.get((record.topic, record.partition), 0) for record in records)
         for member in self._members:
-            member.offer(found)
+            member.offer(found, min(new, len(found)))
 
     def _dropped(self, member: MessageFollower | Listener) -> None:
         member.end()
@@ -103,7 +106,7 @@ class MessageTail(Tail["MessageFollower | Listener"]):
     def describe(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result with text and place of its message, if the message is known."""
         message = self._known.get(json.dumps(result.get("message")))
-        return result if message is None else {**result, **{name: value for name, value in message.items() if name != "id"}}
+        return result if message is None else {**result, **{name: value for name, value in message.items() if name not in ("id", "message_id")}}
 
 
 class MessageFollower:
@@ -120,12 +123,16 @@ class MessageFollower:
     def __init__(self, tail: MessageTail, pool: Executor) -> None:
         self._tail, self._pool = tail, pool
         self._sample: list[Mapping[str, Any]] = []
-        self._seen = 0
+        self._seen = self._new = 0
         self._random = random.Random(0)
         self.closed = self._joined = self._ended = False
 
-    def offer(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Draw from new messages (reservoir sampling); called by the tail, with its lock."""
+    def offer(self, messages: Sequence[Mapping[str, Any]], new: int) -> None:
+        """Draw from messages (reservoir sampling); called by the tail, with its lock.
+
+        :param new: how many of them were not there when the tail began to read.
+        """
+        self._new += new
         for message in messages:
             self._seen += 1
             if len(self._sample) < SAMPLE:
@@ -149,10 +156,10 @@ class MessageFollower:
         for _ in range(int(_QUIET_S / _EVERY_S)):
             await asyncio.sleep(_EVERY_S)
             with self._tail.lock:
-                sample, seen = self._sample, self._seen
-                self._sample, self._seen = [], 0
+                sample, seen, new = self._sample, self._seen, self._new
+                self._sample, self._seen, self._new = [], 0, 0
             if seen:
-                return [Event("messages", {"seen": seen, "messages": sample})]
+                return [Event("messages", {"seen": seen, "new": new, "messages": sample})]
             if self._ended:
                 return None
         return []

@@ -35,6 +35,7 @@ QUEUE = 500
 _AT_ONCE = 200
 _READ_RECORDS, _READ_S = 500, 0.2
 _QUIET_S = 15.0
+_PATIENCE_S = 3.0
 _REMEMBERED = 4096
 _LEAST_BYTES = {"max_partition_fetch_bytes": 1 << 20, "fetch_max_bytes": 1 << 22}
 """What a client that reads by itself may hold of each partition, and of all; a single larger record still comes."""
@@ -98,6 +99,7 @@ class ResultFollower:
     :param open_follower: opens a follower at given offsets, for reading alone.
     :param pool: runs what blocks.
     :param messages: adds to a result what is known of its message; None: nothing is added.
+    :param unknown: returns which of the wanted subscriptions are not registered; None: nobody wants to know.
     :ivar closed: whether the client has gone.
     """
 
@@ -110,7 +112,10 @@ class ResultFollower:
         open_follower: Callable[[dict[tuple[str, int], int], dict[str, int]], Follower],
         pool: Executor,
         messages: MessageTail | None = None,
+        unknown: Callable[[], list[str]] | None = None,
     ) -> None:
+        self._unknown = unknown
+        self._asked: asyncio.Future[list[str]] | None = None
         self.wanted = wanted
         self.left: Places | None = None
         """Where the queue ends, if the tail has dropped this client because it was full."""
@@ -162,6 +167,13 @@ class ResultFollower:
                     if not self._opened:
                         self._opened = True
                         return [Event("following", {"subscriptions": None if self.wanted is None else sorted(self.wanted)}, self._text())]
+                if self._unknown is not None:  # in a pool of its own: the first time takes long, and holds up nobody's results
+                    self._asked, self._unknown = self._loop.run_in_executor(None, self._unknown), None
+                    self._asked.add_done_callback(lambda _: self._wake.set())
+                if self._asked is not None and self._asked.done():
+                    missing, self._asked = self._asked.result(), None
+                    if missing:
+                        return [Event("unknown", {"subscriptions": missing}, self._text())]
                 if self._reading is not None:
                     events = self._described(await self._loop.run_in_executor(self._pool, self._read))
                 else:
@@ -238,9 +250,15 @@ class ResultFollower:
         if reader.lost:
             rows = [{"topic": topic, "partition": partition, "records": n} for (topic, partition), n in sorted(reader.lost.items())]
             yield [Event("lost", {"reason": "Kafka has dropped these records by age or size.", "partitions": rows}, self._text())]
+        heard_s = time.monotonic()
         while not self._places.reached(self._mark):
             events: list[Event] = []
-            for record in reader.poll(_READ_S, _READ_RECORDS):
+            if records := reader.poll(_READ_S, _READ_RECORDS):
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > _PATIENCE_S:
+                reader.check(_PATIENCE_S)
+                heard_s = time.monotonic()
+            for record in records:
                 where = (record.topic, record.partition)
                 if record.offset >= self._mark.get(where, Place(0)).offset:
                     continue  # the queue has it

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 _BATCH = 2000
+_CHECK_EVERY_S, _ANSWER_S = 2.0, 4.0
+"""How often the brokers are asked whether they are there, and how long they may take. Members are cut off if they do not answer."""
 _STAY_S = 5.0
 """How long the thread stays after the last member has left: a page that is loaded again comes back at once."""
 
@@ -41,6 +43,7 @@ class Tail(ABC, Generic[M]):
         self._members: list[M] = []
         self._follower: Follower | None = None
         self._positions: dict[tuple[str, int], int] = {}
+        self._begun_at: dict[tuple[str, int], int] = {}  # the ends of the partitions when the reading began
         self._polls = 0  # that have ended
         self._closed, self._empty_since = False, 0.0
 
@@ -60,7 +63,7 @@ class Tail(ABC, Generic[M]):
                     return dict(self._positions)
             follower = self._open()
             with self.lock:
-                self._positions = follower.positions()
+                self._positions, self._begun_at = follower.positions(), follower.ends()
                 self._members.append(member)
                 self._follower = follower
                 positions = dict(self._positions)
@@ -103,7 +106,11 @@ class Tail(ABC, Generic[M]):
 
     def _run(self, follower: Follower) -> None:
         try:
+            checked_s = time.monotonic()
             while not self._stops(follower):
+                if time.monotonic() - checked_s > _CHECK_EVERY_S:
+                    follower.check(_ANSWER_S)
+                    checked_s = time.monotonic()
                 records = follower.poll(_POLL_S, _BATCH)
                 with self.lock:
                     if records:

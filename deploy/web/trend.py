@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from dskype.deploy.metrics.meter import Meter, measure
 from dskype.spouts import streams
@@ -20,7 +20,18 @@ STEP_MS = 5000
 """One row for so much time."""
 ROWS = 720
 """Rows that are kept: an hour."""
+_GAP_MS = 4 * STEP_MS
+"""Rows that are farther apart have a gap between them, in which nothing was reported."""
 _WINDOW_S = 60.0
+
+
+class _Step(NamedTuple):
+    """What a row of the charts is about: the counts before and at its time, as far as they are known, and the seconds between them."""
+
+    time_ms: int
+    a: dict[str, Any] | None
+    b: dict[str, Any] | None
+    secs: float
 
 
 class Trend:
@@ -67,29 +78,38 @@ class Trend:
 
         ``time_s``, ``messages_per_second``, ``tuples_per_second``, ``bytes_per_second``, ``tuples_per_message``, ``replication``, ``balance`` (busiest
         task through mean), ``p50_ms``, ``p99_ms``; and ``tasks``: id -> share of the time for which the task was ``busy``, and its
-        ``messages_per_second``. Unknown values are None.
+        ``messages_per_second``. Unknown values are None. Where nothing was reported for some time there is a row without values, and rates begin anew
+        behind it.
         """
-        pairs = [(a, b, (b["time_ms"] - a["time_ms"]) / 1000) for a, b in pairwise(list(self._rows)) if b["time_ms"] > a["time_ms"]]
+        steps: list[_Step] = []
+        for a, b in pairwise(list(self._rows)):
+            if b["time_ms"] - a["time_ms"] > _GAP_MS:
+                steps += [_Step(a["time_ms"] + STEP_MS, None, None, 0), _Step(b["time_ms"], None, b, 0)]
+            elif b["time_ms"] > a["time_ms"]:
+                steps.append(_Step(b["time_ms"], a, b, (b["time_ms"] - a["time_ms"]) / 1000))
 
-        def rates(name: str) -> list[float]:
-            return [round(max(0, b[name] - a[name]) / secs, 3) for a, b, secs in pairs]
+        def rates(name: str) -> list[float | None]:
+            return [None if s.a is None or s.b is None else round(max(0, s.b[name] - s.a[name]) / s.secs, 3) for s in steps]
+
+        def values(name: str) -> list[float | None]:
+            return [None if s.b is None else s.b[name] for s in steps]
+
+        def per_message() -> list[float | None]:
+            grown = [None if s.a is None or s.b is None else (s.b["tuples"] - s.a["tuples"], s.b["messages"] - s.a["messages"]) for s in steps]
+            return [None if pair is None or pair[1] <= 0 else round(pair[0] / pair[1], 4) for pair in grown]
 
         def task_rates(id: int, place: int) -> list[float | None]:
-            return [
-                round(max(0.0, b["tasks"][id][place] - a["tasks"][id][place]) / secs, 4) if id in a["tasks"] and id in b["tasks"] else None
-                for a, b, secs in pairs
-            ]
+            pairs = [(s.a["tasks"].get(id), s.b["tasks"].get(id), s.secs) if s.a is not None and s.b is not None else (None, None, 0) for s in steps]
+            return [None if a is None or b is None else round(max(0.0, b[place] - a[place]) / secs, 4) for a, b, secs in pairs]
 
-        ids = sorted({id for _, b, _ in pairs for id in b["tasks"]})
+        ids = sorted({id for s in steps if s.b is not None for id in s.b["tasks"]})
         return {
-            "time_s": [b["time_ms"] / 1000 for _, b, _ in pairs],
+            "time_s": [s.time_ms / 1000 for s in steps],
             "messages_per_second": rates("messages"),
             "tuples_per_second": rates("tuples"),
             "bytes_per_second": rates("bytes"),
-            "tuples_per_message": [
-                round((b["tuples"] - a["tuples"]) / (b["messages"] - a["messages"]), 4) if b["messages"] > a["messages"] else None for a, b, _ in pairs
-            ],
-            **{name: [b[name] for _, b, _ in pairs] for name in ("replication", "balance", "p50_ms", "p99_ms")},
+            "tuples_per_message": per_message(),
+            **{name: values(name) for name in ("replication", "balance", "p50_ms", "p99_ms")},
             "tasks": [{"task": id, "messages_per_second": task_rates(id, 0), "busy": task_rates(id, 1)} for id in ids],
         }
 

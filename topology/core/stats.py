@@ -153,6 +153,10 @@ class TopologyStats:
         elif record.get("kind") == "driver":
             self.driver = record
 
+    def newest_ms(self) -> int | None:
+        """Return when the newest report of a task was made, epoch ms; None without any."""
+        return max((ms for task in list(self.tasks.values()) if (ms := task.get("time_ms")) is not None), default=None)
+
     def reported(self, term: int) -> set[int]:
         """Return the tasks that have reported under a driver's term, or a later one; older reports are of an earlier driver."""
         return {id for id, task in list(self.tasks.items()) if task.get("term", 0) >= term}

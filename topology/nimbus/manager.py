@@ -55,11 +55,15 @@ class Backend(Protocol):
 
 @dataclass
 class ManagedTopology:
-    """A topology's state, and the backend that runs it."""
+    """A topology's state, and the backend that runs it.
+
+    :ivar started_ms: when this process started it, epoch ms; it may have been submitted to an earlier process.
+    """
 
     state: TopologyState
     backend: Backend
     warnings: list[str] = field(default_factory=list)
+    started_ms: int = 0
 
     @property
     def plan(self) -> TopologyPlan:
@@ -120,7 +124,7 @@ class TopologyManager:
             plan = TopologyPlan.build(name, state.id, state.conf, topology)
             if state.executors:
                 plan = plan.rebalanced(state.executors)
-            managed = ManagedTopology(state, self._make_backend(plan), warnings)
+            managed = ManagedTopology(state, self._make_backend(plan), warnings, now)
         except BaseException:
             self._forget(name)
             raise
@@ -246,7 +250,9 @@ class TopologyManager:
             "num_tasks": plan.num_tasks,
             "num_workers": plan.used_workers,
             "num_executors": plan.total_executors,
-            "uptime_secs": max(0, (self._now_ms() - state.submitted_ms) // 1000),
+            "uptime_secs": max(0, (self._now_ms() - managed.started_ms) // 1000),
+            "started_ms": managed.started_ms,
+            "submitted_ms": state.submitted_ms,
             "health": managed.backend.health(),
         }
 

@@ -32,12 +32,13 @@ class _Driver(Protocol):
     def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = ...) -> None: ...
 
 
-def await_first_batches(driver: _Driver, notice: Callable[[str], None], wanted: Callable[[], bool]) -> None:
+def await_first_batches(driver: _Driver, notice: Callable[[str], None], wanted: Callable[[], bool], since_ms: int = 0) -> None:
     """Wait until every component has reported to this driver, which shows that Spark, brokers and executors work together.
 
     :param driver: of an opened topology.
     :param notice: gets a line of text every half minute, about what is waited for.
     :param wanted: tells whether the topology is still to run; if not, the wait ends.
+    :param since_ms: when the start began, epoch ms: errors before that are of an earlier run, and say nothing about this one.
     :raises TopologyError: the topology has failed.
     """
     while wanted() and (missing := _missing(driver.plan, driver.stats.reported(driver.tenure.term))):
@@ -46,7 +47,7 @@ def await_first_batches(driver: _Driver, notice: Callable[[str], None], wanted: 
         with contextlib.suppress(TimeoutError):
             driver.wait_until(lambda stats: not wanted() or not _missing(driver.plan, stats.reported(driver.tenure.term)), _NOTICE_S, "a first batch")
             return
-        notice(f"waiting for the first batch of {', '.join(missing)}{_last_error(driver.stats.errors)}")
+        notice(f"waiting for the first batch of {', '.join(missing)}{_last_error(driver.stats.errors, since_ms)}")
 
 
 def _missing(plan: TopologyPlan, reported: Collection[int]) -> list[str]:
@@ -54,6 +55,6 @@ def _missing(plan: TopologyPlan, reported: Collection[int]) -> list[str]:
     return [c for c in plan.component_ids if not any(task in reported for task in plan.component_tasks(c))]
 
 
-def _last_error(errors: Iterable[Mapping[str, Any]]) -> str:
-    last = list(errors)[-1:]
+def _last_error(errors: Iterable[Mapping[str, Any]], since_ms: int) -> str:
+    last = [error for error in list(errors) if error.get("time_ms", 0) >= since_ms][-1:]
     return f"; the last error is of {last[0]['component']}: {shorten(last[0]['error'], _ERROR_CHARS)}" if last else ""

@@ -27,7 +27,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
@@ -45,7 +45,16 @@ from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_top
 from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import OWN_TOPIC, KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
-from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, STANDBY_GONE_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
+from dskype.topology.runtime.liveness import (
+    DEAD_AFTER_S,
+    HEARTBEAT_S,
+    STANDBY_GONE_AFTER_S,
+    HeartbeatWatch,
+    alive_on_this_machine,
+    describe_driver,
+    seen_health,
+    started_ms,
+)
 from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
 
 if TYPE_CHECKING:
@@ -55,10 +64,12 @@ __all__ = [
     "NIMBUS_TOPIC",
     "ClusterClient",
     "NimbusService",
+    "Observed",
     "conf_of",
     "follow",
     "load_removed",
     "load_states",
+    "observe",
     "read_standby",
     "read_state",
     "watch_drivers",
@@ -130,9 +141,9 @@ def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
     return None
 
 
-def _latest(kafka: KafkaSettings, kind: str) -> dict[str, dict[str, Any]]:
-    """Return the newest document of every key of a kind, without removed keys."""
-    found: dict[str, dict[str, Any]] = {}
+def _newest(kafka: KafkaSettings, kind: str) -> dict[str, tuple[dict[str, Any], int]]:
+    """Return the newest document of every key of a kind, and when it was written (epoch ms), without removed keys."""
+    found: dict[str, tuple[dict[str, Any], int]] = {}
     for record in read_to_end(kafka, NIMBUS_TOPIC):
         key = (record.key or b"").decode(errors="replace")
         if key.startswith(kind):
@@ -140,8 +151,13 @@ def _latest(kafka: KafkaSettings, kind: str) -> dict[str, dict[str, Any]]:
             if record.value is None:
                 found.pop(name, None)
             elif (document := _parse(kind, record.value)) is not None:
-                found[name] = document
+                found[name] = document, record.timestamp_ms
     return found
+
+
+def _latest(kafka: KafkaSettings, kind: str) -> dict[str, dict[str, Any]]:
+    """Return the newest document of every key of a kind, without removed keys."""
+    return {name: document for name, (document, _) in _newest(kafka, kind).items()}
 
 
 def read_state(record: Any) -> tuple[str, dict[str, Any] | None] | None:
@@ -202,26 +218,60 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
 
     :param records: the result of :func:`load_states`.
     """
-    return _watch(kafka, _TOPOLOGY, records, HeartbeatWatch())
-
-
-def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, Any]], watched: HeartbeatWatch) -> dict[str, bool]:
-    """Tell of which records of a kind the processes are alive."""
+    watched = HeartbeatWatch()
     for name, record in records.items():
         watched.update(name, record)
-    verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
-    if None in verdicts.values():
-        with closing(_consumer_at_end(kafka, fetch_max_wait_ms=100)) as consumer:
-            while None in verdicts.values():
-                for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
-                    key = (record.key or b"").decode(errors="replace")
-                    name = key.removeprefix(kind)
-                    if key.startswith(kind) and name in records and record.value is not None and (document := _parse(kind, record.value)) is not None:
-                        watched.update(name, document)
-                if _all_read(consumer):
-                    watched.looked()
-                verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
-    return {name: bool(verdict) for name, verdict in verdicts.items()}
+    _watch(kafka, _TOPOLOGY, records, watched, lambda: all(watched.verdict(name, record) is not None for name, record in records.items()))
+    return {name: bool(watched.verdict(name, record)) for name, record in records.items()}
+
+
+class Observed(NamedTuple):
+    """A topology as another process sees it.
+
+    :ivar record: its record in the topic.
+    :ivar alive: whether its driver is alive.
+    :ivar silent_s: for how many seconds the driver has written nothing, if that is long.
+    """
+
+    record: dict[str, Any]
+    alive: bool
+    silent_s: float | None
+
+    @property
+    def health(self) -> dict[str, Any]:
+        """Its health: what the driver has told, if the driver is there and still writes."""
+        return seen_health(self.record["summary"].get("health"), self.alive, self.silent_s)
+
+
+def observe(kafka: KafkaSettings) -> dict[str, Observed]:
+    """Return what is to be seen of all topologies, by name.
+
+    This takes time only for drivers on other machines, as with :func:`watch_drivers`, and for those whose last heartbeat is older than some seconds.
+    """
+    newest, watched = _newest(kafka, _TOPOLOGY), HeartbeatWatch()
+    records = {name: record for name, (record, _) in newest.items()}
+    for name, (record, written_ms) in newest.items():
+        watched.update(name, record, written_ms)
+    _watch(kafka, _TOPOLOGY, records, watched, lambda: all(watched.is_settled(name, record) for name, record in records.items()))
+    return {name: Observed(record, bool(watched.verdict(name, record)), watched.silent_s(name)) for name, record in sorted(records.items())}
+
+
+def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, Any]], watched: HeartbeatWatch, enough: Callable[[], bool]) -> None:
+    """Hand new records of a kind to ``watched`` until enough is known.
+
+    :param records: name -> record that ``watched`` has already.
+    """
+    if enough():
+        return
+    with closing(_consumer_at_end(kafka, fetch_max_wait_ms=100)) as consumer:
+        while not enough():
+            for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
+                key = (record.key or b"").decode(errors="replace")
+                name = key.removeprefix(kind)
+                if key.startswith(kind) and name in records and record.value is not None and (document := _parse(kind, record.value)) is not None:
+                    watched.update(name, document, record.timestamp)
+            if _all_read(consumer):
+                watched.looked()
 
 
 def conf_of(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -389,18 +439,17 @@ class ClusterClient:
     def topologies(self) -> list[dict[str, Any]]:
         """Return the summaries of all topologies by name; ``driver_alive`` tells whether their process is alive.
 
-        It takes some seconds if a driver is on another machine; see :func:`watch_drivers`.
+        It takes some seconds if a driver is on another machine or silent; see :func:`observe`.
         """
-        records = load_states(self._kafka)
-        alive = watch_drivers(self._kafka, records)
         return [
             {
-                **record["summary"],
-                "driver_alive": alive[name],
-                "driver": {key: record["driver"][key] for key in ("host", "pid")},
-                "uptime_secs": max(0, (now_ms() - record["state"]["submitted_ms"]) // 1000),
+                **seen.record["summary"],
+                "health": seen.health,
+                "driver_alive": seen.alive,
+                "driver": {key: seen.record["driver"][key] for key in ("host", "pid")},
+                "uptime_secs": max(0, (now_ms() - started_ms(seen.record)) // 1000),
             }
-            for name, record in sorted(records.items())
+            for seen in observe(self._kafka).values()
         ]
 
     def standbys(self) -> dict[str, list[dict[str, Any]]]:
@@ -409,10 +458,13 @@ class ClusterClient:
         It takes a second or two if one is on another machine, and some more if it ended there without saying so.
         """
         records = _latest(self._kafka, _STANDBY)
-        alive = _watch(self._kafka, _STANDBY, records, HeartbeatWatch(dead_after_s=STANDBY_GONE_AFTER_S))
+        watched = HeartbeatWatch(dead_after_s=STANDBY_GONE_AFTER_S)
+        for key, record in records.items():
+            watched.update(key, record)
+        _watch(self._kafka, _STANDBY, records, watched, lambda: all(watched.verdict(key, record) is not None for key, record in records.items()))
         found: dict[str, list[dict[str, Any]]] = {}
         for key, record in sorted(records.items()):
-            if alive[key]:
+            if watched.verdict(key, record):
                 found.setdefault(key.partition("/")[2], []).append({part: record["driver"][part] for part in ("host", "pid")})
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from dskype.topology.runtime.standstill import AttentiveClock
@@ -29,6 +29,10 @@ class Stall(NamedTuple):
         return f"task {self.task} of component {self.component!r} has done nothing for {self.seconds:.0f} s while {self.waiting:,} {waiting} for it"
 
 
+_FIRST_BATCH_S = 600.0
+"""Time after which a task that has never run a batch counts as stalled: Spark may start for minutes, and kernels may be compiled."""
+
+
 class StallWatch:
     """Remembers since when each task has had its present version.
 
@@ -47,13 +51,16 @@ class StallWatch:
         self._watched = AttentiveClock(gap_s, lambda: self._now_s)
         self._since: dict[int, tuple[int | None, float]] = {}  # task -> (version, since when it has had this version and input)
 
-    def find(self, tasks: Mapping[int, str], versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float) -> list[Stall]:
+    def find(
+        self, tasks: Mapping[int, str], versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float, starting: Collection[int] = ()
+    ) -> list[Stall]:
         """Return the stalled tasks, the longest stalled first.
 
         :param tasks: task -> component, for all tasks.
         :param versions: task -> version, as far as reported.
         :param waiting: task -> number of tuples or pulses that wait for it.
         :param now_s: time by a clock that never goes back.
+        :param starting: tasks that have not run a batch since the topology was started here; they may take ten minutes for the first one.
         """
         self._now_s = now_s
         found, watched_s = [], self._watched.look()
@@ -62,6 +69,6 @@ class StallWatch:
             before = self._since.get(task)
             if not n or before is None or before[0] != version:
                 self._since[task] = version, watched_s
-            elif watched_s - before[1] >= self._after_s:
+            elif watched_s - before[1] >= (_FIRST_BATCH_S if task in starting else self._after_s):
                 found.append(Stall(component, task, watched_s - before[1], n))
         return sorted(found, key=lambda stall: -stall.seconds)

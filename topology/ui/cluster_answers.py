@@ -19,6 +19,7 @@ from dskype.topology.ui.view import ClusterSource, TopologyView
 __all__ = [
     "cluster_configuration",
     "cluster_summary",
+    "health",
     "history_summary",
     "nimbus_summary",
     "owner_resources",
@@ -75,13 +76,17 @@ def cluster_summary(source: ClusterSource, version: str) -> dict[str, Any]:
 
 
 def nimbus_summary(source: ClusterSource, version: str) -> dict[str, Any]:
-    """Answer ``nimbus/summary``: the brokers, whose topic keeps the states of topologies."""
+    """Answer ``nimbus/summary``: the brokers, whose topic keeps the states of topologies.
+
+    While they answer, the first one stands for the leader. Otherwise all are ``Offline``, as in Storm.
+    """
+    answer = source.contact().answer
     return {
         "nimbuses": [
             {
                 "host": host,
                 "port": port,
-                "status": "Not a Leader" if i else "Leader",
+                "status": "Offline" if not answer else "Not a Leader" if i else "Leader",
                 "version": version,
                 "nimbusUpTime": "",
                 "nimbusUpTimeSeconds": 0,
@@ -95,7 +100,7 @@ def nimbus_summary(source: ClusterSource, version: str) -> dict[str, Any]:
 def topology_row(view: TopologyView, version: str) -> dict[str, Any]:
     """Return what the list of topologies says about one, and its page as well."""
     summary = view.summary
-    health = summary.get("health") or {}
+    health = view.health
     return {
         "id": view.id,
         "encodedId": encoded(view.id),
@@ -115,8 +120,51 @@ def topology_row(view: TopologyView, version: str) -> dict[str, Any]:
         **_NO_MEMORY,
         **_NO_REQUESTS,
         "driverAlive": view.alive,
-        "health": {"state": health.get("state"), "why": health.get("why") or [], "restarts": health.get("restarts") or 0},
+        "health": {"state": health["state"], "why": health["why"], "restarts": health["restarts"]},
+        "submittedTime": view.submitted_ms // 1000,
+        "ageSeconds": view.age_secs,
+        "reportAgeSeconds": view.report_age_secs,
     }
+
+
+_REPORTS_OLD_SECS = 10
+"""A topology that is active has reports every second. Numbers that are older than this are shown as old."""
+
+
+def health(source: ClusterSource) -> dict[str, Any]:
+    """Answer ``health``: whether the brokers answer the server, how every topology is, and what is wrong, in sentences for the pages. It does not block."""
+    contact = source.contact()
+    views = source.topologies() if contact.heard_ms is not None else []
+    problems = []
+    if contact.answer is False:
+        hint = "Are they up, and are their address and the security settings right?" if contact.heard_ms is None else "What is shown is from that time."
+        cause = f" ({contact.why})" if contact.why else ""
+        problems.append(
+            {
+                "what": f"{contact.as_text().capitalize()}{cause}. {hint} The pages go on by themselves when the brokers answer.",
+                "sinceMs": contact.heard_ms,
+                "topology": None,
+                "numbersOld": True,
+            }
+        )
+    for view in views if contact.answer else ():
+        problems += _problems_of(view)
+    return {
+        "brokers": {"answer": contact.answer, "heardMs": contact.heard_ms, "silentSeconds": round(contact.silent_s, 1)},
+        "topologies": [{"id": v.id, "name": v.name, "status": v.summary["status"], "health": v.health, "reportAgeSeconds": v.report_age_secs} for v in views],
+        "problems": problems,
+    }
+
+
+def _problems_of(view: TopologyView) -> list[dict[str, Any]]:
+    found, age_secs = view.health, view.report_age_secs
+    since_ms = None if view.silent_s is None else view.now_ms - int(view.silent_s * 1000)
+    if found["state"] not in ("starting", "running"):
+        return [{"what": f"Topology {view.name} is {found['state']}: {'; '.join(found['why'])}", "sinceMs": since_ms, "topology": view.id, "numbersOld": False}]
+    if view.summary["status"] == "ACTIVE" and found["state"] == "running" and age_secs is not None and age_secs > _REPORTS_OLD_SECS:
+        what = f"The tasks of topology {view.name} have reported nothing for {age_secs:.0f} s; its numbers are from then."
+        return [{"what": what, "sinceMs": view.now_ms - int(age_secs * 1000), "topology": view.id, "numbersOld": True}]
+    return []
 
 
 def topology_summary(source: ClusterSource, version: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ server by one of its own names, so that a foreign name that leads here (DNS rebi
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -27,12 +29,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
+from dskype.topology.runtime.liveness import Contact
 from dskype.topology.ui import cluster_answers as cluster
 from dskype.topology.ui import logs
 from dskype.topology.ui import topology_answers as answers
 from dskype.topology.ui.events import EventStream
 from dskype.topology.ui.extension import Answer, Extension, Picture, StreamAnswer
-from dskype.topology.ui.view import ClusterSource, TopologyView, find
+from dskype.topology.ui.view import BrokersAwayError, ClusterSource, TopologyView, find
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, Window
 
 __all__ = ["UiOptions", "make_app"]
@@ -41,6 +44,9 @@ log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).with_name("static")
 _BODY_BYTES = 64 << 10
+_THREADS = 16
+"""Answers that may wait for the brokers at the same time; further ones wait for these."""
+_LOOK_S = 0.5
 _PAGES = {"/": "index.html", "/index.html": "index.html", "/topology.html": "topology.html", "/component.html": "component.html", "/logs.html": "logs.html"}
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -94,6 +100,7 @@ def make_app(options: UiOptions) -> ASGIApp:
     routes = [Route(f"/api/v1/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.readers().items()]
     routes += [Route(f"/api/v1/{path}", api.changing(answer), methods=["POST"]) for path, answer in api.changers().items()]
     routes += [Route(f"/api/ui/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.own_readers().items()]
+    routes += [Route("/api/ui/health", api.health, methods=["GET"])]
     routes += [Route("/api/ui/pages", api.reading(lambda r: _linked(options.extensions)), methods=["GET"])]
     for extension in options.extensions:
         routes += _extension_routes(api, extension)
@@ -106,7 +113,7 @@ def make_app(options: UiOptions) -> ASGIApp:
 
 def _extension_routes(api: _Api, extension: Extension) -> list[Route]:
     base = f"/api/{extension.name}/"
-    routes = [Route(base + path, api.reading(answer), methods=["GET"]) for path, answer in extension.readers.items()]
+    routes = [Route(base + path, api.reading(answer, waits=True), methods=["GET"]) for path, answer in extension.readers.items()]
     routes += [Route(base + path, api.changing(answer), methods=["POST"]) for path, answer in extension.changers.items()]
     routes += [Route(base + path, api.following(answer), methods=["GET"]) for path, answer in extension.streams.items()]
     routes += [Route(page.path, _page(extension.folder / page.file), methods=["GET"]) for page in extension.pages]
@@ -210,6 +217,7 @@ class _Api:
 
     def __init__(self, options: UiOptions) -> None:
         self._options, self._source, self._version = options, options.source, options.version
+        self._threads = asyncio.Semaphore(_THREADS)
 
     def _view(self, request: Request) -> TopologyView:
         return find(self._source, request.path_params["id"])
@@ -282,11 +290,18 @@ class _Api:
 
     # -- requests ---------------------------------------------------------------------------------
 
-    def reading(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a GET."""
+    async def health(self, request: Request) -> Response:
+        """Answer how the server, the brokers and the topologies are: without a thread, so that nothing else can hold it up."""
+        return _json(cluster.health(self._source))
+
+    def reading(self, answer: Answer, *, waits: bool = False) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a GET.
+
+        :param waits: whether the answer may have to wait for the brokers.
+        """
 
         async def endpoint(request: Request) -> Response:
-            response = await self._answer(answer, request)
+            response = await self._answer(answer, request, waits=waits)
             callback = request.query_params.get("callback")
             if callback is None:
                 return response
@@ -311,7 +326,7 @@ class _Api:
                 if len(body) > _BODY_BYTES:
                     return self._error(413, explain("The body is too long.", legal=f"at most {_BODY_BYTES} bytes"))
             request.state.body = bytes(body)
-            return await self._answer(answer, request)
+            return await self._answer(answer, request, waits=True)
 
         return endpoint
 
@@ -320,16 +335,48 @@ class _Api:
 
         async def endpoint(request: Request) -> Response:
             try:
-                return EventStream(await run_in_threadpool(answer, request))
+                return EventStream(await self._waiting(answer, request))
             except TopologyError as error:
                 return self._problem(request, error)
 
         return endpoint
 
-    async def _answer(self, answer: Answer, request: Request) -> Response:
+    async def _waiting(self, answer: Callable[[Request], Any], request: Request) -> Any:
+        """Return an answer that may have to wait for the brokers, or refuse as soon as it is clear that they do not answer.
+
+        A thread that waits for them goes on, but the request does not; there are never more such threads than :data:`_THREADS`.
+
+        :raises BrokersAwayError: they do not answer.
+        """
+        contact = await self._contact()
+        task, wanted = None, True
+        while contact.answer:
+            if task is None:
+                task = asyncio.create_task(self._in_thread(answer, request, lambda: wanted))
+                task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may ask for it
+            await asyncio.wait({task}, timeout=_LOOK_S)
+            if task.done():
+                return task.result()
+            contact = self._source.contact()
+        wanted = False
+        raise BrokersAwayError.after(contact, ", ".join(f"{host}:{port}" for host, port in self._source.brokers()))
+
+    async def _in_thread(self, answer: Callable[[Request], Any], request: Request, wanted: Callable[[], bool]) -> Any:
+        async with self._threads:
+            return await to_thread.run_sync(answer, request, abandon_on_cancel=True) if wanted() else None
+
+    async def _contact(self) -> Contact:
+        """Return whether the brokers answer, as soon as that is known: just after its start the server cannot say."""
+        while (contact := self._source.contact()).answer is None:
+            await asyncio.sleep(_LOOK_S / 5)
+        return contact
+
+    async def _answer(self, answer: Answer, request: Request, *, waits: bool = False) -> Response:
         started = time.monotonic()
         try:
-            found = await run_in_threadpool(answer, request)  # commands wait for an answer of the topology's process
+            if request.url.path.startswith("/api/v1/"):
+                await self._contact()
+            found = await (self._waiting if waits else run_in_threadpool)(answer, request)
             return Response(found.svg, media_type=_TYPES[".svg"]) if isinstance(found, Picture) else _json(found)
         except TopologyError as error:
             return self._problem(request, error)
@@ -341,10 +388,10 @@ class _Api:
         storms = request.url.path.startswith("/api/v1/")
         kinds = ((IllegalArgumentException, 400), (NotAliveException, 404))
         status = 500 if storms else next((status for kind, status in kinds if isinstance(error, kind)), 503 if getattr(error, "retriable", False) else 500)
-        return self._error(status, redact_text(str(error)))
+        return self._error(status, redact_text(str(error)), gone=isinstance(error, NotAliveException) and request.url.path.startswith(("/api/v1/", "/api/ui/")))
 
     @staticmethod
-    def _error(status: int, text: str) -> Response:
+    def _error(status: int, text: str, *, gone: bool = False) -> Response:
         names = {
             400: "Bad Request",
             401: "Unauthorized",
@@ -354,7 +401,7 @@ class _Api:
             500: "Server Error",
             503: "Service Unavailable",
         }
-        return _json({"error": f"{status} {names.get(status, 'Error')}", "errorMessage": text}, status)
+        return _json({"error": f"{status} {names.get(status, 'Error')}", "errorMessage": text, **({"notAlive": True} if gone else {})}, status)
 
     async def unknown(self, request: Request) -> Response:
         """Answer a path of the API that does not exist, or not with this method."""

@@ -12,14 +12,31 @@ from typing import Any, Protocol
 from dskype.topology.config import DEFAULTS, merge
 from dskype.topology.core.redaction import redact, redact_text
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.errors import NotAliveException
+from dskype.topology.errors import NotAliveException, TopologyError, explain
+from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.outline import ComponentOutline, ExecutorOutline, PlanOutline
+from dskype.topology.runtime.liveness import Contact, seen_health, started_ms
 from dskype.topology.ui.formats import encoded
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, CounterHistory, Counts, Window
 
-__all__ = ["ClusterSource", "Reports", "TopologyView", "find"]
+__all__ = ["BrokersAwayError", "ClusterSource", "Reports", "TopologyView", "find"]
 
 _CAPACITY_SECS = 600
+
+
+class BrokersAwayError(TopologyError):
+    """The brokers do not answer the server."""
+
+    retriable = True
+
+    @classmethod
+    def after(cls, contact: Contact, servers: str) -> BrokersAwayError:
+        """Return the error for brokers that have been silent for some time.
+
+        :param servers: their addresses.
+        """
+        hint = f"{contact.why}; " if contact.why else ""
+        return cls(explain("The brokers do not answer.", given=servers, hint=f"{hint}{contact.as_text()}; are they up? The server goes on asking"))
 
 
 class Reports:
@@ -64,6 +81,8 @@ class TopologyView:
     :param now_ms: the moment.
     :param ends: (topic, partition) -> next offset, for what its Kafka spouts read.
     :param logs: the folder with the logs of its executors; None: it is on other machines, or not known.
+    :param silent_s: for how many seconds its driver has written nothing, if that is long.
+    :param contact: whether the brokers answer; None: they have just answered.
     """
 
     record: Mapping[str, Any]
@@ -72,6 +91,8 @@ class TopologyView:
     now_ms: int
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
     logs: Path | None = None
+    silent_s: float | None = None
+    contact: Contact | None = None
 
     @property
     def id(self) -> str:
@@ -100,9 +121,30 @@ class TopologyView:
         return int(self.record["state"]["submitted_ms"])
 
     @property
-    def uptime_secs(self) -> int:
+    def age_secs(self) -> int:
         """Seconds since it was submitted."""
         return max(0, (self.now_ms - self.submitted_ms) // 1000)
+
+    @property
+    def uptime_secs(self) -> int:
+        """Seconds since the process that runs it started it."""
+        return max(0, (self.now_ms - started_ms(self.record)) // 1000)
+
+    @property
+    def health(self) -> dict[str, Any]:
+        """Its health as far as the server has just seen it: ``{"state", "why", "restarts"}``."""
+        return seen_health(self.summary.get("health"), self.alive, self.silent_s, self.contact)
+
+    @property
+    def report_age_secs(self) -> float | None:
+        """How old the newest report of a task is, in seconds; None without any. The clocks of two hosts may differ by some of it."""
+        newest_ms = self.reports.stats.newest_ms()
+        return None if newest_ms is None else max(0.0, (self.now_ms - newest_ms) / 1000)
+
+    @property
+    def has_ackers(self) -> bool:
+        """Whether trees of tuples are followed: without ackers nothing is acked, and latencies of trees are not known."""
+        return ACKER_COMPONENT_ID in self.plan.components
 
     @cached_property
     def conf(self) -> dict[str, Any]:
@@ -161,7 +203,7 @@ class TopologyView:
     def _observed_secs(self, executor: ExecutorOutline) -> float:
         """Return for how long the counts of an executor are known, up to its life."""
         first = [first for t in executor.tasks if (first := self.reports.history.first_ms.get(t)) is not None]
-        born_ms = self.submitted_ms if self.uptime_secs < _CAPACITY_SECS else min(first, default=self.now_ms)
+        born_ms = self.submitted_ms if self.age_secs < _CAPACITY_SECS else min(first, default=self.now_ms)
         return (self.now_ms - born_ms) / 1000
 
     def capacity(self, component: str) -> float:
@@ -189,6 +231,9 @@ class ClusterSource(Protocol):
 
     def topologies(self) -> Sequence[TopologyView]:
         """Return all topologies, sorted by name."""
+
+    def contact(self) -> Contact:
+        """Return whether the brokers answer the server; it does not block."""
 
     def brokers(self) -> Sequence[tuple[str, int]]:
         """Return host and port of the brokers, whose topic keeps the states of topologies."""

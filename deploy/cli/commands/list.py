@@ -18,6 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the topologies, what is wrong with them, and who stands by."""
+    from dskype.topology.runtime.liveness import GONE
+
     client = cluster.client(target(args))
     topologies = client.topologies()
     standbys = client.standbys()
@@ -41,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
         for standby in t["standbys"]:
             say(f"note: process {standby['pid']} on {clean(standby['host'], 60)} stands by for {t['name']}")
         health = t.get("health") or {}
-        if health.get("state", "running") not in ("running", "starting"):
-            say(f"note: {t['name']} is {health['state']}:" + "".join(f"\n  {line}" for line in health.get("why", ())))
+        why = [line for line in health.get("why", ()) if line != GONE]
+        if why and health.get("state", "running") not in ("running", "starting"):
+            say(f"note: {t['name']} is {health['state']}:" + "".join(f"\n  {line}" for line in why))
     return 0

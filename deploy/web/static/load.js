@@ -57,7 +57,7 @@ function draw(chart, trend) {
     legend: { live: true },
     scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [{ ...axis, space: 70, values: (_, times) => times.map(clock) }, { ...axis, size: 48, values: (_, values) => values.map((v) => short.format(v)) }],
-    series: [{ label: "time", value: (_, secs) => known(clock)(secs) }, ...lines.map(([label], i) => ({ label, stroke: tint(i), width: 1.5, spanGaps: true, points: { show: data[0].length < 3 }, value: (_, value) => perSecond(value) }))],
+    series: [{ label: "time", value: (_, secs) => known(clock)(secs) }, ...lines.map(([label], i) => ({ label, stroke: tint(i), width: 1.5, spanGaps: false, points: { show: data[0].length < 3 }, value: (_, value) => perSecond(value) }))],
   };
   drawn.set(chart.title, { plot: new uPlot(options, data, box), box, labels });
 }
@@ -92,11 +92,11 @@ async function showPlan() {
   if (!plan && shown === null) show("plan", el("p", { class: "quiet" }, "The plan of the topology is not known."));
   if (!plan || JSON.stringify(plan) === shown) return;
   shown = JSON.stringify(plan);
-  const picture = el("img", { src: path("plan.svg", { version: plan.version }), alt: "the partitions of the plan, a colour for each task" });
+  const picture = () => el("img", { src: path("plan.svg", { version: plan.version }), alt: "the partitions of the plan, a colour for each task" });
   show(
     "plan",
     facts([["Distributor", plan.distributor], ["Version", String(plan.version)], ["Partitions", plan.partitions.length], ["Greatest load / mean, expected", figure(plan.balance)]]),
-    plan.partitions.length ? picture : "",
+    plan.partitions.length ? picture() : "",
   );
 }
 

@@ -1,10 +1,10 @@
 // The live map: new messages, the results of one subscription, and the partitions of the distributor.
 
-import { getFrom, parameters } from "/static/api.js";
+import { getFrom, health, parameters } from "/static/api.js";
 import { count, el, rate, show, svg, table } from "/static/dom.js";
 import { colour } from "/static/dskype/colours.js";
-import { address, field, offerTopologies, path, problem } from "/static/dskype/page.js";
-import { COLUMNS, lines } from "/static/dskype/results.js";
+import { address, connection, field, offerTopologies, path, problem, Stream } from "/static/dskype/page.js";
+import { columns, lines } from "/static/dskype/results.js";
 import { Watch } from "/static/dskype/watch.js";
 import { boxes, tip, world } from "/static/dskype/world.js";
 
@@ -12,22 +12,31 @@ const DOTS = 4000; // messages that stay on the map
 const LATEST_MS = 2000; // a new message stands out for so long
 const RENEW_MS = 10_000; // partitions
 const SVG_MOST = 600; // partitions that are drawn as shapes of their own
+const RATE_MS = 5000; // messages per second are those of so much time
 
-const state = { seen: 0, since: 0, dots: [], watch: null, source: null };
+const state = { seen: 0, since: 0, arrivals: [], dots: [], watch: null, stream: null, connection: "connecting" };
 
 let map, dots, pins, pinned, cells;
 
+/** Return how many messages came per second; those that were there before the page was do not count. */
+function perSecond() {
+  if (state.connection !== "live" || !health.brokers) return "no data";
+  const now = Date.now();
+  state.arrivals = state.arrivals.filter(({ time }) => time > now - RATE_MS);
+  const secs = Math.max(1000, Math.min(RATE_MS, now - state.since)) / 1000;
+  return `${rate(state.arrivals.reduce((sum, { n }) => sum + n, 0) / secs)}/s`;
+}
+
 function countsShown() {
-  const secs = (Date.now() - state.since) / 1000;
-  const messages = state.source ? `${count(state.seen)} messages, ${rate(secs > 1 ? state.seen / secs : 0)}/s; ${count(state.dots.length)} of them on the map` : "messages are off";
+  const messages = state.stream ? `${count(state.seen)} messages, ${perSecond()}; ${count(state.dots.length)} of them on the map` : "messages are off";
   show("counts", el("p", { class: "quiet" }, messages));
 }
 
 function addDots(messages) {
-  const fresh = messages.map(({ id, text, lat, lon, bbox }) => {
+  const fresh = messages.map(({ message_id, text, lat, lon, bbox }) => {
     const look = { radius: 2.5, stroke: false, fillColor: colour("--new"), fillOpacity: 0.95 };
     const shape = bbox ? L.layerGroup(boxes(bbox).map((corners) => L.rectangle(corners, { ...look, stroke: true, weight: 1, color: colour("--new"), fillOpacity: 0.1 }))) : L.circleMarker([lat, lon], look);
-    (bbox ? shape.getLayers() : [shape]).forEach((one) => one.bindTooltip(tip(text, id)));
+    (bbox ? shape.getLayers() : [shape]).forEach((one) => one.bindTooltip(tip(text, message_id)));
     return shape.addTo(dots);
   });
   state.dots.push(...fresh);
@@ -36,18 +45,23 @@ function addDots(messages) {
 }
 
 function followMessages() {
-  state.source?.close();
-  state.source = null;
+  state.stream?.close();
+  state.stream = null;
   if (document.hidden) return; // a browser has few connections
   if (field("messages").checked) {
-    Object.assign(state, { seen: 0, since: Date.now(), source: new EventSource(path("messages")) });
-    state.source.addEventListener("messages", (event) => {
-      const { seen, messages } = JSON.parse(event.data);
-      state.seen += seen;
-      addDots(messages);
+    Object.assign(state, { seen: 0, since: Date.now(), arrivals: [] });
+    const listeners = {
+      messages: ({ seen, new: n, messages }) => {
+        state.seen += seen;
+        state.arrivals.push({ time: Date.now(), n });
+        addDots(messages);
+        countsShown();
+      },
+    };
+    state.stream = new Stream(() => path("messages"), listeners, (connected) => {
+      state.connection = connected;
       countsShown();
     });
-    state.source.addEventListener("error", ({ target }) => target.readyState === EventSource.CLOSED && problem(new Error("The messages cannot be followed.")));
   } else {
     dots.clearLayers();
     state.dots = [];
@@ -99,8 +113,8 @@ function showWatch() {
   show(
     "list",
     el("h2", {}, `${watch.isTopk ? "The list" : "The newest matches"} of ${watch.id}`),
-    el("p", { class: "quiet" }, watch.refused ? `refused: ${watch.refused}` : `${watch.status}, ${watch.connection}; ${placed.length} of ${entries.length} have a known place`),
-    table(COLUMNS, entries, "nothing yet"),
+    el("p", { class: "quiet" }, watch.refused ? `refused: ${watch.refused}` : `${watch.status}, ${connection(watch.connection)}; ${placed.length} of ${entries.length} have a known place`),
+    table(columns(watch), entries, "nothing yet"),
   );
 }
 
@@ -136,7 +150,9 @@ async function start() {
   followMessages();
   await showPartitions();
   await followSubscription();
-  setInterval(() => document.hidden || showPartitions().catch(problem), RENEW_MS);
+  setInterval(() => document.hidden || !health.brokers || showPartitions().catch(problem), RENEW_MS);
+  setInterval(countsShown, 1000); // a rate falls while nothing comes
+  health.addEventListener("changed", () => state.watch && showWatch());
 }
 
 document.getElementById("form").addEventListener("submit", (event) => {

@@ -1,6 +1,6 @@
 // What the pages of DSkype share: the choice of a topology, the addresses that follow from it, and the form.
 
-import { getFrom, parameters } from "/static/api.js";
+import { getFrom, health, parameters } from "/static/api.js";
 import { el, show } from "/static/dom.js";
 
 const select = () => document.querySelector("#choice select");
@@ -33,3 +33,43 @@ export const field = (name) => document.getElementById("form").elements.namedIte
 
 /** Show why something could not be done. */
 export const problem = (error) => show("answer", el("p", { class: "problem", role: "alert" }, error.message));
+
+const AGAIN_MS = 2000;
+
+/** Events of a path of the server, followed until it is closed: where the browser gives up, because the server refuses, it is asked again. */
+export class Stream {
+  /**
+   * @param address returns the path, from the id of the last event.
+   * @param listeners name of an event -> what is done with its data.
+   * @param changed called with `live`, or `connecting` while there is no connection.
+   */
+  constructor(address, listeners, changed) {
+    Object.assign(this, { address, listeners, changed });
+    this.open();
+  }
+
+  open() {
+    const source = (this.source = new EventSource(this.address(this.last)));
+    for (const [name, act] of Object.entries({ following: () => {}, ...this.listeners })) {
+      source.addEventListener(name, (event) => {
+        this.last = event.lastEventId || this.last;
+        this.changed("live");
+        act(JSON.parse(event.data));
+      });
+    }
+    source.addEventListener("error", () => {
+      if (this.source !== source) return;
+      this.changed("connecting");
+      if (source.readyState === EventSource.CLOSED) this.again = setTimeout(() => this.open(), AGAIN_MS);
+    });
+  }
+
+  close() {
+    clearTimeout(this.again);
+    this.source.close();
+    this.source = null;
+  }
+}
+
+/** Return how a connection is: `live` only if the server itself has just heard from the brokers. */
+export const connection = (state) => (state === "live" && !health.brokers ? "the brokers do not answer" : state);

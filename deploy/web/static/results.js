@@ -1,19 +1,26 @@
 // How a result is shown, in a row of a table.
 
 const score = ({ score }) => (typeof score === "number" ? score.toFixed(6) : "");
-const message = ({ message }) => (typeof message === "string" ? message : JSON.stringify(message));
 
-/** Columns of tables of results. */
-export const COLUMNS = [
-  ["Rank", ({ rank }) => (rank ? String(rank) : ""), "number"],
-  ["Score", score, "number"],
-  ["Message", message],
-  ["Text", ({ text }) => text ?? ""],
-];
+// As a number, an id of 64 bits would be rounded.
+const MESSAGE = ["Message", ({ message_id }) => message_id, "long"];
+const TEXT = ["Text", ({ text }) => text ?? "", "long"];
+
+/** Return the columns of tables of results: those of a boolean subscription have neither rank nor score. */
+export const columns = ({ isTopk }) => (isTopk ? [["Rank", ({ rank }) => (rank ? String(rank) : ""), "number"], ["Score", score, "number"], MESSAGE, TEXT] : [MESSAGE, TEXT]);
 
 /** Return a result as lines of text. */
 export const lines = (result) => [
   result.rank ? `${result.rank}. ${result.text}` : result.text,
-  message(result),
+  result.message_id,
   score(result) && `score ${score(result)}`,
 ];
+
+/** Return the words of a subscription. */
+export const words = (fields) => fields?.text ?? fields?.expression ?? fields?.keywords?.join(" ") ?? "";
+
+/** Return where a subscription looks. */
+export function where(fields) {
+  if (!fields) return "";
+  return fields.bbox ? `in ${fields.bbox.join(", ")}` : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}`;
+}

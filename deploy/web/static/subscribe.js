@@ -1,9 +1,9 @@
 // The page on which a subscription is registered and followed.
 
-import { parameters, postTo, token } from "/static/api.js";
+import { health, parameters, postTo, token } from "/static/api.js";
 import { el, facts, show, table } from "/static/dom.js";
-import { address, field, offerTopologies, path, problem } from "/static/dskype/page.js";
-import { COLUMNS } from "/static/dskype/results.js";
+import { address, connection, field, offerTopologies, path, problem } from "/static/dskype/page.js";
+import { columns, where, words } from "/static/dskype/results.js";
 import { Watch } from "/static/dskype/watch.js";
 
 const form = document.getElementById("form");
@@ -34,12 +34,27 @@ function follow(id) {
   return watch;
 }
 
+/** Follow nothing any more. */
+function leave() {
+  watch?.close();
+  watch = null;
+  history.replaceState(null, "", address("subscribe.html"));
+  document.getElementById("watched").hidden = true;
+}
+
 async function register() {
   if (!token()) throw new Error("To register a subscription from here, open the address that dskype ui printed: it has a token.");
+  if (!health.brokers) throw new Error("The brokers do not answer. Try again when they do.");
   const fields = described();
   const id = field("id").value || newId();
-  await follow(id).begin(fields);
-  await postTo(path("subscriptions"), { id, ...fields });
+  const made = follow(id);
+  try {
+    await made.begin(fields);
+    await postTo(path("subscriptions"), { id, ...fields });
+  } catch (error) {
+    if (watch === made) leave(); // there is nothing to follow
+    throw error;
+  }
   field("id").value = id;
   say("Registered.");
 }
@@ -57,33 +72,28 @@ async function remove() {
 }
 
 const time = (ms) => new Date(ms).toLocaleTimeString("sv-SE");
-const what = (fields) => fields?.text ?? fields?.expression ?? fields?.keywords?.join(" ") ?? "";
-
-function where(fields) {
-  if (!fields) return "";
-  return fields.bbox ? `in ${fields.bbox.join(", ")}` : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}`;
-}
 
 function render() {
+  if (!watch) return; // a change that came late
   document.getElementById("watched").hidden = false;
   show("subscription", watch.id);
   const since = watch.since === undefined || watch.since === null ? "" : ` since watermark ${watch.since}`;
   show(
     "state",
     facts([
-      ["Words", what(watch.fields)],
+      ["Words", words(watch.fields)],
       ["Where", where(watch.fields)],
       ["Status", watch.refused ? el("span", { class: "bad" }, `refused: ${watch.refused}`) : watch.status + since],
       ["Results here", watch.count],
-      ["Connection", watch.connection],
+      ["Connection", connection(watch.connection)],
       ...(watch.lost ? [["Lost", `${watch.lost} records that Kafka has dropped`]] : []),
       ...(watch.note ? [["Note", watch.note]] : []),
     ]),
   );
   const onMap = el("a", { href: address("map.html", { sub: watch.id }) }, "on the map");
   show("actions", onMap, " ", token() ? el("button", { type: "button", onclick: () => remove().catch(problem) }, "remove the subscription") : "");
-  show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(COLUMNS, watch.list, "nothing yet")] : []);
-  show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", ({ op }) => op], ...COLUMNS], watch.newest, "nothing yet"));
+  show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(columns(watch), watch.list, "nothing yet")] : []);
+  show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", ({ op }) => op], ...columns(watch)], watch.newest, "nothing yet"));
 }
 
 async function start() {
@@ -99,6 +109,7 @@ form.addEventListener("submit", (event) => {
 field("follow").addEventListener("click", () => followGiven().catch(problem));
 for (const choice of form.querySelectorAll("[name=kind]")) choice.addEventListener("change", chooseKind);
 chooseKind();
+health.addEventListener("changed", () => watch && !document.getElementById("watched").hidden && render());
 start()
   .catch(problem)
   .finally(() => (document.body.dataset.state = "shown"));

@@ -1,10 +1,13 @@
 // Follows one subscription: what it is, its present list, and what changes.
 
 import { getFrom } from "/static/api.js";
-import { path } from "/static/dskype/page.js";
+import { path, Stream } from "/static/dskype/page.js";
 
 const SHOWN = 50; // results that are kept for the page
 const RECENT_MS = 600_000; // results are read from this long ago on; a published list is not so old if anything has changed since
+
+// An id is a text or a number. As a number of JavaScript, two that are large may be one; the text and the number 7 are two.
+const keyOf = ({ message, message_id }) => `${typeof message} ${message_id}`;
 
 /** A subscription that is followed. */
 export class Watch {
@@ -14,7 +17,7 @@ export class Watch {
    */
   constructor(id, changed) {
     Object.assign(this, { id, changed, status: "unknown", fields: null, refused: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
-    this.members = new Map(); // message as JSON -> entry, in the order in which they came
+    this.members = new Map(); // see keyOf -> entry, in the order in which they came
     this.newest = [];
     this.count = 0;
   }
@@ -34,7 +37,7 @@ export class Watch {
     Object.assign(this, { fields: registered, status: registered.status, refused, note });
     if (topk) {
       this.watermark = topk.watermark;
-      for (const entry of [...topk.topk].reverse()) this.members.set(JSON.stringify(entry.message), entry);
+      for (const entry of [...topk.topk].reverse()) this.members.set(keyOf(entry), entry);
     }
     const whole = this.isTopk && !topk; // without a published list, all changes make the list
     await this.#follow(String(whole ? registered.registered_ms : Math.max(registered.registered_ms, time_ms - RECENT_MS)));
@@ -52,47 +55,43 @@ export class Watch {
 
   close() {
     this.closed = true;
-    this.source?.close();
+    this.stream?.close();
     document.removeEventListener("visibilitychange", this.seen);
   }
 
   /** Follow from a start; resolve when nothing can be missed any more. A page that is hidden lets go of its connection, for a browser has few of them. */
   #follow(start) {
-    this.seen = () => {
-      if (document.hidden) {
-        this.source.close();
-        this.connection = "paused";
-      } else if (this.connection === "paused") {
-        this.connection = "connecting";
-        this.#connect(start).catch(() => {});
-      }
-    };
-    document.addEventListener("visibilitychange", this.seen);
-    return this.#connect(start);
-  }
-
-  #connect(start) {
-    const source = (this.source = new EventSource(path("results", { sub: this.id, start, messages: "true", last_event_id: this.last })));
-    const on = (name, act) =>
-      source.addEventListener(name, (event) => {
-        this.last = event.lastEventId || this.last;
-        act(JSON.parse(event.data));
+    return new Promise((resolve) => {
+      const address = (last) => path("results", { sub: this.id, start, messages: "true", last_event_id: last ?? this.last });
+      const on = (act) => (data) => {
+        act(data);
         this.#tell();
-      });
-    on("result", (result) => this.#apply(result));
-    on("registration", ({ event, watermark }) => Object.assign(this, { status: event, since: watermark }));
-    on("refusal", ({ error }) => Object.assign(this, { status: "refused", refused: error }));
-    on("lost", ({ partitions }) => (this.lost += partitions.reduce((sum, { records }) => sum + records, 0)));
-    return new Promise((resolve, reject) => {
-      on("following", () => {
-        this.connection = "live";
-        resolve();
-      });
-      source.addEventListener("error", () => {
-        this.connection = source.readyState === EventSource.CLOSED ? "ended" : "connecting";
-        if (this.connection === "ended") reject(new Error("The results cannot be followed."));
+      };
+      const listeners = {
+        following: on(resolve),
+        result: on((result) => this.#apply(result)),
+        registration: on(({ event, watermark }) => Object.assign(this, { status: event, since: watermark })),
+        refusal: on(({ error }) => Object.assign(this, { status: "refused", refused: error })),
+        lost: on(({ partitions }) => (this.lost += partitions.reduce((sum, { records }) => sum + records, 0))),
+      };
+      const changed = (state) => {
+        if (this.connection === state) return;
+        this.connection = state;
         this.#tell();
-      });
+      };
+      const open = () => (this.stream = new Stream(address, listeners, changed));
+      this.seen = () => {
+        if (document.hidden) {
+          this.last = this.stream.last;
+          this.stream.close();
+          this.connection = "paused";
+        } else if (this.connection === "paused") {
+          this.connection = "connecting";
+          open();
+        }
+      };
+      document.addEventListener("visibilitychange", this.seen);
+      open();
     });
   }
 
@@ -109,7 +108,7 @@ export class Watch {
     this.count += 1;
     this.newest = [result, ...this.newest].slice(0, SHOWN);
     if (result.op === "match" || result.watermark <= this.watermark) return; // the published list has it
-    const key = JSON.stringify(result.message);
+    const key = keyOf(result);
     this.members.delete(key);
     if (result.op === "add") this.members.set(key, result);
   }

@@ -46,6 +46,15 @@ BAD = {"topology": "bad"}
 CASES = [
     Case("DskypeMetricsMissing", {}, 1, 3, healthy=False),
     Case("DskypeMetricsMissing", {"dskype_build_info": f"1x10 _x{END_M}"}, 15, 20, healthy=False),  # a series counts for five minutes after its last value
+    Case("DskypeBrokersAway", {"dskype_brokers_answer": f"1x10 0x{END_M}"}, 10, 13, healthy=False),
+    Case(
+        "DskypeReportsOld",
+        {'dskype_report_age_seconds{topology="bad"}': f"1x10 0+60x{END_M}", 'dskype_topology_active{topology="bad"}': f"1x{END_M}"},
+        12,
+        15,
+        BAD,
+        "4m 0s",
+    ),
     Case("DskypeTopologyGone", {'dskype_topology_active{topology="bad"}': f"1x10 0x{END_M}"}, 11, 13, BAD),
     Case("DskypeNoProgress", {'dskype_topology_healthy{topology="bad"}': f"1x10 0x{END_M}"}, 11, 13, BAD),
     Case("DskypeLagGrows", {'dskype_consumer_lag_records{topology="bad",topic="m"}': f"0x10 2000+100x{END_M}"}, 20, 25, {**BAD, "topic": "m"}, "3400"),
@@ -73,7 +82,12 @@ CASES = [
 
 HEALTHY = {
     "dskype_build_info": f"1x{END_M}",
+    # Away for less than a minute.
+    "dskype_brokers_answer": f"1x5 0 1x{END_M}",
     'dskype_topology_active{topology="good"}': f"1x{END_M}",
+    'dskype_report_age_seconds{topology="good"}': f"1x20 90 1x{END_M}",
+    # Switched off: nothing is reported.
+    'dskype_report_age_seconds{topology="off"}': f"0+60x{END_M}",
     # Away for less than a minute, as while its brokers fail over.
     'dskype_topology_healthy{topology="good"}': f"1x5 0 1x{END_M}",
     'dskype_consumer_lag_records{topology="good",topic="falls"}': f"90000-100x{END_M}",

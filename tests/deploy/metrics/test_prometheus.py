@@ -20,11 +20,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dskype.deploy.cli import main as cli
 from dskype.deploy.metrics import following, prometheus
+from dskype.deploy.metrics import meter as meter_module
 from dskype.deploy.metrics.meter import Meter
 from dskype.deploy.metrics.prometheus import METRICS, Collector, Exporter, Metric, serve
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime.liveness import describe_driver
+from dskype.topology.runtime.liveness import Contact, describe_driver, seen_health
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 
 from .prometheus_server import promtool
@@ -137,7 +138,7 @@ def _meter() -> Meter:
     return meter
 
 
-ABOUT = {"name": "d", "id": "d-1-1", "status": "ACTIVE", "driver_alive": True, "conf": {"dskype.distributor": "hashing"}}
+ABOUT = {"name": "d", "id": "d-1-1", "status": "ACTIVE", "driver_alive": True, "health": {"state": "running"}, "conf": {"dskype.distributor": "hashing"}}
 ENDS = {("d.messages", 0): 14, ("d.messages", 1): 6}
 
 
@@ -174,13 +175,13 @@ def test_names_follow_the_conventions() -> None:
         assert not re.search(r"_(ms|milliseconds|kb|ns|minutes|percent)(_|$)", m.name), m
         assert not IDENTIFIERS & set(m.labels), m
         assert m.help.endswith((".", "1.", "0.")) and "|" not in m.help, m
-        assert m.type == "info" or m.labels[0] == "topology", m
+        assert m.type == "info" or m.name == "dskype_brokers_answer" or m.labels[0] == "topology", m
 
 
 def test_the_documentation_has_the_same_table() -> None:
     text = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(dskype_\w+)` \| (\w+) \| ([^|]+) \| (.+) \|$", text, re.MULTILINE)
-    assert [Metric(name, kind, tuple(labels.split(", ")), help) for name, kind, labels, help in rows] == list(METRICS)
+    assert [Metric(name, kind, () if labels == "-" else tuple(labels.split(", ")), help) for name, kind, labels, help in rows] == list(METRICS)
 
 
 def test_promtool_finds_no_fault_with_metrics_and_rules() -> None:
@@ -243,6 +244,34 @@ def test_a_topology_whose_process_is_gone_or_that_is_switched_off_is_not_active(
     for change in ({"driver_alive": False}, {"status": "INACTIVE"}):
         text, _ = _scrape(_meter(), {**ABOUT, **change})
         assert _sample(text, "dskype_topology_active") == 0
+
+
+def test_a_topology_is_healthy_only_if_its_driver_has_just_said_so() -> None:
+    seen = {"state": "running", "why": [], "restarts": 0}
+    away, back = Contact(False, 1, 14.0), Contact(True, 2, 0.1)
+    for health, shown in (
+        (seen_health(seen, True, None, back), 1),
+        (seen_health(seen, None, None, back), 1),
+        (seen_health({**seen, "state": "stalled"}, True, None, back), 0),
+        (seen_health(seen, False, None, back), 0),
+        (seen_health(seen, True, 9.0, back), 0),
+        (seen_health(seen, True, None, away), 0),
+        (seen_health(None, True, None, back), 0),
+    ):
+        text, _ = _scrape(_meter(), {**ABOUT, "health": health})
+        assert _sample(text, "dskype_topology_healthy") == shown, health
+
+
+def test_that_the_brokers_do_not_answer_is_a_metric_without_any_topology() -> None:
+    for answer in (True, False):
+        text, _ = _scrape(_meter(), collector=Collector(list, brokers_answer=lambda answer=answer: answer))
+        assert _sample(text, "dskype_brokers_answer") == int(answer)
+
+
+def test_the_age_of_the_newest_report_is_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    newest_ms = max(task["time_ms"] for task in _meter().stats.tasks.values())
+    monkeypatch.setattr(meter_module, "_now_ms", lambda: newest_ms + 42_000)
+    assert _sample(_scrape(_meter())[0], "dskype_report_age_seconds") == 42
 
 
 def test_counters_do_not_fall_until_another_topology_takes_the_name() -> None:
@@ -376,13 +405,13 @@ class LogConsumer:
     def position(self, _: Any) -> int:
         return self._at
 
-    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: list[TopicPartition], timeout_ms: int | None = None) -> dict[TopicPartition, int]:
         return {p: len(self._log.topics.get(p.topic, ())) for p in partitions}
 
     def poll(self, timeout_ms: int = 0) -> dict[TopicPartition, list[Any]]:
         records = self._log.topics.get(self._where.topic, [])[self._at :]
         self._at += len(records)
-        return {self._where: [SimpleNamespace(key=key, value=value) for key, value in records]} if records else {}
+        return {self._where: [SimpleNamespace(key=key, value=value, timestamp=time.time_ns() // 1_000_000) for key, value in records]} if records else {}
 
     def close(self) -> None:
         self._log.open -= 1

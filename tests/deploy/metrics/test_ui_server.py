@@ -17,6 +17,7 @@ from dskype.deploy.cli import main as cli
 from dskype.deploy.metrics import ui_server
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiSettings, serve
 from dskype.topology.errors import TopologyError
+from dskype.topology.runtime import liveness
 
 
 class NoBroker:
@@ -35,16 +36,24 @@ def get(url: str, **headers: str):
         return json.load(answer)
 
 
-def test_the_ui_is_served_without_topologies_while_the_brokers_are_away():
+def test_the_ui_says_that_the_brokers_are_away_instead_of_that_nothing_runs(monkeypatch):
+    monkeypatch.setattr(liveness, "BROKERS_SILENT_AFTER_S", 0.2)
     said: list[str] = []
     with serve(FollowedCluster(NoBroker()), UiSettings(port=0), said.append) as server:
         found = re.fullmatch(r"UI: (http://127\.0\.0\.1:\d+/)#token=(\S{32})", said[0])
         assert found and found[1] == server.url and found[2] == server.token and f"Bearer {found[2]}" in said[1]
-        assert get(f"{server.url}api/v1/topology/summary")["topologies"] == []
+        with pytest.raises(HTTPError) as error:
+            get(f"{server.url}api/v1/topology/summary")
+        refused = json.load(error.value)["errorMessage"]
+        assert error.value.code == 500 and "The brokers do not answer" in refused and "away" in refused and "127.0.0.1:1,[::1]:2" in refused
         assert [(n["host"], n["port"], n["status"]) for n in get(f"{server.url}api/v1/nimbus/summary")["nimbuses"]] == [
-            ("127.0.0.1", 1, "Leader"),
-            ("::1", 2, "Not a Leader"),
+            ("127.0.0.1", 1, "Offline"),
+            ("::1", 2, "Offline"),
         ]
+        health = get(f"{server.url}api/ui/health")
+        assert health["brokers"]["answer"] is False and health["brokers"]["heardMs"] is None and health["topologies"] == []
+        (problem,) = health["problems"]
+        assert "since they were first asked" in problem["what"] and "away" in problem["what"] and problem["numbersOld"] is True
         with pytest.raises(HTTPError, match="400"):
             get(f"{server.url}api/v1/topology/summary", Host="evil.example")
         port = int(server.url.rpartition(":")[2].strip("/"))
@@ -62,16 +71,14 @@ def test_other_machines_are_served_only_on_demand():
     settings = UiSettings(host="0.0.0.0", port=0, allow_remote=True, names=("ui.example",))
     with serve(FollowedCluster(NoBroker()), settings, said.append) as server:
         assert "warning: everyone who can reach 0.0.0.0 can read the pages" in said[-1]
-        url = f"http://127.0.0.1:{server.url.rpartition(':')[2]}api/v1/history/summary"
-        assert get(url, Host="ui.example:80") == {"topo-history": []}
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", server.url) and get(f"{server.url}api/v1/history/summary") == {"topo-history": []}, (
-            "an address to open"
-        )
+        url = f"http://127.0.0.1:{server.url.rpartition(':')[2]}api/ui/pages"
+        assert get(url, Host="ui.example:80") == {"pages": []}
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", server.url) and get(f"{server.url}api/ui/pages") == {"pages": []}, "an address to open"
         for other in ("other.example", "0.0.0.0"):
             with pytest.raises(HTTPError, match="400"):
                 get(url, Host=other)
     with serve(FollowedCluster(NoBroker()), UiSettings(host="0.0.0.0", port=0, allow_remote=True), said.append) as server:
-        assert get(f"{server.url}api/v1/history/summary", Host="any.example") == {"topo-history": []}, "nothing says what its names are"
+        assert get(f"{server.url}api/ui/pages", Host="any.example") == {"pages": []}, "nothing says what its names are"
 
 
 def test_the_token_is_not_shown_where_settings_are():

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafka import TopicPartition
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.spouts.topics import Topics
@@ -18,7 +19,7 @@ from dskype.topology.runtime.record_producer import Delivery, RecordProducer, St
 
 @dataclass
 class Broker:
-    """The records. ``first`` is what retention has left; ``reads`` counts the records that consumers got."""
+    """The records. ``first`` is what retention has left. A broker that is ``away`` refuses everything; with one that ``stands_still``, polls find nothing."""
 
     partitions: dict[str, int] = field(default_factory=dict)
     logs: dict[TopicPartition, list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -26,8 +27,16 @@ class Broker:
     changed: threading.Condition = field(default_factory=threading.Condition)
     committed: dict[tuple[str, TopicPartition], Any] = field(default_factory=dict)
     away: bool = False
+    stands_still: bool = False
     open_consumers: int = 0
     time_ms: int = 1_700_000_000_000
+
+    def answer(self) -> None:
+        """Raise what a client raises if the broker is away, or does not answer in time."""
+        if self.away:
+            raise KafkaConnectionError("away")
+        if self.stands_still:
+            raise KafkaTimeoutError("no answer in time")
 
     def write(self, topic: str, key: str | bytes | None, value: bytes | None, partition: int = 0, headers: Any = ()) -> int:
         """Append a record; return its offset."""
@@ -47,10 +56,7 @@ class Consumer:
     """A consumer that is assigned its partitions; it can commit for a group."""
 
     def __init__(self, broker: Broker, max_poll_records: int = 500, group_id: str | None = None) -> None:
-        from kafka.errors import KafkaConnectionError
-
-        if broker.away:
-            raise KafkaConnectionError("away")
+        broker.answer()
         self._broker, self._most, self._group = broker, max_poll_records, group_id
         self._at: dict[TopicPartition, int] = {}
         with broker.changed:
@@ -74,7 +80,8 @@ class Consumer:
     def beginning_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
         return {p: self._broker.first[p] for p in partitions}
 
-    def end_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Any, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+        self._broker.answer()
         return {p: len(self._broker.logs[p]) for p in partitions}
 
     def offsets_for_times(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
@@ -87,16 +94,14 @@ class Consumer:
         self._broker.committed |= {(self._group, p): found for p, found in offsets.items()}
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[Any]]:
-        from kafka.errors import KafkaConnectionError
-
         until = time.monotonic() + timeout_ms / 1000
         with self._broker.changed:
             while True:
-                if self._broker.away:
-                    raise KafkaConnectionError("away")
+                if not self._broker.stands_still:
+                    self._broker.answer()
                 left, found = max_records or self._most, {}
                 for where, at in self._at.items():
-                    records = self._broker.logs[where][max(at, self._broker.first[where]) :][:left] if left else []
+                    records = self._broker.logs[where][max(at, self._broker.first[where]) :][:left] if left and not self._broker.stands_still else []
                     if records:
                         found[where], left, self._at[where] = records, left - len(records), records[-1].offset + 1
                 wait_s = until - time.monotonic()

@@ -10,6 +10,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from dskype.topology.planning.outline import ComponentOutline, ExecutorOutline, PlanOutline
+from dskype.topology.runtime.liveness import Contact
 from dskype.topology.ui.view import Reports, TopologyView
 
 TOKEN = "open-sesame"
@@ -20,7 +21,7 @@ def view(name: str, tasks: int = 2, host: str = "here") -> TopologyView:
     bolt = ComponentOutline("bolt", (ExecutorOutline(1, tasks, 6700),), (), ("results",))
     record = {
         "state": {"id": f"{name}-1-1", "name": name, "submitted_ms": 1, "conf": {}},
-        "summary": {"status": "ACTIVE", "name": name},
+        "summary": {"status": "ACTIVE", "name": name, "health": {"state": "running", "why": [], "restarts": 0}},
         "driver": {"host": host, "pid": 1},
         "plan": PlanOutline({"subscription-bolt": bolt}).to_json(),
     }
@@ -33,9 +34,13 @@ class OneTopology:
     def __init__(self, *names: str) -> None:
         self.lock = threading.Lock()
         self.views = [view(name) for name in names or ("dskype",)]
+        self.answer = Contact(True, 1, 0.0)
 
     def topologies(self) -> list[TopologyView]:
         return self.views
+
+    def contact(self) -> Contact:
+        return self.answer
 
     def brokers(self) -> list[tuple[str, int]]:
         return [("127.0.0.1", 9092)]

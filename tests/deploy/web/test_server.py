@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from kafka.errors import MessageSizeTooLargeError
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from dskype.deploy.client.pubsub import PubSub, SendError
 from dskype.deploy.metrics.ui_server import UiServer, UiSettings
-from dskype.deploy.web import feeds
+from dskype.deploy.web import directory, feeds, tail
 from dskype.deploy.web.extension import make_extension
 from dskype.spouts.records import RecordError
+from dskype.topology.runtime.liveness import Contact
 from dskype.topology.ui.events import Event
 
 from .memory_kafka import MemoryKafka, Producer
@@ -29,6 +32,7 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
     events = Events(served, "results?sub=park&sub=other")
     assert events.status == 200 and events.headers["content-type"].startswith("text/event-stream") and "no-store" in events.headers["cache-control"]
     assert events.next()[::2] == ("following", {"subscriptions": ["other", "park"]})
+    assert events.next()[::2] == ("unknown", {"subscriptions": ["other", "park"]})
     assert post(served, "subscriptions", PARK) == (200, {"subscription": "park"})
     stored = kafka.broker.logs[topics.subscriptions, 0][-1]
     assert stored.key == b"park" and json.loads(stored.value) == {k: v for k, v in PARK.items() if k != "id"}
@@ -41,7 +45,7 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
     kafka.broker.write(topics.topk, "park", json.dumps(listed).encode(), headers=[("version", "1 0-0 4")])
     found = get(served, "subscription?id=park&topology=dskype")
     assert (found["registered"]["status"], found["registered"]["since"], found["topk"]["watermark"]) == ("active", 3, 4)
-    assert found["topk"]["topk"] == [{"message": "m4", "score": 0.5}]
+    assert found["topk"]["topk"] == [{"message": "m4", "message_id": "m4", "score": 0.5}]
     assert post(served, "subscriptions/remove", {"id": "park"}) == (200, {"subscription": "park"})
     assert kafka.broker.logs[topics.subscriptions, 0][-1].value is None and get(served, "subscription?id=park")["registered"] is None
     events.close()
@@ -59,7 +63,7 @@ def test_what_is_known_of_a_subscription_does_not_come_from_its_own_record(kafka
 def test_a_message_is_published(kafka, served):
     topics = kafka.topology()
     status, answer = post(served, "messages", {"text": "Coffee", "lat": 1, "lon": 2})
-    assert (status, answer) == (200, {"message": "0-0"}) and json.loads(kafka.broker.logs[topics.messages, 0][0].value)["text"] == "Coffee"
+    assert (status, answer) == (200, {"message": "0-0", "message_id": "0-0"}) and json.loads(kafka.broker.logs[topics.messages, 0][0].value)["text"] == "Coffee"
 
 
 @pytest.mark.parametrize("path", ["subscriptions", "subscriptions/remove", "messages"])
@@ -184,7 +188,8 @@ def test_a_connection_that_is_cut_continues_where_it_was(kafka, served):
 def test_a_receiver_that_does_not_read_holds_nobody_up(kafka, served):
     topics = kafka.topology()
     stuck, reading = Events(served, "results?sub=a"), Events(served, "results?sub=a")
-    assert stuck.next()[0] == reading.next()[0] == "following"
+    for name in ("following", "unknown"):
+        assert stuck.next()[0] == reading.next()[0] == name
     for i in range(3000):
         kafka.broker.write(topics.results, "a", delta("a", i, meta="x" * 4000), headers=[("result-id", str(i))])
     got = [reading.next()[2]["watermark"] for _ in range(3000)]  # 12 MB; the other connection takes none of it
@@ -224,3 +229,188 @@ def test_an_event_is_lines_without_breaks_in_them():
     assert Event("result", {"text": text}, "r0:1").encode().count(b"\n") == 4
     assert Event(id="r0:1").encode() == b"id: r0:1\n\n" and Event().encode() == b":\n\n"
     assert "\udcff" not in Event("e", "\udcff").encode().decode()
+
+
+# --- brokers that do not answer ---------------------------------------------------------------------------------------
+
+
+def status_of(server, path):
+    """Return the status of a GET, and its JSON."""
+    try:
+        with urlopen(f"{server.url}{path}", timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_while_the_brokers_do_not_answer_everything_that_needs_them_is_refused_with_503(served, source):
+    source.answer = Contact(False, 1, 14.0, "no answer in time")
+    for path in ("topologies", "subscriptions", "subscription?id=a", "measures", "trend", "partitions", "results", "messages"):
+        status, refused = status_of(served, f"api/dskype/{path}")
+        assert status == 503 and refused["error"] == "503 Service Unavailable", path
+        assert "The brokers do not answer" in refused["errorMessage"] and "no answer in time" in refused["errorMessage"], path
+    assert post(served, "messages", {"text": "x", "lat": 1, "lon": 1})[0] == 503
+    status, health = status_of(served, "api/ui/health")
+    assert status == 200 and health["brokers"]["answer"] is False and "have not answered for 14 s" in health["problems"][0]["what"]
+    assert health["topologies"][0]["name"] == "dskype" and health["problems"][0]["sinceMs"] == 1
+
+
+def test_a_request_that_waits_for_silent_brokers_is_answered_and_holds_up_no_other(kafka, served, source, monkeypatch):
+    """Forty requests hang in Kafka's client; none of them keeps a page from its answer, and all end when the silence is noticed."""
+    stuck, go = threading.Semaphore(0), threading.Event()
+
+    def hang(*_):
+        stuck.release()
+        go.wait(60)
+        raise KafkaTimeoutError("no answer in time")
+
+    monkeypatch.setattr(PubSub, "subscription", hang)
+    monkeypatch.setattr(source, "answer", Contact(True, 1, 0.1))
+    with ThreadPoolExecutor(40) as pool:
+        asked = [pool.submit(status_of, served, "api/dskype/subscription?id=a") for _ in range(40)]
+        try:
+            assert stuck.acquire(timeout=30)
+            for path in ("api/ui/health", "api/v1/topology/summary", "static/style.css", "dskype/map.html"):
+                with urlopen(served.url + path, timeout=30) as answer:
+                    assert answer.status == 200, path
+            assert sum(thread.name.startswith("AnyIO") for thread in threading.enumerate()) < 40  # not one for each request
+            source.answer = Contact(False, 1, 7.0)
+            assert {one.result(timeout=30)[0] for one in asked} == {503}
+        finally:
+            go.set()
+
+
+def test_a_server_that_has_just_started_waits_until_it_knows_whether_the_brokers_answer(served, source):
+    source.answer = Contact(None, None, 0.0)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(status_of, served, "api/dskype/topologies")
+        assert status_of(served, "api/ui/health")[1]["brokers"]["answer"] is None and not asked.done()
+        source.answer = Contact(True, 1, 0.0)
+        assert asked.result(timeout=30) == (200, {"topologies": ["dskype"]})
+
+
+def test_events_end_when_the_brokers_stand_still_and_go_on_without_a_gap(kafka, served, source, monkeypatch):
+    monkeypatch.setattr(tail, "_CHECK_EVERY_S", 0.05)
+    topics = kafka.topology()
+    events = Events(served, "results?start=now")
+    assert events.next()[0] == "following"
+    write_result(kafka, topics, "a", 1)
+    name, last, data = events.next()
+    assert (name, data["watermark"]) == ("result", 1)
+    kafka.broker.stands_still = True
+    with pytest.raises(AssertionError, match="the stream has ended"):
+        while True:
+            events.next()
+    write_result(kafka, topics, "a", 2)
+    kafka.broker.stands_still = False
+    again = Events(served, "results", last)
+    assert next(data["watermark"] for name, _, data in iter(again.next, None) if name == "result") == 2
+    for one in (events, again):
+        one.close()
+
+
+# --- ids, and the list of subscriptions -------------------------------------------------------------------------------
+
+
+def test_ids_of_64_bits_are_texts_as_well(kafka, served):
+    topics = kafka.topology()
+    ids = [1588987262754234368, 1588987262754234369, -(1 << 63), (1 << 63) - 1, "7", 7]
+    messages = Events(served, "messages")
+    assert messages.next()[0] == "following"
+    events = Events(served, "results?messages=true")
+    assert events.next()[0] == "following"
+    for number, id in enumerate(ids):
+        kafka.broker.write(topics.messages, None, json.dumps({"id": id, "text": f"text {number}", "lat": 1, "lon": 1}).encode())
+    shown = []
+    while len(shown) < len(ids):
+        shown += [(m["id"], m["message_id"]) for m in messages.next()[2]["messages"]]
+    assert shown == [(id, str(id)) for id in ids]
+    for number, id in enumerate(ids):
+        value = {"v": 1, "subscription": "a", "watermark": number, "op": "add", "message": id, "score": 0.5, "rank": 1}
+        kafka.broker.write(topics.results, "a", json.dumps(value).encode(), headers=[("result-id", str(number))])
+    results = [events.next()[2] for _ in ids]
+    assert [(r["message"], r["message_id"], r["text"]) for r in results] == [(id, str(id), f"text {number}") for number, id in enumerate(ids)]
+    assert post(served, "messages", {"id": ids[0], "text": "x", "lat": 1, "lon": 1}) == (200, {"message": ids[0], "message_id": str(ids[0])})
+    for one in (messages, events):
+        one.close()
+
+
+def test_messages_that_were_there_before_are_not_new(kafka, served):
+    topics = kafka.topology()
+
+    def publish(n):
+        for _ in range(n):
+            kafka.broker.write(topics.messages, None, b'{"text": "x", "lat": 1, "lon": 1}')
+
+    def counted(events, seen):
+        found = []
+        while sum(data["seen"] for data in found) < seen:
+            name, _, data = events.next()
+            found += [data] if name == "messages" else []
+        return sum(data["seen"] for data in found), sum(data["new"] for data in found)
+
+    publish(20)
+    first = Events(served, "messages")
+    assert counted(first, 20) == (20, 0)
+    publish(3)
+    assert counted(first, 3) == (3, 3)
+    first.close()
+
+
+def test_subscriptions_are_listed_in_pages(kafka, served):
+    topics = kafka.topology()
+
+    def register(id, fields):
+        return kafka.broker.write(topics.subscriptions, id, None if fields is None else json.dumps(fields).encode())
+
+    boolean = {"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "coffee"}
+    for number in range(5):
+        register(f"b{number}", boolean)
+    at = register("park", {k: v for k, v in PARK.items() if k != "id"})
+    register("b3", None)
+    bad = register("b4", {**boolean, "expression": "tea"})
+    active = {"v": 1, "subscription": "park", "registration": f"0-{at}", "event": "active", "watermark": 9}
+    kafka.broker.write(topics.registrations, "park", json.dumps(active).encode())
+    refused = [("topic", topics.subscriptions), ("partition", "0"), ("offset", str(bad)), ("error", "no room"), ("code", "no-room")]
+    kafka.broker.write(topics.dead_letters, "b4", None, headers=refused)
+    first = get(served, "subscriptions?limit=3")
+    assert [s["id"] for s in first["subscriptions"]] == ["b0", "b1", "b2"] and (first["total"], first["after"]) == (5, "b2")
+    second = get(served, f"subscriptions?limit=3&after={first['after']}")
+    assert (second["total"], second["after"]) == (5, None)
+    b4, park = second["subscriptions"]
+    assert (b4["id"], b4["status"], b4["error"], b4["expression"]) == ("b4", "refused", "no room", "tea")
+    assert (park["type"], park["status"], park["since"], park["text"], park["registration"]) == ("topk", "active", 9, "lake park", f"0-{at}")
+    assert [s["id"] for s in get(served, "subscriptions?prefix=p")["subscriptions"]] == ["park"]
+    assert get(served, "subscriptions?prefix=zz")["subscriptions"] == []
+    for limit in ("0", "501", "x", "-1"):
+        assert status_of(served, f"api/dskype/subscriptions?limit={limit}")[0] == 400
+
+
+def test_the_directory_goes_on_where_it_was_and_notices_a_topic_that_was_made_anew(kafka, monkeypatch):
+    monkeypatch.setattr(directory, "_FRESH_S", 0.0)
+    topics = kafka.topology()
+    ids = directory.Directory(PubSub(kafka, "dskype", conf={}))
+    kafka.broker.write(topics.subscriptions, "a", b"{}")
+    kafka.broker.write(topics.subscriptions, "b", b"{}")
+    assert ids.unknown(["a", "b", "c"]) == ["c"]
+    kafka.broker.write(topics.subscriptions, "a", None)
+    kafka.broker.write(topics.subscriptions, "c", b"{}")
+    assert ids.unknown(["a", "b", "c"]) == ["a"]
+    kafka.broker.logs[topics.subscriptions, 0].clear()
+    kafka.broker.write(topics.subscriptions, "d", b"{}")
+    assert ids.unknown(["a", "b", "c", "d"]) == ["a", "b", "c"] and ids.select("", "", 10) == (["d"], 1, False)
+
+
+def test_who_follows_a_subscription_that_is_not_there_is_told_once(kafka, served):
+    topics = kafka.topology()
+    kafka.broker.write(topics.subscriptions, "there", json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "x"}).encode())
+    events = Events(served, "results?sub=there&sub=nothing")
+    assert events.next()[0] == "following"
+    name, last, data = events.next()
+    assert (name, data) == ("unknown", {"subscriptions": ["nothing"]})
+    write_result(kafka, topics, "nothing", 5)  # it may come later
+    assert events.next()[2]["watermark"] == 5
+    events.close()
+    again = Events(served, "results?sub=nothing", last)
+    assert [again.next()[0], again.next()[0]] == ["following", "result"]
+    again.close()

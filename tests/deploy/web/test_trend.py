@@ -46,3 +46,18 @@ def test_a_topology_that_is_submitted_again_begins_a_new_trend(reports):
     again = json.loads(report("subscription-bolt", 2_000_000, {"task": 2}))
     reports.feed(json.dumps({**again, "topology": "dskype-2-2"}).encode())
     assert reports.trend.columns()["time_s"] == [] and list(reports.meter.stats.tasks) == [2]
+
+
+def test_where_nothing_was_reported_there_is_a_row_without_values_and_no_rate_over_it(reports):
+    before = reports.trend.columns()
+    run_for(reports, 30, 1_000_000 + 630_000)  # ten minutes later
+    after = reports.trend.columns()
+    n = len(before["time_s"])
+    gap = after["time_s"][n]
+    assert before["time_s"][-1] < gap < after["time_s"][n + 1] and after["time_s"][n + 1] - gap > 500
+    for name, column in after.items():
+        if name not in ("time_s", "tasks"):
+            assert column[n] is None, name
+    assert all(task[name][n] is None and task[name][n + 1] is None for task in after["tasks"] for name in ("busy", "messages_per_second"))
+    assert after["messages_per_second"][n + 1] is None and after["replication"][n + 1] == 1.2
+    assert all(rate is not None for rate in after["messages_per_second"][n + 2 :])

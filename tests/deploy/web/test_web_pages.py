@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.runtime.liveness import Contact
 from tests.topology.ui.browser import Browser
 
 from .scene import messages, run_for, run_plan, watched
@@ -115,6 +116,134 @@ def test_a_refusal_is_shown(browser, kafka, served):
     assert all("400" in problem for problem in problems), problems
 
 
+@pytest.fixture
+def silent(source):
+    """Brokers that do not answer the server, during the test."""
+    yield lambda: setattr(source, "answer", Contact(False, 1_700_000_000_000, 21.0))
+    source.answer = Contact(True, 1, 0.0)
+
+
+@pytest.mark.parametrize("page", ["map.html?sub=b", "subscribe.html?sub=b", "subscriptions.html", "load.html"])
+def test_every_page_shows_that_the_brokers_do_not_answer(browser, kafka, served, source, silent, page):
+    topics = kafka.topology()
+    kafka.broker.write(topics.subscriptions, "b", json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "x"}).encode())
+    source.views = [watched(view("dskype"))]
+    run_plan(kafka, {"dskype.distributor": "hashing"})
+    browser.open(f"{served.url}dskype/{page}")
+    browser.wait("document.body.dataset.numbers === 'new'")
+    silent()
+    browser.wait("document.querySelector('#health').innerText.includes('The brokers have not answered for 21 s')", 10)
+    assert browser.run("return document.body.dataset.numbers") == "old"
+    if "subscribe" in page:
+        browser.wait("document.querySelector('#state').innerText.includes('the brokers do not answer')")
+        assert "live" not in browser.text("#state")
+    if "map" in page:
+        browser.wait("document.querySelector('#counts').innerText.includes('no data') && document.querySelector('#list').innerText.includes('do not answer')")
+    source.answer = Contact(True, 1, 0.0)
+    browser.wait("document.querySelector('#health').innerText === ''", 10)
+    browser.problems()
+
+
+def test_a_refused_registration_leaves_nothing_that_looks_registered(browser, kafka, served):
+    kafka.topology()
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}dskype/subscribe.html")
+    browser.click("//input[@value='boolean']")
+    fill(browser, {"expression": "coffee AND", "west": "-88", "south": "42", "east": "-87", "north": "44"})
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer .problem')")
+    assert browser.run("return document.querySelector('#watched').hidden") is True and "sub=" not in browser.run("return location.search")
+    browser.problems()
+
+
+def test_ids_of_64_bits_stay_exact_and_apart(browser, kafka, served):
+    topics = kafka.topology()
+    ids = [1588987262754234368, 1588987262754234369, 1588987262754234370]
+    value = {"type": "topk", "text": "park", "lat": 43.0, "lon": -87.9, "k": 5, "alpha": 0.5}
+    kafka.broker.write(topics.subscriptions, "park", json.dumps(value).encode())
+    listed = {"v": 1, "subscription": "park", "registration": "0-0", "watermark": 1, "topk": [{"message": ids[0], "score": 0.7}]}
+    kafka.broker.write(topics.topk, "park", json.dumps(listed).encode(), headers=[("version", "1 0-0 1")])
+    kafka.broker.time_ms += 10_000
+    browser.open(f"{served.url}dskype/subscribe.html?sub=park")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 1")
+
+    def change(number, op, id):
+        delta = {"v": 1, "subscription": "park", "watermark": number, "op": op, "message": id, **({"score": 0.7 - number / 100} if op == "add" else {})}
+        kafka.broker.write(topics.results, "park", json.dumps(delta).encode(), headers=[("result-id", str(number))])
+
+    for number, id in ((2, ids[1]), (3, ids[2]), (4, "7"), (5, 7)):
+        change(number, "add", id)
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 5")
+    assert [row["Message"] for row in browser.rows("#list")] == [*map(str, ids), "7", "7"]
+    change(6, "remove", ids[0])
+    change(7, "remove", 7)
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 3")
+    assert [row["Message"] for row in browser.rows("#list")] == [str(ids[1]), str(ids[2]), "7"]
+    assert [row["Message"] for row in browser.rows("#changes")][:2] == ["7", str(ids[0])] and browser.problems() == []
+
+
+def test_the_rate_on_the_map_counts_only_what_comes_and_falls_when_nothing_does(browser, kafka, served):
+    topics = kafka.topology()
+    for number in range(300):
+        publish(kafka, topics, f"old{number}", "x")
+    browser.open(f"{served.url}dskype/map.html")
+    browser.wait("document.querySelector('#counts').innerText.startsWith('300 messages, 0/s')")
+    for number in range(20):
+        publish(kafka, topics, f"new{number}", "x")
+    browser.wait("/^320 messages, [1-9]/.test(document.querySelector('#counts').innerText)")
+    browser.wait("document.querySelector('#counts').innerText.startsWith('320 messages, 0/s')")
+    assert browser.problems() == []
+
+
+def test_the_list_of_subscriptions_has_pages_and_links(browser, kafka, served):
+    topics = kafka.topology()
+    for number in range(60):
+        fields = {"type": "boolean", "bbox": [0, 0, 1, 1], "expression": f"coffee AND <b>{number}</b>"}
+        kafka.broker.write(topics.subscriptions, f"b{number:02}", json.dumps(fields).encode())
+    park = {"type": "topk", "text": "lake park", "lat": 43.04, "lon": -87.9, "k": 2, "alpha": 0.5}
+    kafka.broker.write(topics.subscriptions, "park", json.dumps(park).encode())
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}dskype/subscriptions.html")
+    rows = browser.rows("#list")
+    assert len(rows) == 50 and browser.text("#total") == "61 subscriptions"
+    assert (rows[0]["Id"], rows[0]["Kind"], rows[0]["Words"], rows[0]["Where"]) == ("b00", "boolean", "coffee AND <b>0</b>", "in 0, 0, 1, 1")
+    assert rows[0]["Status"] == "pending"
+    browser.click("//a[text()='next page']")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 11")
+    assert browser.rows("#list")[-1]["Where"] == "near 43.04, -87.9, k 2, alpha 0.5"
+    fill(browser, {"prefix": "pa"})
+    browser.click("//button[text()='Show']")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 1")
+    assert browser.text("#total") == "1 subscription whose ids begin with pa"
+    browser.click("//button[text()='remove']")
+    assert browser.accept() == "Remove the subscription park?"
+    browser.wait("document.querySelector('#list').innerText === 'none'")
+    assert kafka.broker.logs[topics.subscriptions, 0][-1].value is None
+    browser.open(f"{served.url}dskype/subscriptions.html?prefix=b59")
+    browser.click("//a[text()='b59']")
+    browser.wait("document.querySelector('#state')?.innerText.includes('coffee AND <b>59</b>')")
+    assert browser.problems() == []
+
+
+def test_a_plan_without_partitions_has_no_picture_to_ask_for(browser, kafka, served, source):
+    run_plan(kafka, {"dskype.distributor": "hashing"})
+    source.views = [watched(view("dskype"))]
+    run_for(source.views[0].reports, 30, now_ms())
+    browser.open(f"{served.url}dskype/load.html")
+    browser.wait("document.querySelector('#plan').innerText.includes('hashing')")
+    assert browser.problems() == []
+
+
+def test_boolean_results_have_no_columns_for_ranks_and_scores(browser, kafka, served):
+    topics = kafka.topology()
+    kafka.broker.write(topics.subscriptions, "b", json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "x"}).encode())
+    browser.open(f"{served.url}dskype/subscribe.html?sub=b")
+    browser.wait("document.querySelector('#state')?.innerText.includes('live')")
+    write_result(kafka, topics, "b", 1, op="match")
+    browser.wait("document.querySelectorAll('#changes tbody tr').length === 1")
+    assert list(browser.rows("#changes")[0]) == ["Time", "What", "Message", "Text"] and browser.problems() == []
+
+
 def test_a_page_goes_on_after_the_brokers_were_away(browser, kafka, served):
     topics = kafka.topology()
     kafka.broker.write(topics.subscriptions, "b", json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "x"}).encode())
@@ -216,7 +345,15 @@ def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served
     run_for(source.views[0].reports, 30, now_ms())
     phone = Browser(tmp_path, (390, 800))
     try:
-        for page in ("dskype/subscribe.html", "dskype/map.html", "dskype/load.html"):
+        long = "x" * 300
+        kafka.broker.write(kafka.topology().subscriptions, long, json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": long}).encode())
+        for page in (
+            "dskype/subscribe.html",
+            f"dskype/subscribe.html?sub={long}",
+            "dskype/subscriptions.html",
+            f"dskype/map.html?sub={long}",
+            "dskype/load.html",
+        ):
             phone.open(served.url + page)
             phone.wait("document.querySelectorAll('header a').length > 1")
             assert phone.run("return document.documentElement.scrollWidth <= window.innerWidth"), page

@@ -52,6 +52,15 @@ def test_a_topology_runs_when_every_component_has_had_a_batch():
     assert driver.asked == len(ids)
 
 
+def test_an_error_of_an_earlier_run_is_not_the_last_one_of_a_start():
+    driver, said = Driver(), []
+    for time_ms, text in ((1000, "too old"), (1999, "the embedded broker has ended")):
+        error = {"v": 1, "kind": "error", "topology": "t-1-0", "component": "first", "task": 1, "time_ms": time_ms, "error": text}
+        driver.stats.feed(json.dumps(error).encode())
+    await_first_batches(driver, said.append, lambda: True, 2000)
+    assert said and not any("error" in line for line in said)
+
+
 def test_a_topology_that_fails_or_is_killed_is_not_waited_for():
     with pytest.raises(TopologyError, match="given up"):
         await_first_batches(Driver(fails=True), print, lambda: True)

@@ -6,12 +6,25 @@ import doctest
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.runtime import restarts, stalls, standstill
-from dskype.topology.runtime.liveness import DEAD_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
+from dskype.topology.runtime.liveness import (
+    BROKERS_SILENT_AFTER_S,
+    DEAD_AFTER_S,
+    GONE,
+    SILENT_AFTER_S,
+    Contact,
+    ContactWatch,
+    HeartbeatWatch,
+    alive_on_this_machine,
+    describe_driver,
+    seen_health,
+    started_ms,
+)
 from dskype.topology.runtime.reports import DriverReports
 from dskype.topology.runtime.restarts import Restarts
 from dskype.topology.runtime.stalls import StallWatch
@@ -68,6 +81,12 @@ def test_a_driver_that_stood_still_takes_no_task_for_stalled():
     for step in range(1, 51):
         found = watch.find(tasks, {1: 5}, {1: 3}, now_s + step / 2)
     assert [stall.seconds for stall in found] == [30]  # it really does nothing
+
+
+def test_a_task_that_has_not_run_its_first_batch_starts_and_is_not_stalled_for_ten_minutes():
+    watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b"}
+    found = [watch.find(tasks, {2: 5}, {1: 3, 2: 3}, now_s, starting={1}) for now_s in (0, 11, 599, 601)]
+    assert [[s.task for s in stalls] for stalls in found] == [[], [2], [2], [1, 2]]
 
 
 # -- liveness -------------------------------------------------------------------------------------
@@ -128,6 +147,82 @@ def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number
     assert alive_on_this_machine(remote(1)["driver"]) is None
     assert alive_on_this_machine({**describe_driver(), "machine": "other boot"}) is None
     assert describe_driver()["pid"] == os.getpid()
+
+
+def here(heartbeat: int) -> dict:
+    return {"driver": describe_driver(), "heartbeat": heartbeat}
+
+
+def test_a_driver_here_that_writes_nothing_more_is_silent_although_its_process_is_there():
+    now = [0.0]
+    watched = HeartbeatWatch(lambda: now[0])
+    written_ms = time.time_ns() // 1_000_000
+    watched.update("t", here(7), written_ms)
+    assert watched.verdict("t", here(7)) is True and watched.silent_s("t") is None and watched.is_settled("t", here(7))
+    watch_for(watched, now, SILENT_AFTER_S - 0.5)
+    assert watched.silent_s("t") is None
+    watch_for(watched, now, 1)
+    assert watched.verdict("t", here(7)) is True and watched.silent_s("t") == pytest.approx(SILENT_AFTER_S + 0.5, abs=1)
+    watched.update("t", here(8), written_ms)
+    assert watched.silent_s("t") is None
+
+
+def test_an_old_heartbeat_has_to_be_watched_before_its_driver_is_called_silent():
+    now = [0.0]
+    watched = HeartbeatWatch(lambda: now[0])
+    watched.update("t", here(7), time.time_ns() // 1_000_000 - 160_000)  # its brokers were away, perhaps
+    assert watched.silent_s("t") is None and not watched.is_settled("t", here(7))
+    watch_for(watched, now, SILENT_AFTER_S)
+    assert watched.silent_s("t") == pytest.approx(160 + SILENT_AFTER_S, abs=1) and watched.is_settled("t", here(7))
+
+
+def test_the_timestamp_of_a_heartbeat_from_another_machine_counts_for_nothing():
+    watched = HeartbeatWatch(lambda: 0.0)
+    watched.update("t", remote(7), 1)
+    assert watched.silent_s("t") is None and watched.verdict("t", remote(7)) is None
+
+
+def test_no_driver_is_silent_because_its_brokers_were_away():
+    now = [0.0]
+    watched = HeartbeatWatch(lambda: now[0])
+    watched.update("t", here(7))
+    watched.update("elsewhere", remote(7))
+    now[0] = 100.0
+    watched.looked()
+    assert watched.silent_s("t") is None and watched.verdict("elsewhere", remote(7)) is None
+    watch_for(watched, now, SILENT_AFTER_S)
+    assert watched.silent_s("t") == pytest.approx(100 + SILENT_AFTER_S)
+
+
+def test_the_brokers_answer_only_if_they_have_just_done_so():
+    now = [50.0]
+    watch = ContactWatch(lambda: now[0])
+    assert watch.contact() == (None, None, 0.0, "")
+    now[0] += BROKERS_SILENT_AFTER_S
+    watch.note_error(TimeoutError("no answer"))
+    assert watch.contact() == (False, None, BROKERS_SILENT_AFTER_S, "no answer")
+    assert watch.note_answer() is True and watch.contact()[:1] == (True,) and watch.contact().heard_ms is not None and watch.contact().why == ""
+    now[0] += BROKERS_SILENT_AFTER_S - 0.1
+    assert watch.contact().answer is True and watch.note_answer() is False
+    now[0] += BROKERS_SILENT_AFTER_S
+    assert watch.contact().answer is False and watch.note_answer() is True
+
+
+def test_the_health_that_is_shown_is_the_one_that_was_told_only_while_the_driver_is_heard():
+    told = {"state": "running", "why": [], "restarts": 3}
+    assert seen_health(told, True) == seen_health(told, None) == told
+    assert seen_health(told, True, None, Contact(True, 1, 0.2)) == told
+    silent = seen_health(told, True, 31.0)
+    assert silent["state"] == "silent" and "written nothing for 31 s" in silent["why"][0] and "running" in silent["why"][0] and silent["restarts"] == 3
+    away = seen_health(told, True, 31.0, Contact(False, 1, 12.0))
+    assert away["state"] == "unknown" and "the brokers have not answered for 12 s" in away["why"][0]
+    assert seen_health({**told, "state": "stalled", "why": ["task 2 waits"]}, False)["why"] == [GONE, "task 2 waits"]
+    assert seen_health(told, False)["state"] == "failed" and seen_health(None, True)["state"] == "unknown"
+
+
+def test_a_topology_runs_since_its_present_process_has_started_it():
+    record = {"state": {"submitted_ms": 1000}, "summary": {}}
+    assert started_ms(record) == 1000 and started_ms({**record, "summary": {"started_ms": 5000}}) == 5000
 
 
 # -- reports --------------------------------------------------------------------------------------

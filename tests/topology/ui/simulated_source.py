@@ -13,6 +13,7 @@ from dskype.topology import BasicBolt, Fields, TopologyBuilder
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import metrics_topic
+from dskype.topology.runtime.liveness import Contact
 from dskype.topology.testing import FeederSpout
 from dskype.topology.ui.server import UiOptions, make_app
 from dskype.topology.ui.view import Reports, TopologyView
@@ -59,6 +60,8 @@ class SimulatedSource:
         self.reports: dict[str, tuple[Reports, int]] = {}
         self.sent: list[dict[str, Any]] = []
         self.logs: Path | None = None
+        self.answer = Contact(True, 1, 0.0)
+        self.silent_s: float | None = None
         self._lock = threading.Lock()
 
     def topologies(self) -> list[TopologyView]:
@@ -75,8 +78,11 @@ class SimulatedSource:
             self.reports[name] = reports, end
             record = {"state": managed.state.to_json(), "summary": manager.summary(name), "driver": {"host": "here", "pid": 1}}
             record["plan"] = PlanOutline.of(managed.plan).to_json()
-            views.append(TopologyView(json.loads(json.dumps(record)), reports, True, self.cluster.now_ms(), logs=self.logs))
+            views.append(TopologyView(json.loads(json.dumps(record)), reports, True, self.cluster.now_ms(), {}, self.logs, self.silent_s, self.answer))
         return views
+
+    def contact(self) -> Contact:
+        return self.answer
 
     def brokers(self) -> list[tuple[str, int]]:
         return [("127.0.0.1", 9092)]

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dskype.topology import TopologyBuilder
+from dskype.topology.runtime.liveness import Contact
 from dskype.topology.testing import FeederSpout
 
 from .simulated_source import Client, SimulatedSource, word_count
@@ -430,3 +431,70 @@ def test_a_topology_of_a_version_that_writes_no_plan_has_a_page_without_componen
     for plan in (None, [], {"x": {}}, {"x": {"kind": "bolt", "executors": [[1]], "inputs": [], "streams": []}}):
         page = topology_page(replace(view, record={**view.record, "plan": plan}), ALL_TIME, "1")
         assert page["spouts"] == page["bolts"] == page["workers"] == []
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+def health(client):
+    status, _, body = client.request("GET", "/api/ui/health")
+    assert status == 200
+    return json.loads(body)
+
+
+@pytest.fixture
+def changed(source):
+    """The source, which is as before after the test."""
+    before = source.answer, source.silent_s
+    yield source
+    source.answer, source.silent_s = before
+
+
+def test_the_server_says_that_all_is_well_only_after_it_has_just_heard_so(changed, client):
+    found = health(client)
+    assert found["brokers"]["answer"] is True and found["problems"] == []
+    assert [(t["id"], t["health"]["state"]) for t in found["topologies"]] == [(ID, "running")]
+
+
+def test_a_driver_that_writes_nothing_is_a_problem_of_every_page(changed, client):
+    changed.silent_s = 33.0
+    (problem,) = health(client)["problems"]
+    assert "Topology words is silent: its process has written nothing for 33 s" in problem["what"] and problem["topology"] == ID
+    assert changed.cluster.now_ms() - problem["sinceMs"] == 33_000
+    for row in (*client.get("topology/summary")["topologies"], client.get(f"topology/{ID}")):
+        assert row["health"]["state"] == "silent" and "submit the topology again" in row["health"]["why"][1]
+
+
+def test_nothing_is_said_to_run_and_no_broker_to_lead_while_the_brokers_do_not_answer(changed, client):
+    assert client.get("nimbus/summary")["nimbuses"][0]["status"] == "Leader"
+    changed.answer = Contact(False, 1_000, 20.0)
+    assert [n["status"] for n in client.get("nimbus/summary")["nimbuses"]] == ["Offline"]
+    (row,) = client.get("topology/summary")["topologies"]
+    assert row["health"]["state"] == "unknown" and "have not answered for 20 s" in row["health"]["why"][0]
+    (problem,) = health(client)["problems"]
+    assert problem == {
+        "what": "The brokers have not answered for 20 s. What is shown is from that time. The pages go on by themselves when the brokers answer.",
+        "sinceMs": 1_000,
+        "topology": None,
+        "numbersOld": True,
+    }
+    assert client.post(f"topology/{ID}/deactivate")[0] == 500 and "The brokers do not answer" in client.post(f"topology/{ID}/deactivate")[1]["errorMessage"]
+
+
+def test_reports_that_are_old_are_said_to_be_so(changed, client, monkeypatch):
+    newest = changed.reports["words"][0].stats.newest_ms()
+    monkeypatch.setattr(changed.reports["words"][0].stats, "newest_ms", lambda: changed.cluster.now_ms() - 42_000)
+    (problem,) = health(client)["problems"]
+    assert "have reported nothing for 42 s" in problem["what"] and problem["numbersOld"] and newest is not None
+    assert client.get(f"topology/{ID}")["reportAgeSeconds"] == 42
+
+
+def test_a_topology_without_ackers_says_so(client):
+    assert client.get(f"topology/{ID}")["ackers"] is True and client.get(f"topology/{ID}/component/count")["ackers"] is True
+    source = SimulatedSource()
+    try:
+        source.cluster.submit_topology("bare", {"topology.acker.executors": 0}, word_count(FeederSpout("word")))
+        id = source.topologies()[0].id
+        assert Client(source).get(f"topology/{id}")["ackers"] is False
+    finally:
+        source.cluster.shutdown()

@@ -8,6 +8,7 @@ from urllib.request import urlopen
 import pytest
 
 from dskype.deploy.metrics.ui_server import UiServer, UiSettings
+from dskype.topology.runtime.liveness import Contact
 from dskype.topology.testing import FeederSpout
 
 from .browser import Browser
@@ -153,7 +154,71 @@ def test_what_is_not_there_is_said_on_the_page(browser, served):
     server, _ = served
     browser.open(f"{server.url}topology.html?id=nothing-1-1")
     assert "nothing-1-1 is not alive" in browser.text("#problem")
+    assert browser.run("return document.querySelector('main').offsetHeight") == 0  # no headings of nothing
+    assert "UI has no answer" not in browser.text("#problem")
     assert all("500" in problem for problem in browser.problems())
+    for page, text in (("topology.html", "names no topology"), ("component.html?id=count", "names no component"), ("logs.html", "names no topology")):
+        browser.open(server.url + page)
+        assert text in browser.text("#problem") and browser.problems() == []
+    assert browser.run("return document.body.dataset.state") == "gone"
+
+
+def test_a_page_asks_no_more_for_what_is_gone(browser, served):
+    server, _ = served
+    browser.open(f"{server.url}topology.html?id=nothing-1-1")
+    asked = "return performance.getEntriesByType('resource').filter((entry) => entry.name.includes('/api/v1/')).length"
+    before = browser.run(asked)
+    health = "performance.getEntriesByType('resource').filter((entry) => entry.name.includes('/api/ui/health')).length"
+    browser.wait(f"{health} >= {browser.run('return ' + health) + 3}")  # more than five seconds later
+    assert browser.run(asked) == before
+    browser.problems()
+
+
+@pytest.mark.parametrize("page", ["", f"logs.html?id={ID}"])
+def test_every_page_says_within_ten_seconds_that_something_is_wrong_and_when_it_is_over(browser, served, page):
+    server, source = served
+    browser.open(server.url + page)
+    browser.wait("document.body.dataset.numbers === 'new'")
+    assert browser.text("#health") == ""
+    source.silent_s = 33.0
+    browser.wait("document.querySelector('#health').innerText.includes('written nothing for 33 s')", 10)
+    source.answer = Contact(False, 1_700_000_000_000, 21.0)
+    browser.wait("document.querySelector('#health').innerText.includes('The brokers have not answered for 21 s')", 10)
+    assert "Since 2023-11-1" in browser.text("#health") and browser.run("return document.body.dataset.numbers") == "old"
+    source.answer, source.silent_s = Contact(True, 1, 0.0), None
+    browser.wait("document.querySelector('#health').innerText === '' && document.body.dataset.numbers === 'new'", 10)
+    assert browser.problems() == []
+
+
+def test_a_page_says_that_its_server_is_gone(browser):
+    source = SimulatedSource()
+    with UiServer(source, UiSettings(port=0, token=TOKEN)) as server:
+        browser.open(server.url)
+        browser.wait("document.body.dataset.numbers === 'new'")
+    browser.wait("document.querySelector('#health').innerText.includes('The web server of this page does not answer')", 10)
+    assert browser.run("return document.body.dataset.numbers") == "old"
+    source.cluster.shutdown()
+    browser.open("about:blank")
+    browser.problems()
+
+
+def test_what_was_not_measured_is_a_dash_and_an_error_has_its_time(browser, served):
+    server, source = served
+    browser.open(f"{server.url}topology.html?id={ID}")
+    (spout,) = browser.rows("#spouts")
+    assert spout["Complete latency (ms)"] not in ("", "–") and spout["Acked"] == "2"  # this one has ackers
+    count = next(row for row in browser.rows("#bolts") if row["Bolt"] == "count")
+    assert count["Last error"][:2] == "20" and "ValueError" in count["Last error"]
+    source.cluster.submit_topology("bare", {"topology.acker.executors": 0}, word_count(FeederSpout("word")))
+    source.cluster.advance_cluster_time(5)
+    bare = next(view.id for view in source.topologies() if view.name == "bare")
+    browser.open(f"{server.url}topology.html?id={bare}")
+    (spout,) = browser.rows("#spouts")
+    assert (spout["Complete latency (ms)"], spout["Acked"], spout["Failed"]) == ("–", "–", "–")
+    assert {(row["Execute latency (ms)"], row["Process latency (ms)"]) for row in browser.rows("#bolts")} == {("–", "–")}
+    browser.open(f"{server.url}component.html?id=words&topology_id={bare}")
+    assert {(row["Complete latency (ms)"], row["Acked"]) for row in browser.rows("#windows")} == {("–", "–")}
+    assert browser.problems() == []
 
 
 def test_pages_take_everything_from_their_own_server(browser, served):

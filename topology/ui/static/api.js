@@ -1,8 +1,10 @@
 // The REST API, the token for changes, and pages that renew themselves.
 
-import { el, show } from "./dom.js";
+import { el, moment, show } from "./dom.js";
 
 const EVERY_MS = 5000;
+const HEALTH_EVERY_MS = 2000;
+const PATIENCE_MS = 5000; // for the answer about health, which waits for nothing
 
 // The address that `dskype ui` prints ends with #token=...; it stays in this tab, and leaves the address.
 function takeToken() {
@@ -21,9 +23,12 @@ export const parameters = new URLSearchParams(location.search);
 
 async function answer(response) {
   const data = await response.json();
-  if (!response.ok) throw new Error(data.errorMessage ?? data.error);
+  if (!response.ok) throw Object.assign(new Error(data.errorMessage ?? data.error), { gone: data.notAlive === true });
   return data;
 }
+
+/** Return an error after which a page need not ask again. */
+export const final = (text) => Object.assign(new Error(text), { gone: true });
 
 /** Return the answer of a path of the server. */
 export const getFrom = async (path) => answer(await fetch(path));
@@ -64,7 +69,9 @@ async function addLinks() {
 }
 addLinks().catch(() => {}); // the page itself says that the server does not answer
 
-/** Show a page, again every five seconds while it is visible; a problem is shown above it. */
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Show a page, again every five seconds while it is visible; a problem is shown above it. What is gone is not asked for again. */
 export async function keep(render) {
   for (;;) {
     if (!document.hidden) {
@@ -73,13 +80,50 @@ export async function keep(render) {
         show("problem");
         document.body.dataset.state = "shown";
       } catch (error) {
-        show("problem", el("p", { class: "problem", role: "alert" }, `The UI has no answer: ${error.message}`));
-        document.body.dataset.state = "problem";
+        show("problem", el("p", { class: "problem", role: "alert" }, error.gone ? error.message : `The UI has no answer: ${error.message}`));
+        document.body.dataset.state = error.gone ? "gone" : "problem";
+        if (error.gone) return;
       }
     }
-    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+    await pause(EVERY_MS);
   }
 }
+
+/** What the server has just said of itself: whether the brokers answer it, and what is wrong. `changed` events come with each answer. */
+export const health = Object.assign(new EventTarget(), { brokers: true, heardMs: Date.now(), problems: [] });
+
+const healthBox = document.querySelector("header").insertAdjacentElement("afterend", el("div", { id: "health" }));
+
+function showHealth() {
+  const told = new Set([...healthBox.children].map((line) => line.dataset.about)); // these are renewed without being read out again
+  const lines = health.problems.map(({ what, sinceMs, topology }) => {
+    const about = String(topology);
+    const since = sinceMs === null ? "" : el("span", { class: "quiet" }, ` Since ${moment(sinceMs / 1000)}.`);
+    return el("p", { class: "problem", "data-about": about, role: told.has(about) ? null : "alert" }, what, since);
+  });
+  healthBox.replaceChildren(...lines);
+  document.body.dataset.numbers = health.problems.some(({ numbersOld }) => numbersOld) ? "old" : "new";
+  health.dispatchEvent(new Event("changed"));
+}
+
+/** Ask the server how it is, every two seconds while the page is visible. */
+async function watchHealth() {
+  for (;;) {
+    if (!document.hidden) {
+      try {
+        const response = await fetch("/api/ui/health", { signal: AbortSignal.timeout(PATIENCE_MS) });
+        const { brokers, problems } = await response.json();
+        Object.assign(health, { brokers: brokers.answer !== false, heardMs: Date.now(), problems });
+      } catch {
+        const what = "The web server of this page does not answer. Does 'dskype ui' run? What is shown is from that time; the page goes on by itself when it answers again.";
+        Object.assign(health, { brokers: false, problems: [{ what, sinceMs: health.heardMs, topology: null, numbersOld: true }] });
+      }
+      showHealth();
+    }
+    await pause(HEALTH_EVERY_MS);
+  }
+}
+watchHealth();
 
 /** Return the links that choose the window and the system components of a page. */
 export function choices(page) {

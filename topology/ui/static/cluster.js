@@ -1,12 +1,11 @@
 // The first page: the cluster and its topologies.
 
 import { get, keep } from "./api.js";
-import { el, facts, link, show, table } from "./dom.js";
+import { el, facts, link, moment, show, table } from "./dom.js";
 
 const topologyPage = (id) => `topology.html?id=${encodeURIComponent(id)}`;
 
-const health = ({ driverAlive, health: { state, why } }) =>
-  driverAlive === false ? el("span", { class: "bad" }, "its process has ended") : el("span", { class: state === "running" ? "" : "bad", title: why.join("\n") }, state ?? "");
+const health = ({ health: { state, why } }) => el("span", { class: ["running", "starting"].includes(state) ? "" : "bad", title: why.join("\n") }, state);
 
 keep(async () => {
   const [cluster, { topologies }, { supervisors }, { nimbuses }, conf] = await Promise.all(
@@ -30,12 +29,12 @@ keep(async () => {
         ["Name", (t) => link(topologyPage(t.id), t.name)],
         ["Status", (t) => t.status],
         ["Health", health],
-        ["Uptime", (t) => t.uptime],
+        ["Uptime", (t) => el("span", { title: `submitted ${moment(t.submittedTime)}` }, t.uptime)],
         ["Owner", (t) => t.owner],
         ["Workers", (t) => t.workersTotal, "number"],
         ["Executors", (t) => t.executorsTotal, "number"],
         ["Tasks", (t) => t.tasksTotal, "number"],
-        ["Id", (t) => t.id],
+        ["Id", (t) => t.id, "long"],
       ],
       topologies,
       "No topology runs.",

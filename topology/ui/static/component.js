@@ -1,20 +1,28 @@
 // The page of a component: its windows, streams, executors and errors.
 
-import { choices, get, keep, of, options, parameters } from "./api.js";
-import { el, facts, link, moment, show, table } from "./dom.js";
+import { choices, final, get, keep, of, options, parameters } from "./api.js";
+import { el, facts, latency, link, moment, show, table } from "./dom.js";
 
 const topology = parameters.get("topology_id") ?? "";
 const component = parameters.get("id") ?? "";
 
 const number = (heading, key) => [heading, (row) => row[key], "number"];
 const OUT = [number("Emitted", "emitted"), number("Transferred", "transferred")];
-const IN = [number("Executed", "executed"), number("Execute latency (ms)", "executeLatency"), number("Process latency (ms)", "processLatency")];
-const SETTLED = [number("Acked", "acked"), number("Failed", "failed")];
-const COMPLETE = number("Complete latency (ms)", "completeLatency");
+const IN = [
+  number("Executed", "executed"),
+  ["Execute latency (ms)", (row) => latency(row.executeLatency, row.executed), "number"],
+  ["Process latency (ms)", (row) => latency(row.processLatency, row.acked), "number"],
+];
+const COMPLETE = ["Complete latency (ms)", (row) => latency(row.completeLatency, row.acked + row.failed), "number"];
 
 keep(async () => {
+  if (!topology || !component) throw final("The address names no component of a topology.");
   const page = await get(of(topology, `/component/${encodeURIComponent(component)}`) + options());
   const spout = page.componentType === "spout";
+  const SETTLED = [
+    ["Acked", (row) => (page.ackers || row.acked ? row.acked : "–"), "number"],
+    ["Failed", (row) => (page.ackers || row.failed ? row.failed : "–"), "number"],
+  ];
   const numbers = spout ? [...OUT, COMPLETE, ...SETTLED] : [...OUT, ...IN, ...SETTLED];
   document.title = `${page.id} - ${page.name}`;
   show("name", page.id);

@@ -25,12 +25,12 @@ export const link = (href, text) => el("a", { href }, text);
 
 /**
  * Return a table.
- * @param columns list of [heading, row => cell, class]; a cell is a node, a text or a number.
+ * @param columns list of [heading, row => cell, class]; a cell is a node, a text, a number, or a list of these.
  */
 export function table(columns, rows, empty = "none") {
   if (!rows.length) return el("p", { class: "quiet" }, empty);
   const heads = columns.map(([heading, , kind]) => el("th", { class: kind, scope: "col" }, heading));
-  const body = rows.map((row) => el("tr", {}, columns.map(([, cell, kind]) => el("td", { class: kind }, asNode(cell(row))))));
+  const body = rows.map((row) => el("tr", {}, columns.map(([, cell, kind]) => el("td", { class: kind }, ...[cell(row)].flat().map(asNode)))));
   return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, body)));
 }
 
@@ -47,6 +47,9 @@ export const count = (n) => grouped.format(n);
 
 /** Return a rate with three significant digits. */
 export const rate = (n) => (n >= 100 ? count(Math.round(n)) : String(Number(n.toPrecision(3))));
+
+/** Return a latency that the API gives with three decimals, and a dash where there was nothing to measure. */
+export const latency = (text, times) => (times ? text : "–");
 
 /** Return terms and their values as a definition list. */
 export const facts = (pairs) => el("dl", { class: "facts" }, pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, asNode(value)))));

@@ -1,6 +1,6 @@
 // The logs of a topology's executors: the end of one is renewed; earlier parts are read on demand.
 
-import { address, getFrom, keep, parameters } from "./api.js";
+import { address, final, getFrom, keep, parameters } from "./api.js";
 import { count, el, link, moment, show, table } from "./dom.js";
 
 const id = parameters.get("id") ?? "";
@@ -34,6 +34,7 @@ async function read() {
 }
 
 async function render() {
+  if (!id) throw final("The address names no topology.");
   document.title = `${file ?? "Logs"} - ${id}`;
   show("topology", link(`topology.html?id=${encodeURIComponent(id)}`, id));
   const { here, logs } = await api("logs");

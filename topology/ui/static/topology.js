@@ -1,7 +1,7 @@
 // The page of a topology.
 
-import { choices, get, keep, of, options, parameters, post, token } from "./api.js";
-import { el, facts, link, moment, show, table } from "./dom.js";
+import { choices, final, get, keep, of, options, parameters, post, token } from "./api.js";
+import { el, facts, latency, link, moment, show, table } from "./dom.js";
 import { graph } from "./graph.js";
 
 const id = parameters.get("id") ?? "";
@@ -9,8 +9,8 @@ const componentPage = (component) => `component.html?id=${encodeURIComponent(com
 const system = () => `?sys=${parameters.get("sys") === "true"}`;
 
 /** Return `source/stream/target` -> tuples per second over the last ten minutes, or the topology's shorter life. */
-export function rates(metrics, uptimeSecs) {
-  const secs = Math.max(1, Math.min(600, uptimeSecs));
+export function rates(metrics, ageSecs) {
+  const secs = Math.max(1, Math.min(600, ageSecs));
   const pairs = metrics.bolts.flatMap((bolt) => bolt.executed.map((e) => [`${e.component_id}/${e.stream_id}/${bolt.id}`, e.value / secs]));
   return Object.fromEntries(pairs);
 }
@@ -36,9 +36,10 @@ function actions(page) {
   ];
 }
 
-const lastError = (row) => (row.lastError ? el("span", { class: "bad", title: moment(row.errorTime) }, row.lastError) : "");
+const lastError = (row) => (row.lastError ? [el("span", { class: "quiet" }, moment(row.errorTime)), " ", el("span", { class: "bad" }, row.lastError)] : "");
 
 async function render() {
+  if (!id) throw final("The address names no topology.");
   const [page, nodes, metrics] = await Promise.all([of(id) + options(), of(id, `/visualization${system()}`), of(id, `/metrics?window=600&sys=${parameters.get("sys") === "true"}`)].map(get));
   document.title = `${page.name} - topology`;
   show("name", page.name);
@@ -46,8 +47,10 @@ async function render() {
     "summary",
     facts([
       ["Status", page.status],
-      ["Health", page.driverAlive === false ? "its process has ended" : [page.health.state, ...page.health.why].filter(Boolean).join(": ")],
+      ["Health", [page.health.state, ...page.health.why].join(": ")],
       ["Uptime", page.uptime],
+      ["Submitted", moment(page.submittedTime)],
+      ...(page.reportAgeSeconds === null ? [] : [["Numbers are from", `${Math.round(page.reportAgeSeconds)} s ago`]]),
       ["Owner", page.owner],
       ["Workers", page.workersTotal],
       ["Executors", page.executorsTotal],
@@ -58,7 +61,11 @@ async function render() {
   );
   show("actions", actions(page));
   show("choices", choices("topology.html"));
-  show("graph", Object.keys(nodes).length ? graph(nodes, rates(metrics, page.uptimeSeconds)) : "");
+  show("graph", Object.keys(nodes).length ? graph(nodes, rates(metrics, page.ageSeconds)) : "");
+  const settled = [
+    ["Acked", (c) => (page.ackers || c.acked ? c.acked : "–"), "number"],
+    ["Failed", (c) => (page.ackers || c.failed ? c.failed : "–"), "number"],
+  ];
   show(
     "stats",
     table(
@@ -66,9 +73,8 @@ async function render() {
         ["Window", (s) => s.windowPretty],
         ["Emitted", (s) => s.emitted, "number"],
         ["Transferred", (s) => s.transferred, "number"],
-        ["Complete latency (ms)", (s) => s.completeLatency, "number"],
-        ["Acked", (s) => s.acked, "number"],
-        ["Failed", (s) => s.failed, "number"],
+        ["Complete latency (ms)", (s) => latency(s.completeLatency, s.acked + s.failed), "number"],
+        ...settled,
       ],
       page.topologyStats,
     ),
@@ -79,12 +85,9 @@ async function render() {
     ["Emitted", (c) => c.emitted, "number"],
     ["Transferred", (c) => c.transferred, "number"],
   ];
-  const settled = [
-    ["Acked", (c) => c.acked, "number"],
-    ["Failed", (c) => c.failed, "number"],
-    ["Last error", lastError],
-  ];
-  show("spouts", table([["Spout", (s) => link(componentPage(s.spoutId), s.spoutId)], ...counts, ["Complete latency (ms)", (s) => s.completeLatency, "number"], ...settled], page.spouts));
+  const ends = [...settled, ["Last error", lastError, "long"]];
+  const complete = ["Complete latency (ms)", (s) => latency(s.completeLatency, s.acked + s.failed), "number"];
+  show("spouts", table([["Spout", (s) => link(componentPage(s.spoutId), s.spoutId)], ...counts, complete, ...ends], page.spouts));
   show(
     "bolts",
     table(
@@ -93,9 +96,9 @@ async function render() {
         ...counts,
         ["Capacity", (b) => b.capacity, "number"],
         ["Executed", (b) => b.executed, "number"],
-        ["Execute latency (ms)", (b) => b.executeLatency, "number"],
-        ["Process latency (ms)", (b) => b.processLatency, "number"],
-        ...settled,
+        ["Execute latency (ms)", (b) => latency(b.executeLatency, b.executed), "number"],
+        ["Process latency (ms)", (b) => latency(b.processLatency, b.acked), "number"],
+        ...ends,
       ],
       page.bolts,
     ),

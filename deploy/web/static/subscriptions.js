@@ -1,0 +1,57 @@
+// The list of registered subscriptions, a page at a time. It is read when it is asked for, because that reads whole topics.
+
+import { getFrom, parameters, postTo, token } from "/static/api.js";
+import { count, el, link, moment, show, table } from "/static/dom.js";
+import { address, field, offerTopologies, path, problem } from "/static/dskype/page.js";
+import { where, words } from "/static/dskype/results.js";
+
+const here = { prefix: parameters.get("prefix") || null, after: parameters.get("after") };
+const page = (given) => address("subscriptions.html", { ...here, ...given });
+
+function status({ status, since, error }) {
+  if (status === "refused") return el("span", { class: "bad" }, `refused: ${error}`);
+  return status === "active" ? `active since watermark ${since}` : status;
+}
+
+async function remove(id) {
+  if (!confirm(`Remove the subscription ${id}?`)) return;
+  await postTo(path("subscriptions/remove"), { id });
+  await render();
+}
+
+async function render() {
+  const { subscriptions, total, after } = await getFrom(path("subscriptions", here));
+  show("total", `${count(total)} ${total === 1 ? "subscription" : "subscriptions"}${here.prefix ? ` whose ids begin with ${here.prefix}` : ""}`);
+  show(
+    "list",
+    table(
+      [
+        ["Id", ({ id }) => link(address("subscribe.html", { sub: id }), id), "long"],
+        ["Kind", ({ type }) => type ?? ""],
+        ["Words", words, "long"],
+        ["Where", where, "long"],
+        ["Status", status, "long"],
+        ["Registered", ({ registered_ms }) => moment(registered_ms / 1000)],
+        ["", ({ id }) => link(address("map.html", { sub: id }), "map")],
+        ...(token() ? [["", ({ id }) => el("button", { type: "button", onclick: () => remove(id).catch(problem) }, "remove")]] : []),
+      ],
+      subscriptions,
+      "none",
+    ),
+  );
+  show("pages", here.after ? link(page({ after: null }), "first page") : "", after ? link(page({ after }), "next page") : "");
+}
+
+async function start() {
+  field("prefix").value = here.prefix ?? "";
+  await offerTopologies();
+  await render();
+}
+
+document.getElementById("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  location.href = page({ prefix: field("prefix").value || null, after: null });
+});
+start()
+  .catch(problem)
+  .finally(() => (document.body.dataset.state = "shown"));
