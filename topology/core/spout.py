@@ -8,7 +8,7 @@ numbers, and the spout continues behind them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from math import inf
 from operator import itemgetter
@@ -46,6 +46,7 @@ _PARTITION = itemgetter(0, 1)
 """Topic and partition of a record."""
 
 Reader = Callable[[str, int, int, int], Iterable[InRecord]]
+Waiting = Callable[[Iterable[str], Mapping[tuple[str, int], int]], dict[tuple[str, int], bool]]
 
 
 class SpoutTask(Task):
@@ -298,9 +299,10 @@ class KafkaSpoutTask(SpoutTask):
     not settled, as in Storm's OffsetManager.
     """
 
-    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> None:
+    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, waiting: Waiting) -> None:
         super().__init__(plan, task, now_ms)
-        self._reader = reader
+        self._reader, self._waiting = reader, waiting
+        self.context.waiting_partitions = self._waiting_partitions
         self._next: dict[tuple[str, int], int] = {}  # next offset to emit
         self._arrived: dict[tuple[str, int], int] = {}  # next offset that the query will bring
         self._held: dict[tuple[str, int], int] = {}  # end of the backlog; records between here and _arrived have to be read again
@@ -359,17 +361,24 @@ class KafkaSpoutTask(SpoutTask):
             self.component.next_tuple()
 
     def _emit_new(self, budget: int) -> None:
-        for key in sorted(self._next):
-            if self._batched:
-                budget -= self._emit_batch(key, budget)
-                continue
-            while budget > 0 and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
-                record = self._next_record(key)
-                if record is None:
-                    break
-                self._next[key] = record.offset + 1
-                self._emit_record(record)
-                budget -= 1
+        """Emit up to ``budget`` new records: as many of each partition, as far as it has them, and each pulse begins with another partition."""
+        keys = sorted(key for key, offset in self._next.items() if offset < self._arrived.get(key, 0))
+        first = self.pulse % len(keys) if keys else 0
+        for i, key in enumerate(keys[first:] + keys[:first]):
+            share = -(-budget // (len(keys) - i))
+            budget -= self._emit_batch(key, share) if self._batched else self._emit_one_by_one(key, share)
+
+    def _emit_one_by_one(self, key: tuple[str, int], budget: int) -> int:
+        """Emit up to ``budget`` records of a partition; return how many."""
+        emitted = 0
+        while emitted < budget and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
+            record = self._next_record(key)
+            if record is None:
+                break
+            self._next[key] = record.offset + 1
+            self._emit_record(record)
+            emitted += 1
+        return emitted
 
     def _emit_batch(self, key: tuple[str, int], budget: int) -> int:
         """Pass up to ``budget`` records of a partition to the component; return how many."""
@@ -418,6 +427,13 @@ class KafkaSpoutTask(SpoutTask):
                 self._next[key] = stop
                 return None
         return backlog.pop_first(1)[0]
+
+    def _waiting_partitions(self) -> dict[tuple[str, int], bool]:
+        try:
+            return self._waiting(self.spec.obj.topics or {topic for topic, _ in self._next}, self._next)
+        except Exception as error:  # a broker that does not answer, most likely
+            self.report_error(f"the brokers cannot be asked whether records wait: {text_of(error)}")
+            return {}
 
     def _read_again(self, key: tuple[str, int], start: int, stop: int) -> Iterator[InRecord]:
         try:
@@ -558,9 +574,13 @@ def _retry_delay_ms(failures: int) -> int:
     return 0 if failures == 1 else min(10_000, 2 << min(failures - 1, 20))
 
 
-def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> SpoutTask:
-    """Return a task of the kind that the spout needs."""
+def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, waiting: Waiting) -> SpoutTask:
+    """Return a task of the kind that the spout needs.
+
+    :param reader: see ``InboxReader.read``.
+    :param waiting: see ``InboxReader.waiting``; returns the partitions of this task.
+    """
     spec = plan.topology.components[plan.task_component[task]]
     if isinstance(spec.obj, KafkaSpout):
-        return KafkaSpoutTask(plan, task, now_ms, reader)
+        return KafkaSpoutTask(plan, task, now_ms, reader, waiting)
     return SpoutTask(plan, task, now_ms)

@@ -132,10 +132,11 @@ class KafkaInboxReader:
     """Reads ranges of topics; an :class:`~dskype.topology.core.executor.InboxReader`.
 
     :param isolation_level: ``read_committed`` leaves out the records of transactions that were aborted.
+    :param starts: (topic, partition) -> where the query of a Kafka spout began to read; others are read from their beginning.
     """
 
-    def __init__(self, settings: KafkaSettings, isolation_level: str = "read_uncommitted") -> None:
-        self._settings, self._isolation_level = settings, isolation_level
+    def __init__(self, settings: KafkaSettings, isolation_level: str = "read_uncommitted", starts: Mapping[tuple[str, int], int] | None = None) -> None:
+        self._settings, self._isolation_level, self._starts = settings, isolation_level, starts or {}
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
@@ -157,6 +158,32 @@ class KafkaInboxReader:
                 raise lost_input(topic, partition, start, stop, first, end)
             consumer.seek(where, start)
             yield from map(_in_record, records_until(consumer, where, stop))
+
+
+    def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
+        """Return for each partition of topics whether it holds records at or behind its position.
+
+        :param positions: (topic, partition) -> offset; any other partition counts from where its query began to read it.
+        :raises KafkaError: the brokers do not answer.
+        """
+        with closing(self._settings.consumer(isolation_level=self._isolation_level, request_timeout_ms=FAILOVER_MS)) as consumer:
+            found = [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic) or ())]
+            if not found:
+                return {}
+            begins, ends = (ask(found, timeout_ms=_ASK_MS) for ask in (consumer.beginning_offsets, consumer.end_offsets))
+            answer = {}
+            for where in found:
+                key = where.topic, where.partition
+                start = max(positions.get(key, self._starts.get(key, 0)), begins[where])
+                answer[key] = start < ends[where] and _holds_records(consumer, where, start, ends[where])
+            return answer
+
+
+def _holds_records(consumer: KafkaConsumer, where: TopicPartition, start: int, stop: int) -> bool:
+    """Tell whether there are records at offsets from ``start`` to ``stop``: there may be the markers of transactions alone."""
+    consumer.assign([where])
+    consumer.seek(where, start)
+    return next(records_until(consumer, where, stop), None) is not None
 
 
 def records_until(consumer: KafkaConsumer, where: TopicPartition, stop: int) -> Iterator[Any]:

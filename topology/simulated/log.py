@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.core.loss import lost_input
@@ -92,6 +92,11 @@ class MemoryLog:
         if start < stop and not begin <= start <= stop <= end:
             raise lost_input(topic, partition, start, stop, begin, end)
         return iter(self._partitions.get((topic, partition), [])[start:stop])
+
+    def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
+        """Return for each partition of topics whether it holds records at or behind its position; one without a position counts from its beginning."""
+        keys = [(topic, partition) for topic in topics for partition in range(self.partitions(topic))]
+        return {key: max(positions.get(key, 0), self.begin(*key)) < self.end(*key) for key in keys}
 
     def records(self, topic: str) -> list[InRecord]:
         """Return all records of a topic, partition after partition."""
