@@ -37,10 +37,12 @@ class MessageSpout(KafkaSpout):
 
     With a time window, the watermark of a task is the time of its newest message, minus the lateness, minus 1 ms, because more messages
     of the same millisecond may follow. A message from the future counts with its arrival here: one fast clock must not make everyone
-    else's messages late. So while messages keep coming, no message is late that arrives within the lateness of its own time.
+    else's messages late. The watermark is not above the arrival up to which every partition of the task has been read, minus the same. So while
+    messages keep coming, no message is late that arrives within the lateness of its own time, in whatever order the partitions are read.
+    A partition from which nothing has come for ``dskype.window.idle.ms`` has been read up to the newest arrival if the brokers have nothing more there.
 
-    When no message has come for ``dskype.window.idle.ms``, the watermark catches up with the newest message. For messages from the
-    future it follows the clock, behind it by the idle time and the lateness, until it reaches them.
+    When no message has arrived for ``dskype.window.idle.ms``, and the brokers have none that was not read, the watermark catches up with the newest
+    message. For messages from the future it follows the clock, behind it by the idle time and the lateness, until it reaches them.
 
     :param topics: the topic (or topics) of messages, e.g. ``dskype.messages``.
     :param kafka_options: see :class:`KafkaSpout`.
@@ -83,7 +85,10 @@ class MessageSpout(KafkaSpout):
         self._index = context.get_this_task_index()
         self._numbered = 0
         self._newest = self._newest_ahead = self._newest_arrival = self._watermark = _NO_TIME
-        self._heard_ms = 0
+        self._read: dict[tuple[str, int], int] = {}  # (topic, partition) -> arrival up to which it has been read
+        self._moved_ms: dict[tuple[str, int], int] = {}  # the task's clock when that was found
+        self._partitions_known = False
+        self._ask_at_ms = 0  # before, the brokers are not asked again whether messages wait
 
     def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
         """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
@@ -102,7 +107,14 @@ class MessageSpout(KafkaSpout):
             good.append((record, message, position))
         if good:
             self._emit(good, timed)
+        if timed and records:
+            self._note_read((records[0].topic, records[0].partition), max(record.timestamp_ms for record in records))
+            self._follow()
         return refused
+
+    def _note_read(self, key: tuple[str, int], arrival_ms: int) -> None:
+        self._read[key] = max(arrival_ms, self._read.get(key, _NO_TIME))
+        self._moved_ms[key] = self._context.clock_ms()
 
     def _event_time_ms(self, message: Any, record: Any) -> int:
         ts = record.timestamp_ms if message.ts is None else message.ts
@@ -138,10 +150,13 @@ class MessageSpout(KafkaSpout):
             self._newest = max(self._newest, int(np.minimum(position, arrival).max()))
             self._newest_ahead = max(self._newest_ahead, int(position.max()))
             self._newest_arrival = max(self._newest_arrival, int(arrival.max()))
-            self._heard_ms = self._context.clock_ms()
-            self._advance(self._newest - self._settings.lateness_ms - 1)
         else:
             self._advance(int(seq[-1]))
+
+    def _follow(self) -> None:
+        """Raise the watermark as far as the newest message allows, and the partitions that may have older ones."""
+        if self._partitions_known:
+            self._advance(min(self._newest, *self._read.values()) - self._settings.lateness_ms - 1)
 
     def _advance(self, watermark: int) -> None:
         if watermark > self._watermark:
@@ -167,20 +182,42 @@ class MessageSpout(KafkaSpout):
 
     def next_tuple(self) -> None:
         """Let the watermark catch up with the newest message when no message has come for a while (time windows)."""
-        settings = self._settings
-        if settings.window_kind == "time" and self._newest_ahead > self._watermark:
-            quiet_ms = self._context.clock_ms() - self._heard_ms - settings.idle_ms
-            if quiet_ms >= 0:
-                # In terms of the broker's clock, which stamps arrivals: this machine's clock may differ.
-                self._advance(max(self._newest, min(self._newest_ahead, self._newest_arrival + quiet_ms - settings.lateness_ms)))
+        settings, clock_ms = self._settings, self._context.clock_ms()
+        if settings.window_kind != "time" or self._newest_ahead <= self._watermark:
+            return
+        # By the brokers' clock, which stamps arrivals: this machine's clock may differ. Others of the same millisecond may follow.
+        over_ms = self._context.broker_ms() - max(1, settings.idle_ms)
+        end = max(self._newest, min(self._newest_ahead, over_ms - settings.lateness_ms))
+        pause = over_ms >= self._newest_arrival and end > self._watermark
+        if clock_ms < self._ask_at_ms or (self._partitions_known and not pause and not self._is_held(clock_ms)):
+            return
+        waiting = self._context.waiting_partitions()
+        for key, waits in waiting.items():
+            # What comes there from now on arrives later than all that was read before the brokers were asked.
+            self._note_read(key, _NO_TIME if waits else self._newest_arrival)
+        self._partitions_known = self._partitions_known or bool(waiting)
+        read_all = bool(waiting) and not any(waiting.values())
+        if not read_all:
+            self._ask_at_ms = clock_ms + settings.idle_ms
+        if pause and read_all:
+            self._advance(end)
+        else:
+            self._follow()
+
+    def _is_held(self, clock_ms: int) -> bool:
+        """Tell whether a partition from which nothing has come for a while holds the watermark."""
+        return any(arrival_ms < self._newest and clock_ms - self._moved_ms[key] >= self._settings.idle_ms for key, arrival_ms in self._read.items())
 
     def snapshot(self) -> Any:
         """Return the next number and the times that the watermark depends on."""
-        return [self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms]
+        read = [[*key, arrival_ms, self._moved_ms[key]] for key, arrival_ms in self._read.items()]
+        return [self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, read]
 
     def restore(self, state: Any) -> None:
-        """Continue numbering from a snapshot."""
-        self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms = state
+        """Continue numbering from a snapshot; those of earlier versions have a time in place of the partitions."""
+        self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, read = state
+        for topic, partition, arrival_ms, moved_ms in read if isinstance(read, list) else ():
+            self._read[topic, partition], self._moved_ms[topic, partition] = arrival_ms, moved_ms
 
 
 def _places(messages: Sequence[Message]) -> tuple[np.ndarray, np.ndarray]:

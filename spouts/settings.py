@@ -203,7 +203,7 @@ class Settings:
     :ivar extent: |W| in messages, or the span in ms.
     :ivar lateness_ms: time windows: how late a message may be.
     :ivar ahead_ms: time windows: how far in the future a message may be.
-    :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over.
+    :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.

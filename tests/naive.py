@@ -73,6 +73,19 @@ def message_watermarks(steps: Sequence[Sequence[tuple[int, int]]], lateness_ms: 
     return watermarks, late
 
 
+def is_late(own_ms: int, arrival_ms: int, accepted: Sequence[tuple[int, int]], lateness_ms: int, idle_ms: int) -> bool:
+    """Tell whether a message may be refused as late: another one is newer by more than the lateness, or a pause has made the watermark catch up.
+
+    :param accepted: the messages that were not refused of the partitions that one task reads: (time of arrival, own time), sorted.
+    """
+    times = [min(pair) for pair in accepted]
+    if arrival_ms - own_ms > lateness_ms:
+        return any(own_ms < time - lateness_ms for time in times)
+    before = [arrival for arrival, _ in accepted if arrival <= arrival_ms]
+    gaps = [i for i, (one, other) in enumerate(zip(before, [*before[1:], arrival_ms])) if other - one >= max(1, idle_ms)]
+    return any(own_ms <= time for i in gaps for time in times[: i + 1])
+
+
 def event_count_windows(timestamps: Sequence[int], length: int, slide: int, watermark: int) -> list[list[int]]:
     """Return count windows over timestamps that are in order and distinct, as far as the watermark has come."""
     return count_windows([ts for ts in timestamps if ts <= watermark], length, slide)

@@ -193,6 +193,11 @@ class TopologyContext:
         """The task's time, epoch ms: it follows from the task's inbox. Set by what runs the task."""
         self.now_ms: Callable[[], int]
         """The time of day, epoch ms. Set by what runs the task."""
+        self.broker_ms: Callable[[], int]
+        """The brokers' time when they got the newest pulse or tick that the task has seen, epoch ms. Set by what runs the task."""
+        self.waiting_partitions: Callable[[], Mapping[tuple[str, int], bool]]
+        """In a Kafka spout, ask the brokers for every (topic, partition) that the task reads, and whether it holds records that the spout has not been given.
+        Empty if the brokers do not answer. Takes some milliseconds. Set by what runs the task."""
         self.task_data: dict[str, Any] = {}
         """Free for the user; one dict per task."""
         self.executor_data: dict[str, Any] = {} if executor_data is None else executor_data

@@ -16,9 +16,12 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from dskype.topology.context import TopologyContext
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
@@ -110,11 +113,17 @@ class _Join(NamedTuple):
 
 
 def _key(value: Any) -> Any:
-    """Return what is equal for values that Java holds for equal: true is not 1, and 1 is not 1.0."""
+    """Return what is equal for values that Java holds for equal: true is not 1, 1 is not 1.0, 0.0 is not -0.0, and every NaN is equal to every other one."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, float):
+        return float, "NaN" if value != value else (value, math.copysign(1.0, value))
     if isinstance(value, Mapping):
-        return dict, frozenset((key, _key(part)) for key, part in value.items())
+        return dict, frozenset((_key(key), _key(part)) for key, part in value.items())
     if isinstance(value, (list, tuple)):
         return list, tuple(map(_key, value))
+    if isinstance(value, (set, frozenset)):
+        return set, frozenset(map(_key, value))
     return type(value), value
 
 

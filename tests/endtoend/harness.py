@@ -116,6 +116,18 @@ class Simulation:
         self.sim.tick_clock()
         self.sim.run(max_batches)
 
+    def stand_still(self, ms):
+        """Let time pass in which the topology's clock goes on and no query runs."""
+        for _ in range(0, ms, 100):
+            self.time_ms += 100
+            self.sim.tick_clock()
+
+    def rebalance(self, rng):
+        """Continue with other executors, as many of each component as are drawn, on one or two workers."""
+        plan = self.sim.plan
+        executors = {c: rng.randint(1, len(plan.component_tasks(c))) for c in plan.component_ids if not c.startswith("__")}
+        self.sim.rebalance(plan.rebalanced(executors, rng.randint(1, 2)))
+
     def drain(self, rounds=8, ms=200):
         for _ in range(rounds):
             self.step(ms=ms)
@@ -312,6 +324,7 @@ def play(
     most=8,
     steps_ms=(20, 200),
     drain=True,
+    trouble=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -319,6 +332,7 @@ def play(
     :param most: the most messages at a time.
     :param steps_ms: lengths of the time in between.
     :param drain: whether to let it come to rest in the end.
+    :param trouble: a generator with which to draw standstills, in which further messages come, and rebalances; None: there are none.
     """
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
@@ -340,6 +354,16 @@ def play(
             )
         if planner is not None:
             planner.step()
+        if trouble is not None and trouble.random() < 0.06:
+            for _ in range(trouble.randint(1, 4)):
+                simulation.stand_still(trouble.choice([100, 300, 700, 2000]))
+                message = random_message(trouble, number, areas)
+                if timed and trouble.random() < 0.7:
+                    message["ts"] = simulation.time_ms - trouble.choice([0, 50, 300, 900])
+                simulation.message(message, trouble.randrange(partitions))
+                number += 1
+        if trouble is not None and trouble.random() < 0.04:
+            simulation.rebalance(trouble)
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice(steps_ms))
     if drain:
         simulation.drain(7 if timed else 4, ms=500)  # with time windows the last message waits until nothing has come for a while
@@ -419,6 +443,12 @@ def random_run(seed, most=5):
         conf |= {"dskype.window.messages": None, "dskype.window.span.ms": rng.choice([500, 2000]), "dskype.window.lateness.ms": rng.choice([0, 100])}
     else:
         conf["dskype.window.messages"] = rng.choice([3, 10, 25, 200])
+    trouble = random.Random(f"trouble {seed}")
+    if timed:
+        partitions = trouble.choice([1, 2, 2, 3])
+        tasks["message-spout"] = trouble.choice([1, 1, partitions])
+        conf["dskype.window.lateness.ms"] = trouble.choice([0, 100, 300, 1000])
+        conf["dskype.window.idle.ms"] = trouble.choice([0, 200, 500, 500])
     more = random.Random(seed + 1)  # a generator of its own: the other draws of a seed stay the same
     areas, conf["dskype.results.matches"] = more.choice([0.0, 0.0, 0.1, 0.6]), more.choice(["each", "grouped"])
     if DISTRIBUTORS[name].summaries is not None:
@@ -427,7 +457,7 @@ def random_run(seed, most=5):
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
-    play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas)
+    play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble)
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
             break
@@ -467,9 +497,11 @@ class World:
     subscriptions: dict = field(default_factory=dict)  # registration -> parsed
     newest: dict = field(default_factory=dict)  # id -> registration or None
     watermark: int = -1
+    refused: int = 0
+    """How many messages were rightly refused as late, or as too far ahead."""
 
 
-def world_of(simulation, timed=False):
+def world_of(simulation, timed=False, hint=""):
     """Read the input back from the log: message numbers from the sequence topic, everything else from the input topics."""
     world = World()
     df, documents = (KNOWN, 20) if simulation.conf.get("dskype.vocabulary") else ({}, 1)
@@ -497,6 +529,7 @@ def world_of(simulation, timed=False):
             "id": id,
             "weights": naive.norm_weights(counts, df, documents) if counts else {},
             "arrival_ms": record.timestamp_ms,
+            "partition": record.partition,
         }
         world.messages.append(message)
         world.by_id[id] = message
@@ -505,6 +538,7 @@ def world_of(simulation, timed=False):
         assert sorted(numbered) == list(range(len(numbered))), "numbers are not dense"
     dead = {(p, o) for topic, p, o in dead_letters(simulation) if topic == TOPICS.messages}
     assert dead | {(r.partition, r.offset) for r in numbered.values()} == set(raw), "a message is neither numbered nor a dead letter"
+    world.refused = check_refusals(simulation, world, {place: raw[place] for place in dead}, tasks, timed, hint)
     # A spout task whose partition has gone quiet holds the watermark at its newest message; one that never read any, at none.
     newest = dict.fromkeys(simulation.plan.component_tasks("message-spout"), -1)
     for message in world.messages:
@@ -527,6 +561,29 @@ def world_of(simulation, timed=False):
     return world
 
 
+def check_refusals(simulation, world, refused, tasks, timed, hint):
+    """Check that every refused message is bad, late or too far ahead by the documented rule (docs/pubsub.md, Settings); return how many are not bad.
+
+    :param refused: (partition, offset) -> record.
+    :param tasks: sequence number -> task.
+    """
+    good = {place: record for place, record in refused.items() if record.value not in BAD + BAD_AREAS}
+    conf, groups, task_of = simulation.conf, defaultdict(list), {}
+    for message in world.messages:
+        task_of[message["partition"]] = tasks[message["seq"]]
+        groups[tasks[message["seq"]]].append((message["arrival_ms"], message["position"]))
+    for place, record in good.items():
+        own_ms = json.loads(record.value).get("ts", record.timestamp_ms)
+        if timed and own_ms > record.timestamp_ms + conf.get("dskype.window.ahead.ms", 60_000):
+            continue
+        accepted = [groups[task_of[place[0]]]] if place[0] in task_of else groups.values()
+        rule = conf.get("dskype.window.lateness.ms", 0), conf.get("dskype.window.idle.ms", 500)
+        assert timed and any(naive.is_late(own_ms, record.timestamp_ms, sorted(group), *rule) for group in accepted), (
+            f"a good message was refused: {place}, own time {own_ms}, arrival {record.timestamp_ms}; {hint}"
+        )
+    return len(good)
+
+
 def dead_letters(simulation):
     """Return (topic, partition, offset) of every dead letter once; each must give a reason."""
     found = set()
@@ -539,9 +596,10 @@ def dead_letters(simulation):
 
 def check(simulation, timed=False, hint=""):
     """Compare everything that was published with the plain oracle; returns how much was compared."""
-    world = world_of(simulation, timed)
+    world = world_of(simulation, timed, hint)
     extent = simulation.conf["dskype.window.span.ms" if timed else "dskype.window.messages"]
     compared = defaultdict(int)
+    compared["refused"] = world.refused
     expected_cache = {}
 
     def expected(registration, watermark):

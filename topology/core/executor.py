@@ -22,6 +22,7 @@ import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -59,6 +60,12 @@ class InboxReader(Protocol):
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit offsets in a consumer group, (topic, partition) -> next offset; return when the brokers have them."""
+
+    def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
+        """Return for each partition of external topics whether it holds records at or behind its position.
+
+        :param positions: (topic, partition) -> offset; any other partition counts from where its query began to read it.
+        """
 
 
 class Owner(NamedTuple):
@@ -261,7 +268,7 @@ class Executor:
     def _load(self, task_id: int, at_most: int | None) -> _Hosted:
         """Create a task, and restore its newest snapshot or journal entry if there is one."""
         if self.is_spout:
-            task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read, self._reader.commit)
+            task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read, self._reader.commit, partial(self._waiting, task_id))
             task.start()
             hosted = _Hosted(task)
             if (found := self._store.load_journal(task_id)) is not None:
@@ -289,6 +296,10 @@ class Executor:
             task.report_error(problem)
         self._store.problems.clear()
         return hosted
+
+    def _waiting(self, task_id: int, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
+        """Return those partitions of :meth:`InboxReader.waiting` that belong to a task."""
+        return {where: waits for where, waits in self._reader.waiting(topics, positions).items() if route(self.plan, self.component, *where) == task_id}
 
     def _check_task(self, state: dict[str, Any], task_id: int) -> None:
         given = (state["topology"], state["component"], state["task"])

@@ -195,6 +195,5 @@ def _source(module: str) -> tuple[bytes, list[str]]:
 
 
 CacheImpl._locator_classes = [_ContentLocator, *CacheImpl._locator_classes]
-IndexDataCacheFile._load_index = _load_index
-IndexDataCacheFile.save = _save
-Dispatcher.compile = _compile
+for _cls, _name, _replacement in ((IndexDataCacheFile, "_load_index", _load_index), (IndexDataCacheFile, "save", _save), (Dispatcher, "compile", _compile)):
+    setattr(_cls, _name, _replacement)

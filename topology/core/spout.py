@@ -54,6 +54,7 @@ _COMMIT_AGAIN_MS = 5000
 
 Reader = Callable[[str, int, int, int], Iterable[InRecord]]
 Commit = Callable[[str, Mapping[tuple[str, int], int]], None]
+Waiting = Callable[[Iterable[str], Mapping[tuple[str, int], int]], dict[tuple[str, int], bool]]
 Retry = tuple[int, str, int, int]
 """A failed record: the earliest time at which to emit it again, topic, partition and offset."""
 
@@ -308,9 +309,10 @@ class KafkaSpoutTask(SpoutTask):
     not settled, as in Storm's OffsetManager.
     """
 
-    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, commit: Commit) -> None:
+    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, commit: Commit, waiting: Waiting) -> None:
         super().__init__(plan, task, now_ms)
-        self._reader, self._commit = reader, commit
+        self._reader, self._commit, self._waiting = reader, commit, waiting
+        self.context.waiting_partitions = self._waiting_partitions
         self._next: dict[tuple[str, int], int] = {}  # next offset to emit
         self._arrived: dict[tuple[str, int], int] = {}  # next offset that the query will bring
         self._held: dict[tuple[str, int], int] = {}  # end of the backlog; records between here and _arrived have to be read again
@@ -389,9 +391,13 @@ class KafkaSpoutTask(SpoutTask):
         return True
 
     def _emit_new(self, budget: int) -> None:
-        for key in sorted(self._next):
+        """Emit up to ``budget`` new records: as many of each partition, as far as it has them, and each pulse begins with another partition."""
+        keys = sorted(key for key, offset in self._next.items() if offset < self._arrived.get(key, 0))
+        first = self.pulse % len(keys) if keys else 0
+        for i, key in enumerate(keys[first:] + keys[:first]):
+            share = -(-budget // (len(keys) - i))
             try:
-                budget -= self._emit_batch(key, budget) if self._batched else self._emit_each(key, budget)
+                budget -= self._emit_batch(key, share) if self._batched else self._emit_each(key, share)
             except _UnreadableError as error:  # nothing is lost: the next pulse is another attempt
                 self.report_error(str(error))
 
@@ -454,6 +460,13 @@ class KafkaSpoutTask(SpoutTask):
                 self._next[key] = stop
                 return None
         return backlog.pop_first(1)[0]
+
+    def _waiting_partitions(self) -> dict[tuple[str, int], bool]:
+        try:
+            return self._waiting(self.spec.obj.topics or {topic for topic, _ in self._next}, self._next)
+        except Exception as error:  # a broker that does not answer, most likely
+            self.report_error(f"the brokers cannot be asked whether records wait: {text_of(error)}")
+            return {}
 
     def _read_again(self, key: tuple[str, int], start: int, stop: int) -> Iterator[InRecord]:
         try:
@@ -639,13 +652,14 @@ def _neighbours(due: list[Retry], first: int) -> list[Retry]:
     return run
 
 
-def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, commit: Commit) -> SpoutTask:
+def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader, commit: Commit, waiting: Waiting) -> SpoutTask:
     """Return a task of the kind that the spout needs.
 
-    :param reader: reads a range of a partition again.
-    :param commit: commits offsets in a consumer group.
+    :param reader: see ``InboxReader.read``.
+    :param commit: see ``InboxReader.commit``.
+    :param waiting: see ``InboxReader.waiting``; returns the partitions of this task.
     """
     spec = plan.topology.components[plan.task_component[task]]
     if isinstance(spec.obj, KafkaSpout):
-        return KafkaSpoutTask(plan, task, now_ms, reader, commit)
+        return KafkaSpoutTask(plan, task, now_ms, reader, commit, waiting)
     return SpoutTask(plan, task, now_ms)

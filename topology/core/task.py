@@ -68,6 +68,7 @@ class Task:
         self.context = TopologyContext(plan, task)
         self.context.clock_ms = lambda: self.clock_ms
         self.context.now_ms = now_ms
+        self.context.broker_ms = lambda: self._told_ms - self._skew_ms
         self.inbox = inbox_topic(plan.name, component)
         self.stats = TaskStats()
         self.version = 0

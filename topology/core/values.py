@@ -21,6 +21,7 @@ from dskype.topology.tuples import StreamMeta, Tuple
 
 __all__ = [
     "MAX_EMPTY",
+    "MAX_INTEGER_BYTES",
     "MAX_NESTING",
     "FrameError",
     "NestingError",
@@ -34,7 +35,7 @@ __all__ = [
     "unpack_tuple",
 ]
 
-_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE, _EXT_LISTS, _EXT_FROZEN = 1, 2, 3, 4, 5, 6, 7, 8
+_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE, _EXT_LISTS, _EXT_FROZEN, _EXT_INTEGER = 1, 2, 3, 4, 5, 6, 7, 8, 9
 _ARRAY_DTYPES = frozenset("?bBhHiIlLqQefd")
 _DTYPES = {ord(char): np.dtype(char) for char in _ARRAY_DTYPES}
 _I32 = np.dtype("<i4")
@@ -47,6 +48,11 @@ _SHORT = 16_384
 """msgpack allocates as many elements as a header claims. For more than this, the lengths are checked first."""
 MAX_EMPTY = 1 << 24
 """Most elements that take no bytes (rows of an array with no columns, tuples without fields)."""
+
+
+_LEGAL = "expected one of None, bool, int (1024 bytes), float, str, bytes, list, tuple, dict, numpy array, pyarrow array"
+MAX_INTEGER_BYTES = 1024
+"""Size of the largest integer: Python writes no number of more than 4300 digits as text, and error messages name values."""
 
 
 class FrameError(TopologyError):
@@ -143,22 +149,29 @@ def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = Fals
     return offsets
 
 
+def _pack_integer(value: int) -> msgpack.ExtType:
+    """Pack an integer that msgpack has no form for, like a ``BigInteger`` of Java."""
+    n = value.bit_length() // 8 + 1
+    if n > MAX_INTEGER_BYTES:
+        msg = f"a value cannot be serialized; given: an integer of {n} bytes; {_LEGAL}; hint: emit it as a string or as bytes"
+        raise TypeError(msg)
+    return msgpack.ExtType(_EXT_INTEGER, value.to_bytes(n, "big", signed=True))
+
+
 def _default(value: Any, depth: int = 0) -> Any:
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, np.ndarray):
         return _pack_array(value)
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, int):  # beyond 64 bits
+        return _pack_integer(int(value))
+    if isinstance(value, np.generic) and isinstance(item := value.item(), (bool, int, float, str, bytes)):
+        return item
     if type(value).__module__.startswith("pyarrow"):
         return _pack_arrow(value)
     if isinstance(value, Tuple):  # a copy without anchors, like Storm's DetachedTuple
         return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested([*pack_tuple(value)[:-2], None, 0], depth + 1))
-    msg = (
-        f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
-        "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
-        "pyarrow array; hint: emit its fields as plain values"
-    )
+    msg = f"a value cannot be serialized; given: {value!r} of type {type(value).__name__}; {_LEGAL}; hint: emit or keep its fields as plain values"
     raise TypeError(msg)
 
 
@@ -232,7 +245,11 @@ def _ext_hook(code: int, data: bytes, depth: int = 0) -> Any:
         return frozenset(_read_nested(data, depth + 1))
     if code == _EXT_STORM_TUPLE:
         return unpack_tuple(_read_nested(data, depth + 1))
-    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 8"
+    if code == _EXT_INTEGER and len(data) <= MAX_INTEGER_BYTES:
+        return int.from_bytes(data, "big", signed=True)
+    msg = (
+        f"unknown extension type in a frame, or too long an integer; given: {code} with {len(data)} bytes; legal: 1 to 9, integers of {MAX_INTEGER_BYTES} bytes"
+    )
     raise FrameError(msg)
 
 
@@ -261,6 +278,8 @@ def _state_default(value: Any, depth: int) -> Any:
         return msgpack.ExtType(_EXT_SET if isinstance(value, set) else _EXT_FROZEN, _pack_nested(list(value), depth + 1))
     if isinstance(value, Tuple):  # held back by a bolt, which may ack and anchor it after a crash
         return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested(pack_tuple(value), depth + 1))
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        return _pack_integer(int(value))
     for plain in (dict, list, str, bytes, bool, int, float):
         if isinstance(value, plain) and not isinstance(value, np.generic):
             return cast("Any", plain)(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.continuous_shim import ContinuousShim
 from dskype.topology.runtime.queries import ComponentQuery
@@ -19,12 +18,10 @@ class ContinuousQuery(ComponentQuery):
     def start(self) -> None:
         """Start the query; return before its first record."""
         plan, n = self._context.plan, self._context.plan.num_executors(self.component)
-        inbox = inbox_topic(plan.name, self.component)
-        external = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         # A row for each executor, so that there is a task for each.
         rows = self._context.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", n).option("numPartitions", n).load()
         writer = (
-            rows.mapInArrow(self._make_shim(ContinuousShim, positions=external), "nothing int")
+            rows.mapInArrow(self._make_shim(ContinuousShim), "nothing int")
             .writeStream.format("noop")
             .queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
-import msgpack
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -24,12 +23,7 @@ _DEATHS, _DEATHS_S = 3, 10.0
 
 @dataclass(frozen=True)
 class ContinuousShim(Shim):
-    """The function for ``mapInArrow`` of one component's continuous query; it yields nothing.
-
-    :param positions: rows (topic, partition, first offset) of the external topics of a Kafka spout.
-    """
-
-    positions: tuple[tuple[str, int, int], ...] = field(kw_only=True)
+    """The function for ``mapInArrow`` of one component's continuous query; it yields nothing."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Let the executor with the number of this partition read, process and write until it is stopped; start it again if it dies.
@@ -52,7 +46,7 @@ class ContinuousShim(Shim):
         """Let the executor run until it ends; return whether it was asked to."""
         try:
             connection = self._connect(index)
-            send(connection, BATCH.pack(0, self.external, True), msgpack.packb(self.positions))
+            send(connection, BATCH.pack(0, self.external, True))
             answer = receive(connection)
         except OSError:
             self._drop(index)

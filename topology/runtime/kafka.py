@@ -145,10 +145,13 @@ class KafkaInboxReader:
 
     :param isolation_level: ``read_committed`` leaves out the records of transactions that were aborted.
     :param keep: whether one client stays open for all ranges, as for a spout whose tuples fail; each range costs a single request then.
+    :param starts: (topic, partition) -> where the query of a Kafka spout began to read; others are read from their beginning.
     """
 
-    def __init__(self, settings: KafkaSettings, isolation_level: str = "read_uncommitted", *, keep: bool = False) -> None:
-        self._settings, self._isolation_level, self._keep = settings, isolation_level, keep
+    def __init__(
+        self, settings: KafkaSettings, isolation_level: str = "read_uncommitted", *, keep: bool = False, starts: Mapping[tuple[str, int], int] | None = None
+    ) -> None:
+        self._settings, self._isolation_level, self._keep, self._starts = settings, isolation_level, keep, starts or {}
         self._kept: KafkaConsumer | None = None
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
@@ -195,9 +198,7 @@ class KafkaInboxReader:
     def _read_with_kept(self, where: TopicPartition, start: int, stop: int) -> Generator[InRecord, None, int]:
         """Yield records with the client that stays open, as long as they come at once; return the offset from which another client has to find out why not."""
         try:
-            if self._kept is None:
-                self._kept = self._open(auto_offset_reset="none", fetch_max_wait_ms=1, max_partition_fetch_bytes=_KEPT_BYTES)
-            consumer = self._kept
+            consumer = self._kept_open()
             consumer.assign([where])
             consumer.seek(where, start)
             while start < stop:
@@ -210,10 +211,34 @@ class KafkaInboxReader:
                 start = position
         except KafkaError as error:
             log.info("%s/%s is read again with a new client: %s", where.topic, where.partition, error)
-            if self._kept is not None:
-                self._kept.close()
-                self._kept = None
+            self._drop_kept()
         return start
+
+    def _kept_open(self) -> KafkaConsumer:
+        if self._kept is None:
+            self._kept = self._open(auto_offset_reset="none", fetch_max_wait_ms=1, max_partition_fetch_bytes=_KEPT_BYTES, allow_auto_create_topics=False)
+        return self._kept
+
+    def _drop_kept(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
+        """Return for each partition of topics whether it holds records at or behind its position; True where no answer comes soon.
+
+        :param positions: (topic, partition) -> offset; any other partition counts from where its query began to read it.
+        :raises KafkaError: the brokers do not answer.
+        """
+        try:
+            consumer = self._kept_open()
+            found = [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic) or ())]
+            begins = consumer.beginning_offsets(found, timeout_ms=_ASK_MS) if found else {}
+            starts = {(p.topic, p.partition): max(positions.get(p, self._starts.get(p, 0)), begins[p]) for p in found}
+            return {where: ahead < end for where, (ahead, end) in read_ahead(consumer, starts).items()}
+        except KafkaError:
+            self._drop_kept()
+            raise
 
 
 def commit_offsets(admin: KafkaAdminClient, group: str, offsets: Mapping[tuple[str, int], int], metadata: str = "") -> None:

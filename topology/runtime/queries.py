@@ -7,7 +7,7 @@ import logging
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,9 +80,19 @@ class QueryContext:
     epoch: int
 
     @cached_property
-    def payload(self) -> bytes:
-        """The executors' payload, serialized once."""
-        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term, self.epoch, self.given_up_s).dumps()
+    def _payload(self) -> Payload:
+        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term, self.epoch, self.given_up_s)
+
+    @cached_property
+    def _plain_payload(self) -> bytes:
+        return self._payload.dumps()
+
+    def payload(self, starts: tuple[tuple[str, int, int], ...]) -> bytes:
+        """Return the executors' payload; without external topics it is serialized once.
+
+        :param starts: rows (topic, partition, first offset) of external topics.
+        """
+        return replace(self._payload, starts=starts).dumps() if starts else self._plain_payload
 
     @property
     def local(self) -> bool:
@@ -185,14 +195,16 @@ class ComponentQuery:
         :param more: the fields that only this kind of shim has, or that only some queries set.
         """
         plan = self._context.plan
+        inbox = inbox_topic(plan.name, self.component)
+        starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         return kind(
             topology=plan.topology_id,
             component=self.component,
             epoch=self._context.epoch,
-            inbox=inbox_topic(plan.name, self.component),
+            inbox=inbox,
             executors=tuple(plan.executor_of(t) for t in plan.component_tasks(self.component)),
             external=isinstance(plan.spec(self.component).obj, KafkaSpout),
-            payload=self._context.payload,
+            payload=self._context.payload(starts),
             **more,
         )
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, cast
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 from kafka.errors import KafkaError
@@ -68,8 +67,7 @@ _WAKE_S = 1.0
 BATCH = struct.Struct("<Q??")
 """Batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
 
-In the last case the number has no meaning, rows [topic, partition, first offset] of external topics follow (msgpack), and the answer comes when the
-executor ends.
+In the last case the number has no meaning, nothing follows, and the answer comes when the executor ends.
 """
 
 
@@ -83,6 +81,7 @@ class Payload:
     :param term: the driver's term.
     :param epoch: number of the query's start.
     :param given_up_s: after so long a silence Spark may run an executor elsewhere; None: there is no other host.
+    :param starts: rows (topic, partition, first offset) of the external topics of a Kafka spout, as they were when the query started.
     """
 
     plan: TopologyPlan
@@ -93,6 +92,7 @@ class Payload:
     term: int
     epoch: int
     given_up_s: float | None
+    starts: tuple[tuple[str, int, int], ...] = ()
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; ``sys_path`` is separate, because unpickling the rest needs it."""
@@ -190,6 +190,7 @@ class _Resident:
         self._snapshot: list[PendingSnapshot] = []
         self._loop: InboxLoop | None = None
         self._leases: Leases | None = None
+        self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._wanted_by: socket.socket | None = None  # the shim that wants the loop to run
         conf = payload.plan.component_conf(component)
@@ -212,8 +213,10 @@ class _Resident:
             store.sweep(task)
         spout = plan.spec(self._component).obj
         # What a Kafka spout has to read again, it reads as its query does.
-        level = spout.isolation_level if isinstance(spout, KafkaSpout) else "read_uncommitted"
-        reader = KafkaInboxReader(self._payload.kafka, level, keep=isinstance(spout, KafkaSpout))
+        if isinstance(spout, KafkaSpout):
+            reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level, keep=True, starts=self._starts)
+        else:
+            reader = KafkaInboxReader(self._payload.kafka)
         return Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
 
     def run(self, stop: StopSignal) -> None:
@@ -281,7 +284,7 @@ class _Resident:
                     self._leases = self._take_leases()
                 self._executor = self._make_executor()
             if continuous:
-                self._loop = self._loop or self._make_loop(self._executor, msgpack.unpackb(memoryview(body)[BATCH.size :]))
+                self._loop = self._loop or self._make_loop(self._executor)
                 self._wanted_by = connection
                 return
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
@@ -306,16 +309,12 @@ class _Resident:
         leases.take()
         return leases
 
-    def _make_loop(self, executor: Executor, external: list[tuple[str, int, int]]) -> InboxLoop:
-        """Return the loop of this executor.
-
-        :param external: rows [topic, partition, first offset] of external topics, as they were when the query started.
-        """
+    def _make_loop(self, executor: Executor) -> InboxLoop:
+        """Return the loop of this executor."""
         # Only an earlier executor of the same query can have kept positions.
         name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{self._payload.epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
-        positions = {(topic, partition): offset for topic, partition, offset in external}
-        positions |= {where: offset for where, offset in executor.positions_since_start().items() if where in positions}
+        positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
         if self._leases is None:
             return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)

@@ -174,9 +174,10 @@ class _Supervisor:
         if child is not None and child.epoch > request["epoch"]:
             return {"error": f"executor {key} runs in epoch {child.epoch}; given: {request['epoch']}; a newer query has replaced this one"}
         if child is None:
-            payload_key = f"{request['topology']}/{request['epoch']}"
+            epoch_key = f"{request['topology']}/{request['epoch']}/"
+            payload_key = f"{epoch_key}{request['component']}"
             if (payload := request.get("payload")) is not None:
-                self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/")}
+                self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/") or k.startswith(epoch_key)}
                 self._payloads[payload_key] = payload
             elif payload_key not in self._payloads:
                 return {"need": "payload"}

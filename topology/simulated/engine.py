@@ -174,12 +174,20 @@ class SimulatedTopology:
             self._write_clock(self.clock.debug(percents, self.now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
-        """Continue with the same tasks on other executors and workers."""
+        """Continue with the same tasks on other executors and workers.
+
+        As the driver does, first let the spouts pause until everything is delivered: a snapshot may contain only what follows from records that are written.
+        """
+        active = self.active
+        self.deactivate()
+        self.run_until_quiet()
         self.plan = plan
         for query in self._queries.values():
             for executor in query.executors.values():
                 self._save(executor, query.batch_id + 1)
             self._restart(query)
+        if active:
+            self.activate()
 
     def health(self) -> dict[str, Any]:
         """Return the health, which is always ``running``."""

@@ -107,6 +107,11 @@ class MemoryLog:
             raise lost_input(topic, partition, start, stop, begin, end)
         return filter(None, self._partitions.get((topic, partition), [])[start:stop])
 
+    def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
+        """Return for each partition of topics whether it holds records at or behind its position; one without a position counts from its beginning."""
+        keys = [(topic, partition) for topic in topics for partition in range(self.partitions(topic))]
+        return {key: max(positions.get(key, 0), self.begin(*key)) < self.end(*key) for key in keys}
+
     def records(self, topic: str) -> list[InRecord]:
         """Return all records of a topic, partition after partition."""
         return [r for key in sorted(self._partitions) if key[0] == topic for r in filter(None, self._partitions[key][self.begin(*key) :])]

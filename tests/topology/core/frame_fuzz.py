@@ -209,7 +209,7 @@ def main(seed: int, count: int) -> None:
         for component in (ROWS, BATCHES, SPOUT, "__acker"):
             # The crafted frames name task 1 and the acker's task 4 as their source; the tasks that get them have received nothing before.
             task_id = source(component)
-            task = make_spout_task(plan, task_id, lambda: 0, None, None) if component == SPOUT else BoltTask(plan, task_id, lambda: 0)
+            task = make_spout_task(plan, task_id, lambda: 0, None, None, None) if component == SPOUT else BoltTask(plan, task_id, lambda: 0)
             task.start()
             renamed = value.replace(b"\x95\x01\x00\x01", b"\x95\x01\x00" + bytes([source(SPOUT)]), 1).replace(
                 b"\x95\x01\x00\x04", b"\x95\x01\x00" + bytes([source("__acker")]), 1

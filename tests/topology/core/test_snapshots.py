@@ -434,6 +434,19 @@ def test_a_snapshot_keeps_typed_arrays():
     assert back["a"].dtype == np.int32 and back["a"].tolist() == [0, 1, 2, 3, 4] and back["b"] == {1: "x"}
 
 
+@pytest.mark.parametrize(
+    "value", [2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 2**8000, -(2**8000), {2**65: [(2**66, {-(2**67)})]}], ids=lambda value: repr(value)[:20]
+)
+def test_a_snapshot_keeps_integers_of_any_practical_size(value):
+    assert decode_snapshot(encode_snapshot({"sum": value})) == {"sum": value}
+
+
+@pytest.mark.parametrize("value", [2**100_000, np.longdouble(1), object()], ids=["huge", "long double", "object"])
+def test_what_a_snapshot_cannot_keep_is_refused_with_the_legal_types(value):
+    with pytest.raises(TypeError, match=r"cannot be serialized; given: .*; expected one of None, bool, int \(1024 bytes\), float, .*; hint: "):
+        encode_snapshot({"sum": value})
+
+
 def test_another_format_says_what_to_do():
     data = bytearray(encode_snapshot(1))
     data[4] = 99

@@ -39,7 +39,7 @@ def make_task(good):
     builder.set_spout("spout", Breaking(good))
     builder.set_bolt("bolt", IdentityBolt("x")).shuffle_grouping("spout")
     plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
-    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, None, None)
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, None, None, None)
     task.start()
     return plan, task
 
@@ -87,7 +87,7 @@ def test_records_that_arrive_faster_than_they_may_be_emitted_are_read_again(monk
     builder.set_spout("spout", Everything("t"))
     builder.set_bolt("bolt", IdentityBolt("x")).shuffle_grouping("spout")
     plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
-    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, reader, None)
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, reader, None, None)
     task.start()
     send = [encode_control("activate", 0)]
     arrived = {0: 0, 1: 0}
@@ -124,7 +124,7 @@ def make_kafka_task(log, conf=None, **options):
     builder.set_spout("spout", KafkaSpout("t", **options))
     builder.set_bolt("bolt", IdentityBolt("x")).shuffle_grouping("spout")
     plan = TopologyPlan.build("t", "t-1-0", conf or {}, builder.create_topology())
-    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, log.read, None)
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, log.read, None, None)
     task.start()
     emitted = []
     emit = task._emit_record

@@ -26,7 +26,7 @@ def test_on_a_cluster_only_a_kafka_spout_has_one_spark_task_for_all_partitions(m
     monkeypatch.setattr(queries.tuning, "drop_listeners", lambda spark: None)
     spark = MagicMock()
     context = SimpleNamespace(
-        spark=spark, plan=plan, kafka=KafkaSettings("127.0.0.1:1"), scratch=tmp_path, local=local, epoch=1, standstill_s=None, payload=b""
+        spark=spark, plan=plan, kafka=KafkaSettings("127.0.0.1:1"), scratch=tmp_path, local=local, epoch=1, standstill_s=None, payload=lambda starts: b""
     )
     query = queries.ComponentQuery(context, component, {(inbox_topic("t", component), task): 0 for task in range(4)} | {("topic", 0): 0})
     query.start()

@@ -176,14 +176,15 @@ def recursive():
 @pytest.mark.parametrize(
     ("bad", "text"),
     [
-        (object, "a tuple value cannot be serialized"),
-        (lambda: 2**70, "int (64 bit)"),
-        (lambda: {1, 2}, "a tuple value cannot be serialized"),
+        (object, "a value cannot be serialized"),
+        (lambda: 2**100_000, "int (1024 bytes)"),
+        (lambda: np.longdouble(1), "of type longdouble; expected one of None, bool, int"),
+        (lambda: {1, 2}, "a value cannot be serialized"),
         (lambda: "\ud800", "UnicodeEncodeError"),
         (recursive, "recursion"),
         (lambda: np.array(["a"], dtype=object), "dtype"),
     ],
-    ids=["object", "huge", "set", "surrogate", "recursive", "object array"],
+    ids=["object", "huge", "long double", "set", "surrogate", "recursive", "object array"],
 )
 def test_a_value_that_cannot_be_serialized_becomes_a_dead_letter_alone(bad, text):
     seen, letters, errors, failed = sent(lambda: ["a", "b", bad(), "c"], secs=12, conf={"topology.message.timeout.secs": 5})
@@ -204,7 +205,24 @@ def test_a_tuple_larger_than_any_record_becomes_a_dead_letter_and_the_channel_go
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, -(2**63), 2**64 - 1, 0.1, float("inf"), "ü\0", b"\xff", [1, [2]], {"a": {"b": [1]}}, {1: 2}, {(1, 2): "x"}, {(1, (2, "y")): (3,)}],
+    [
+        None,
+        True,
+        -(2**63),
+        2**64 - 1,
+        2**64,
+        -(2**63) - 1,
+        [2**8000, {-(2**70): 1}],
+        0.1,
+        float("inf"),
+        "ü\0",
+        b"\xff",
+        [1, [2]],
+        {"a": {"b": [1]}},
+        {1: 2},
+        {(1, 2): "x"},
+        {(1, (2, "y")): (3,)},
+    ],
     ids=repr,
 )
 def test_plain_values_arrive_as_they_were_and_tuples_as_lists(value):
