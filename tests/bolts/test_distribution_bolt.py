@@ -11,8 +11,8 @@ from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
-from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.context import Counter
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.tuples import StreamMeta, TupleBatch, column_to_list
 
 WORDS = ["lake", "river", "café", "old", "new", "harbour", "hill", "東京"]
