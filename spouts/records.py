@@ -91,7 +91,7 @@ class Message(NamedTuple):
     :ivar id: the id as JSON text (``17`` or ``"a17"``); None: its id is its place in the topic, ``"<partition>-<offset>"``.
     :ivar text: its text, which may have no keyword.
     :ivar lat, lon: degrees, inside the data space; of an area, its centre.
-    :ivar ts: event time in ms since the epoch, 0..2^53 - 1; None if the record has none.
+    :ivar ts: event time in ms since the epoch, 0..2^53 - 1, but not what is meant as seconds; None if the record has none.
     :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
     """
 
@@ -202,9 +202,9 @@ def parse_message(
     Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None)
     >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
     Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0))
-    >>> parse_message(b'{"text": "Late coffee", "lat": 98.1, "lon": 11.6}')
+    >>> parse_message(b'{"text": "Late coffee", "lat": 198.1, "lon": 11.6}')
     Traceback (most recent call last):
-    dskype.spouts.records.RecordError: Expected 'lat' in degrees; given: 98.1; legal: a number from -90 to 90
+    dskype.spouts.records.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
     """
     record = _object(value, text_max_bytes, "a message")
     text = record.get("text")
@@ -225,8 +225,8 @@ def parse_message(
     if id is not None or "id" in record:
         id = _message_id(id, id_max_bytes)
     ts = record.get("ts")
-    if (ts is not None or "ts" in record) and not (type(ts) is int and 0 <= ts < 9007199254740992):
-        _refuse("invalid-ts", "Expected 'ts' in ms since the epoch", record, "ts", "an integer from 0 to 9007199254740991")
+    if ts is not None or "ts" in record:
+        _check_time(record, ts)
     return Message(id, text, lat, lon, ts, bbox)
 
 
@@ -387,16 +387,31 @@ def _shown(value: Any) -> str:
     return _short(json.dumps(value))
 
 
-def _error(code: str, words: str, given: str, legal: str | None = None) -> RecordError:
+def _error(code: str, words: str, given: str, legal: str | None = None, hint: str | None = None) -> RecordError:
     """Return an error that shows ``given`` without quotes."""
-    return RecordError(explain(words, given=_Shown(given), legal=legal), code)
+    return RecordError(explain(words, given=_Shown(given), legal=legal, hint=hint), code)
 
 
-def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None) -> NoReturn:
-    raise _error(code, words, _shown(record[name]) if name in record else "nothing", legal)
+def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None, hint: str | None = None) -> NoReturn:
+    raise _error(code, words, _shown(record[name]) if name in record else "nothing", legal, hint)
 
 
 # -- fields ---------------------------------------------------------------------------------------
+
+
+_SECONDS = range(946684800, 4102444800)
+"""The years 2000 to 2099 in seconds since the epoch. As milliseconds they are days of January and February 1970, which nobody means."""
+
+
+def _check_time(record: dict[str, Any], ts: Any) -> None:
+    seconds = type(ts) is int and ts in _SECONDS
+    if type(ts) is not int or not 0 <= ts < 9007199254740992 or seconds:
+        legal = "an integer from 0 to 9007199254740991"
+        hint = f"this is a time in seconds: {ts * 1000}" if seconds else None
+        _refuse("invalid-ts", "Expected 'ts' in ms since the epoch", record, "ts", legal, hint)
+
+
+_SWAPPED = "the place would be legal with 'lat' and 'lon' exchanged"
 
 
 def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
@@ -405,13 +420,19 @@ def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
     for name, bound in (("lat", 90), ("lon", 180)):
         degrees = record.get(name)
         if type(degrees) not in (int, float) or not -bound <= degrees <= bound:
-            _refuse(f"invalid-{name}", f"Expected '{name}' in degrees", record, name, f"a number from -{bound} to {bound}")
+            hint = _SWAPPED if _is_inside(record.get("lon"), record.get("lat"), space) else None
+            _refuse(f"invalid-{name}", f"Expected '{name}' in degrees", record, name, f"a number from -{bound} to {bound}", hint)
         place.append(float(degrees))
     lat, lon = place
     if not space.contains(lat, lon):
         legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
-        raise _error("outside-space", "Expected a place inside the data space", f"lat {lat}, lon {lon}", legal)
+        hint = _SWAPPED if space.contains(lon, lat) else None
+        raise _error("outside-space", "Expected a place inside the data space", f"lat {lat}, lon {lon}", legal, hint)
     return lat, lon
+
+
+def _is_inside(lat: Any, lon: Any, space: Space) -> bool:
+    return type(lat) in (int, float) and type(lon) in (int, float) and space.contains(lat, lon)
 
 
 def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:

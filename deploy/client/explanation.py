@@ -17,7 +17,6 @@ from dskype.spouts.vocabulary import Vocabulary
 
 __all__ = ["as_lines", "explain_boolean", "explain_list", "explain_topk"]
 
-_KM_PER_DEG = 111.195
 _EARTH_KM = 6371.0
 
 
@@ -141,12 +140,15 @@ def _weights(words: Sequence[str], vocabulary: Vocabulary) -> tuple[list[int], l
 
 
 def _outside(bbox: Sequence[float], area: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the borders of a rectangle that lie between it and an area, with the gap."""
+    """Return the borders of a rectangle that lie between it and an area, with the gap.
+
+    ``by_deg`` is the gap in the plane of degrees, which counts; ``by_km`` is the way on the globe, also across the antimeridian.
+    """
     west, south, east, north = bbox
     found = []
     for border, gap_deg in (("south", south - area[3]), ("north", area[1] - north)):
         if gap_deg > 0:
-            found.append({"border": border, "by_deg": gap_deg, "by_km": gap_deg * _KM_PER_DEG})
+            found.append({"border": border, "by_deg": gap_deg, "by_km": _distance_km(0.0, 0.0, gap_deg, 0.0)})
     gaps = [
         (max(w - other_e, other_w - e), "west" if w - other_e > other_w - e else "east")
         for w, e in _spans(west, east)
@@ -154,7 +156,9 @@ def _outside(bbox: Sequence[float], area: Sequence[float]) -> list[dict[str, Any
     ]
     gap_deg, border = min(gaps)
     if gap_deg > 0:
-        found.append({"border": border, "by_deg": gap_deg, "by_km": gap_deg * _KM_PER_DEG * math.cos(math.radians((area[1] + area[3]) / 2))})
+        lat = (area[1] + area[3]) / 2
+        by_km = min(_distance_km(lat, a, lat, b) for a, b in ((west, area[2]), (east, area[0])))
+        found.append({"border": border, "by_deg": gap_deg, "by_km": by_km})
     return found
 
 
@@ -208,10 +212,10 @@ def _boolean_lines(explained: Mapping[str, Any], subscription: str, message: str
     else:
         lines.append(f"rectangle   no    {where} {'does not overlap' if rectangle['area'] else 'is outside'} {bbox}:")
         for border in rectangle["outside"]:
-            beyond = "; west > east would cross the antimeridian" if border["by_deg"] > 180 else ""
-            lines.append(
-                f"                  it lies {border['by_deg']:.6g} degrees ({border['by_km']:,.3g} km) {border['border']} of the {border['border']} border{beyond}"
-            )
+            across = border["by_deg"] > 180
+            km = f"{border['by_km']:,.3g} km{' across the antimeridian' if across else ''}"
+            beyond = "; west > east would cross the antimeridian" if across else ""
+            lines.append(f"                  it lies {border['by_deg']:.6g} degrees ({km}) {border['border']} of the {border['border']} border{beyond}")
     lines.append(f"expression  {_yes(expression['satisfied'])}   {clean(expression['text'])}")
     if expression["tree"].get("parts") or not expression["satisfied"]:
         lines += _tree_lines(expression["tree"], 12)

@@ -285,7 +285,7 @@ def read_message(value: bytes | None, settings: Settings) -> Message:
     else:
         lat, lon = _place(record, settings.space)
     ts = record.get("ts")
-    if "ts" in record and not _is_integer(ts, 0, _LARGEST):
+    if "ts" in record and (not _is_integer(ts, 0, _LARGEST) or 946_684_800 <= ts < 4_102_444_800):  # the latter are seconds of 2000 to 2099
         raise UnusableRecord("a time that is no number of milliseconds since the epoch")
     return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox)
 

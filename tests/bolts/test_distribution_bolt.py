@@ -12,6 +12,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.context import Counter
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.tuples import StreamMeta, TupleBatch, column_to_list
 
 WORDS = ["lake", "river", "café", "old", "new", "harbour", "hill", "東京"]
@@ -110,3 +111,18 @@ def test_messages_without_keywords_are_kept_and_match_nothing():
     columns = [np.arange(2), np.arange(2), ["1", "2"], np.zeros(2), np.zeros(2), ["!", ""], np.zeros(2, np.int64)]
     bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.MESSAGES, streams.FIELDS[streams.MESSAGES]), 2))
     assert list(sent.rows) == [(streams.WINDOW, 80)] and len(sent.rows[streams.WINDOW, 80]) == 2
+
+
+@pytest.mark.parametrize(("named", "given"), [({}, 1), ({"words": 1}, 1), ({"words": 3}, 3)])
+def test_state_with_words_by_other_rules_is_refused_by_name(named, given):
+    bolt = DistributionBolt()
+    bolt.prepare({"dskype.space": [-180, -90, 180, 90], "dskype.window.messages": 10}, Context(1, 1), Sent())
+    state = bolt.snapshot()
+    assert state["words"] == 2
+    bolt.restore(state)
+    others = {name: value for name, value in state.items() if name != "words"} | named
+    with pytest.raises(
+        IllegalArgumentException,
+        match=f"distribution-bolt: the state was made with other rules for words.*expected rule 2; given: {given}; hint: start over with --fresh",
+    ):
+        bolt.restore(others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import math
 import os
 import random
 import subprocess
@@ -274,10 +275,10 @@ def cities() -> TextSkype:
 def test_subscriptions_to_texts_come_and_go_by_name():
     skype = cities()
     skype.subscribe("foxes", ["Fox"], lat=1, lon=1, k=5, alpha=0.0)
-    skype.subscribe("stopped", "the", lat=1, lon=1)
+    skype.subscribe("cats", "the cat", lat=1, lon=1)
     assert skype.publish([("a", "The FOX!", 1, 1), ("b", "a dog", 2, 2)]) == {"foxes": [("a", 1.0)]}
     skype.subscribe("foxes", "dog fox", lat=2, lon=2, k=1, alpha=1.0)
-    assert skype.results("foxes") == [("b", 1.0)] and skype.results("stopped") == []
+    assert skype.results("foxes") == [("b", 1.0)] and skype.results("cats") == []
     assert skype.publish([]) == {}
     skype.unsubscribe("foxes")
     assert len(skype) == 1
@@ -288,6 +289,42 @@ def test_subscriptions_to_texts_come_and_go_by_name():
         skype.publish([("c", "x", 11, 0)])
     with pytest.raises(IllegalArgumentException, match="wrong number of fields"):
         skype.publish([("c", "x", 1, 1, 1)])
+
+
+def test_repeated_words_of_a_subscription_count():
+    """The message that says what the subscription says is the best one, by the formula of docs/pubsub.md at alpha 0."""
+    texts = ["lake park", "lake", "park", "lake lake park"]  # both words are in three of them, so they weigh the same
+    for text in ("lake lake park", ["lake", "lake", "park"], ["Lake park", "ＬＡＫＥ"]):
+        skype = Skype.from_texts(texts, window=10)
+        skype.subscribe("s", text, lat=0, lon=0, k=4, alpha=0.0)
+        skype.publish([(str(i), text, 0.0, 0.0) for i, text in enumerate(texts)])
+        assert [(id, pytest.approx(score)) for id, score in skype.results("s")] == [
+            ("3", 1.0),
+            ("0", 3 / math.sqrt(10)),
+            ("1", 2 / math.sqrt(5)),
+            ("2", 1 / math.sqrt(5)),
+        ]
+
+
+@pytest.mark.parametrize("words", ["", "☕ ❤️", [], ["\u00ad"], "the"])
+def test_a_subscription_without_a_word_is_refused(words):
+    skype = Skype.from_texts(["tea"], window=3, stop_words=["the"])
+    with pytest.raises(
+        IllegalArgumentException, match="Subscription 'ann' has no word, so nothing would match it; given: .*legal: words with letters or digits"
+    ):
+        skype.subscribe("ann", words, lat=0, lon=0)
+    assert len(skype) == 0
+
+
+def test_a_snapshot_of_texts_with_words_by_other_rules_is_refused():
+    skype = Skype.from_texts(["tea"], window=3)
+    state = skype.snapshot()
+    Skype.from_texts(["tea"], window=3).restore(state)
+    del state["words"]
+    with pytest.raises(
+        IllegalArgumentException, match="The snapshot was made with other rules for words.*expected rule 2; given: 1; hint: subscribe and publish again"
+    ):
+        skype.restore(state)
 
 
 def test_time_passes_for_texts():

@@ -110,6 +110,16 @@ def test_areas_of_messages_have_rectangles_without_extent_for_points():
 
 
 WRONG_MESSAGES = [
+    (
+        {"ts": 1795366787},
+        "Expected 'ts' in ms since the epoch; given: 1795366787; legal: an integer from 0 to 9007199254740991; hint: this is a time in seconds: 1795366787000",
+    ),
+    ({"ts": 946684800}, "hint: this is a time in seconds: 946684800000"),
+    ({"ts": 4102444799}, "hint: this is a time in seconds"),
+    (
+        {"lat": -122.3, "lon": 47.6},
+        "Expected 'lat' in degrees; given: -122.3; legal: a number from -90 to 90; hint: the place would be legal with 'lat' and 'lon' exchanged",
+    ),
     ({"text": ABSENT}, "Expected 'text' as a string; given: nothing"),
     ({"text": None}, "Expected 'text' as a string; given: null"),
     ({"text": 17}, "Expected 'text' as a string; given: 17"),
@@ -223,6 +233,19 @@ def test_a_place_outside_the_data_space_is_refused():
     words = "Expected a place inside the data space; given: lat 48.1, lon 11.6; legal: lat from 2.0 to 4.0, lon from 1.0 to 3.0"
     assert reason_of(message, MESSAGE, space=Space(1, 2, 3, 4)) == reason_of(subscription, TOPK, space=Space(1, 2, 3, 4)) == words
     assert "inside the data space" in reason_of(message, changed(MESSAGE, lat=3, lon=4), space=Space(1, 2, 3, 4))
+
+
+def test_exchanged_coordinates_are_named():
+    europe = Space(-25, 34, 45, 72)
+    for parse, record in ((message, changed(MESSAGE, lat=11.6, lon=48.1)), (subscription, changed(TOPK, lat=11.6, lon=48.1))):
+        assert reason_of(parse, record, space=europe).endswith("; hint: the place would be legal with 'lat' and 'lon' exchanged")
+    assert "hint" not in reason_of(message, changed(MESSAGE, lat=11.6, lon=11.6), space=europe)
+    assert "hint" not in reason_of(message, changed(MESSAGE, lat="48", lon=11.6), space=europe)
+
+
+def test_times_that_nobody_means_as_seconds_are_legal():
+    for ts in (0, 946684799, 4102444800, 946684800000, 1795366787000, 9007199254740991):
+        assert message(changed(MESSAGE, ts=ts)).ts == ts
 
 
 def test_a_text_that_is_too_long_in_bytes_is_refused():

@@ -64,6 +64,23 @@ def test_it_matches_what_the_oracle_matches_and_says_what_would_be_enough():
     assert len(seen) == 4
 
 
+@pytest.mark.parametrize(
+    ("bbox", "lat", "lon", "border", "by_deg", "by_km"),
+    [
+        ((-180.0, -5.0, -174.0, 5.0), 0.0, 180.0, "east", 354.0, 0.0),  # it is on the west border, seen on a globe
+        ((170.0, -5.0, 180.0, 5.0), 0.0, -179.0, "west", 349.0, 111.2),
+        ((170.0, -5.0, 175.0, 5.0), 0.0, -179.0, "west", 349.0, 667.2),
+        ((-60.0, -5.0, -50.0, 5.0), 0.0, 120.0, "east", 170.0, 18903.1),
+        ((-100.0, -5.0, -80.0, 5.0), 0.0, 140.0, "east", 220.0, 13343.4),
+    ],
+)
+def test_no_distance_is_longer_than_the_way_across_the_antimeridian(bbox, lat, lon, border, by_deg, by_km):
+    found = explain_boolean(boolean(bbox, "x"), message("x", lat, lon), ["x"])
+    (gap,) = found["rectangle"]["outside"]
+    assert (gap["border"], gap["by_deg"]) == (border, by_deg) and gap["by_km"] == pytest.approx(by_km, abs=0.1)
+    assert ("km across the antimeridian)" in "\n".join(as_lines(found, "s", "m"))) == (by_deg > 180)
+
+
 def test_borders_are_named_with_their_gaps():
     found = explain_boolean(boolean((10.0, 40.0, 20.0, 50.0), "x"), message("x", 51.0, 8.0), ["x"])
     borders = {b["border"]: (b["by_deg"], round(b["by_km"], 1)) for b in found["rectangle"]["outside"]}
