@@ -46,7 +46,7 @@ _LOST_INPUT = "lost-input"
 _PARTITION = itemgetter(0, 1)
 """Topic and partition of a record."""
 
-_NEIGHBOURS = 100
+_NEIGHBOURS = 200
 """Failed records that are at most so many offsets apart are read at once: to read as many others takes less time than another request."""
 
 _COMMIT_AGAIN_MS = 5000

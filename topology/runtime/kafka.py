@@ -48,7 +48,7 @@ _ASK_MS = 30_000
 _LONGEST_RECONNECT_MS = 1000
 _AHEAD_S = 3.0
 """How long a look at the next record may take."""
-_KEPT_BYTES, _KEPT_WAIT_MS = 1 << 20, 1000
+_KEPT_BYTES, _KEPT_WAIT_MS = 1 << 18, 1000
 """What a client that stays open asks for at once, unless a single batch is larger: it often reads one record. And how long it waits for it."""
 FAILOVER_MS = 10_000
 """A request that has had no answer for so long is sent again, perhaps to another broker. A host that is lost does not say so, and the other

@@ -193,13 +193,13 @@ def test_failed_records_that_are_far_apart_are_read_each_for_itself_and_those_be
     pulse(plan, task, encode_control("activate", 0))
     task.process_external(log.records[0])
     pulse(plan, task, encode_pulse(1, 0, 100_000))
-    failing = {5, 7, 105, 300, 1900}
+    failing = {5, 7, 205, 500, 1900}
     for tree in [t for t in task._trees.newer.values() if t[1][2] in failing]:
         task._end_trees([tree], False)
     emitted.clear()
     pulse(plan, task, encode_pulse(2, 1, 4096))
     assert [offset for _, offset in emitted] == sorted(failing)
-    assert log.reads == [(0, 5, 106), (0, 300, 301), (0, 1900, 1901)]
+    assert log.reads == [(0, 5, 206), (0, 500, 501), (0, 1900, 1901)]
 
 
 def test_a_turn_that_takes_too_long_leaves_failed_records_to_the_next_one():
