@@ -223,10 +223,11 @@ def test_a_partition_that_cannot_be_read_now_holds_up_no_other():
     state = task.snapshot()
     state |= {"next": [["t", 0, 0], ["t", 1, 0]], "arrived": [["t", 0, 20], ["t", 1, 20]]}
     task.restore(state)
-    read = log.read
+    read, attempts = log.read, []
 
     def fails(topic, partition, start, stop):
         if partition == 0:
+            attempts.append(start)
             raise OSError("the broker is away")
         return read(topic, partition, start, stop)
 
@@ -234,8 +235,10 @@ def test_a_partition_that_cannot_be_read_now_holds_up_no_other():
     pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 100))
     assert emitted == [(1, offset) for offset in range(20)]
     assert "offsets 0 to 19 of t/0 cannot be read again now: OSError: the broker is away" in task.errors[0]["error"]
+    pulse(plan, task, encode_pulse(2, 1000, 100))
+    assert len(attempts) == len(task.errors) == 1  # an attempt may take long, so the next one waits
     task._reader = read
-    pulse(plan, task, encode_pulse(2, 0, 100))
+    pulse(plan, task, encode_pulse(3, 2000, 100))
     assert len(emitted) == 40
 
 

@@ -19,7 +19,8 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.committer import Committer
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, read_ahead
+from dskype.topology.runtime.inputs import ExternalInputs
+from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_ahead
 
 from .helpers import make_topic, output, wait_for
 
@@ -144,6 +145,22 @@ def test_a_commit_that_fails_is_told_once_and_tried_again(kafka, name):
     finally:
         committer.close(20)
     assert committed(kafka, "dskype-t") == {name: 2}
+
+
+def test_a_committed_offset_that_is_gone_is_told(kafka, name, tmp_path):
+    make_topic(kafka, name, 3)
+    with kafka.producer() as producer, TopicAdmin(kafka) as admin:
+        for number in range(60):
+            producer.send(name, value=b"x", partition=number % 3)
+        producer.flush()
+        admin.delete_records({(name, 0): 8})
+    KafkaInboxReader(kafka).commit(f"dskype-{name}", {(name, 0): 5, (name, 1): 7, (name, 2): 99})
+    inputs = ExternalInputs(kafka, tmp_path, name)
+    assert inputs.positions("in", KafkaSpout(name, first_poll_strategy="UNCOMMITTED_LATEST"), {}, skip_lost=False) == {(name, 0): 8, (name, 1): 7, (name, 2): 0}
+    assert [words in text for words, text in zip(("offset 5; the log has 8 to 20", "offset 99; the log has 0 to 20"), inputs.warnings, strict=True)] == [
+        True,
+        True,
+    ]
 
 
 def test_a_topology_is_at_rest_behind_the_marker_of_a_transaction(kafka, name):
