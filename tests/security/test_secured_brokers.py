@@ -20,6 +20,7 @@ from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, Topic
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 from tests.security.certificates import Authority, jks
 from tests.security.conftest import PLAIN, SCRAM, Secured
+from tests.topology.runtime.helpers import committed, committer, make_topic, wait_for
 
 Settings = dict[str, Any]
 
@@ -164,6 +165,24 @@ def test_a_gateway_may_send_and_read_results_and_nothing_else(secured: Secured, 
                 producer.send(topic, b"x").get(timeout=30)
     finally:
         producer.close()
+
+
+def test_a_topology_that_may_not_commit_says_so_once_and_commits_when_it_may(secured: Secured, name: str) -> None:
+    make_topic(KafkaSettings(secured.broker.bootstrap_servers), name)
+    given = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": secured.jaas(PLAIN, "ann")}
+    kafka, told = KafkaSettings(secured.broker.servers("SASL_PLAINTEXT"), given, client_arguments(given)), []
+    made = committer(kafka, name, f"dskype-{name}", told)
+    try:
+        wait_for(lambda: made._failures > 2, 60, "several attempts")
+        assert (
+            len(told) == 1
+            and "GroupAuthorizationFailedError" in told[0]
+            and "allow its user Read on the group and on the topics, as SECURITY.md shows" in told[0]
+        )
+        secured.grant(NAME=name, PRODUCT="ann", GATEWAY="bob")
+        wait_for(lambda: committed(kafka, f"dskype-{name}") == {name: 2}, 60, "a commit")
+    finally:
+        made.close(20)
 
 
 def test_a_host_that_the_certificate_does_not_name_is_refused_unless_that_is_not_asked(secured: Secured) -> None:

@@ -46,11 +46,11 @@ _LOST_INPUT = "lost-input"
 _PARTITION = itemgetter(0, 1)
 """Topic and partition of a record."""
 
-_NEIGHBOURS = 100
+_NEIGHBOURS = 200
 """Failed records that are at most so many offsets apart are read at once: to read as many others takes less time than another request."""
 
-_COMMIT_AGAIN_MS = 5000
-"""Time after which a spout that promises at most once tries again to commit."""
+_COMMIT_AGAIN_MS, _READ_AGAIN_MS = 5000, 2000
+"""Times after which a spout that promises at most once tries again to commit, and after which one tries again to read."""
 
 Reader = Callable[[str, int, int, int], Iterable[InRecord]]
 Commit = Callable[[str, Mapping[tuple[str, int], int]], None]
@@ -319,6 +319,7 @@ class KafkaSpoutTask(SpoutTask):
         self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, incomplete trees]
         self._backlog: dict[tuple[str, int], Backlog] = {}
         self._arrivals: list[int] | None = None  # records emitted since the last report: oldest timestamp, newest timestamp, count
+        self._read_at_ms: dict[tuple[str, int], int] = {}  # when a partition that could not be read again is tried again
         self._retries: SortedList = SortedList()  # of :data:`Retry`
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         self._lost: dict[tuple[str, int], int] = {}  # number of records that were lost before they were emitted
@@ -398,8 +399,8 @@ class KafkaSpoutTask(SpoutTask):
             share = -(-budget // (len(keys) - i))
             try:
                 budget -= self._emit_batch(key, share) if self._batched else self._emit_each(key, share)
-            except _UnreadableError as error:  # nothing is lost: the next pulse is another attempt
-                self.report_error(str(error))
+            except _UnreadableError:  # nothing is lost: a later pulse is another attempt
+                continue
 
     def _emit_each(self, key: tuple[str, int], budget: int) -> int:
         """Emit up to ``budget`` records of a partition, one by one; return how many."""
@@ -469,14 +470,18 @@ class KafkaSpoutTask(SpoutTask):
             return {}
 
     def _read_again(self, key: tuple[str, int], start: int, stop: int) -> Iterator[InRecord]:
+        """Yield records that have come before; report it if they cannot be read, and do not try again soon: an attempt may take long, and pulses wait meanwhile."""
+        if self.clock_ms < self._read_at_ms.get(key, 0):
+            raise _UnreadableError
         try:
             yield from self._reader(*key, start, stop)
         except (LostInputError, FatalError):
             raise
         except Exception as error:  # a broker that does not answer, most likely
             topic, partition = key
-            msg = f"offsets {start} to {stop - 1} of {topic}/{partition} cannot be read again now: {text_of(error)}"
-            raise _UnreadableError(msg) from error
+            self.report_error(f"offsets {start} to {stop - 1} of {topic}/{partition} cannot be read again now: {text_of(error)}")
+            self._read_at_ms[key] = self.clock_ms + _READ_AGAIN_MS
+            raise _UnreadableError from error
 
     def _handle_loss(self, key: tuple[str, int], first: int, behind: int, error: LostInputError) -> None:
         """Count lost records, and write a dead letter without a value about them.
@@ -505,8 +510,7 @@ class KafkaSpoutTask(SpoutTask):
             if error.ends is None:
                 return False
             self._handle_loss(key, min(self._next[key], arrived), arrived, error)
-        except _UnreadableError as error:
-            self.report_error(str(error))
+        except _UnreadableError:
             return False
         else:
             return False
@@ -558,10 +562,8 @@ class KafkaSpoutTask(SpoutTask):
                 else:
                     self._retries.add(retry)
             return
-        except _UnreadableError as error:
-            self.report_error(str(error))
-            at_ms = self.clock_ms + _retry_delay_ms(2)
-            self._retries.update((at_ms, *retry[1:]) for retry in waiting.values())
+        except _UnreadableError:
+            self._retries.update((self._read_at_ms[key], *retry[1:]) for retry in waiting.values())
             return
         for offset in waiting:  # compacted: a later record of its key has replaced it
             self.report_error(f"record {topic}/{partition} offset {offset} failed, and is no longer there to be emitted again")

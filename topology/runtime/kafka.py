@@ -52,7 +52,7 @@ _READ_TIMEOUT_S = 60
 _ASK_MS = 30_000
 _AHEAD_S = 3.0
 """How long a look at the next record may take."""
-_KEPT_BYTES, _KEPT_WAIT_MS = 1 << 20, 1000
+_KEPT_BYTES, _KEPT_WAIT_MS = 1 << 18, 1000
 """What a client that stays open asks for at once, unless a single batch is larger: it often reads one record. And how long it waits for it."""
 _INPUT_BYTES = 64 << 20
 """Size of input records above which a warning is given: Spark's JVM and the executors hold a record several times."""

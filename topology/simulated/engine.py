@@ -230,7 +230,10 @@ class SimulatedTopology:
         """Return the offset at which to begin a partition that was never read."""
         strategy = spout.first_poll_strategy
         committed = self.log.committed(consumer_group(self.plan.name, spout), topic, partition) if strategy.startswith("UNCOMMITTED") else None
-        return committed if committed is not None else self.log.end(topic, partition) if strategy.endswith("LATEST") else 0
+        begin, end = self.log.begin(topic, partition), self.log.end(topic, partition)
+        if committed is not None:
+            return committed if begin <= committed <= end else begin
+        return end if strategy.endswith("LATEST") else begin
 
     def _commit_offsets(self, *, all_spouts: bool = False) -> None:
         """Commit the offsets that are due."""

@@ -10,10 +10,16 @@ import time
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
+from kafka.errors import RetriableError
 
+from dskype.topology import KafkaSpout, TopologyBuilder
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime.committer import Committer
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 from dskype.topology.tuples import InRecord
 
@@ -81,6 +87,26 @@ def count_records(kafka: KafkaSettings, topic: str) -> int:
         return sum(consumer.end_offsets([TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]).values())
     finally:
         consumer.close()
+
+
+def committer(kafka: KafkaSettings, topic: str, group: str, told: list[str]) -> Committer:
+    """Return a committer, started, of a topology whose only task has settled the first two records of a topic and reports that under the term 1."""
+    builder = TopologyBuilder()
+    builder.set_spout("in", KafkaSpout(topic, kafka_options={"group.id": group}, offset_commit_period_ms=100))
+    stats = TopologyStats()
+    stats.tasks[1] = {"component": "in", "term": 1, "kafka": [[topic, 0, 3, 2]]}
+    made = Committer(
+        TopologyPlan.build(topic, f"{topic}-1-0", {}, builder.create_topology()), kafka, stats, SimpleNamespace(term=1, is_over=lambda: False), told.append
+    )
+    made.start()
+    return made
+
+
+def committed(kafka: KafkaSettings, group: str) -> dict[str, int]:
+    """Return topic -> offset that a group has committed for its partition 0, as ``kafka-consumer-groups.sh --describe`` shows it; {} if it has no coordinator yet."""
+    with contextlib.closing(kafka.admin()) as admin, contextlib.suppress(RetriableError):
+        return {tp.topic: found.offset for tp, found in admin.list_group_offsets(group)[group].items()}
+    return {}
 
 
 # -- processes ------------------------------------------------------------------------------------

@@ -15,13 +15,11 @@ from dskype.deploy.verification.topics import at_rest
 from dskype.spouts.topics import Topics
 from dskype.topology import Bolt, KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
-from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError
-from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.committer import Committer
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, read_ahead
+from dskype.topology.runtime.inputs import ExternalInputs
+from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_ahead
 
-from .helpers import make_topic, output, wait_for
+from .helpers import committed, committer, make_topic, output, wait_for
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MANY = 10_000
@@ -54,15 +52,6 @@ def write_transactions(kafka, topic, n, codec):
         else:
             producer.commit_transaction()
     return n - n // 3
-
-
-def committed(kafka, group):
-    """Return topic -> offset that a group has committed for its partition 0, as ``kafka-consumer-groups.sh --describe`` shows it."""
-    admin = kafka.admin()
-    try:
-        return {tp.topic: found.offset for tp, found in admin.list_group_offsets(group)[group].items()}
-    finally:
-        admin.close()
 
 
 class FailsEachOnce(Bolt):
@@ -114,36 +103,37 @@ def test_the_next_record_is_behind_markers_and_aborted_records(kafka, name):
 
 
 def test_a_commit_that_fails_is_told_once_and_tried_again(kafka, name):
-    """Here other consumers are members of the group; a group that the topology may not use is told in the same way."""
+    """Here other consumers are members of the group."""
     make_topic(kafka, name)
-    builder = TopologyBuilder()
-    builder.set_spout("in", KafkaSpout(name, offset_commit_period_ms=100))
-    plan, stats, told = TopologyPlan.build("t", f"{name}-1-0", {}, builder.create_topology()), TopologyStats(), []
-    stats.tasks[1] = {"component": "in", "term": 1, "kafka": [[name, 0, 3, 2]]}
-
-    class MyTenure:
-        term = 1
-
-        def is_over(self):
-            return False
-
-    member = kafka.consumer(group_id="dskype-t")
+    member, told = kafka.consumer(group_id=name), []
     member.subscribe([name])
     wait_for(lambda: member.poll(timeout_ms=200) or member.assignment(), 60, "a member of the group")
-    committer = Committer(plan, kafka, stats, MyTenure(), told.append)
-    committer.start()
+    made = committer(kafka, name, name, told)
     try:
-        wait_for(lambda: told, 60, "a report")
-        failures = committer._failures
-        wait_for(lambda: committer._failures > failures + 1, 60, "further attempts")
-        assert len(told) == 1 and "Offsets cannot be committed in the consumer group 'dskype-t'" in told[0] and "a group.id of its own" in told[0]
+        wait_for(lambda: made._failures > 2, 60, "several attempts")
+        assert len(told) == 1 and f"Offsets cannot be committed in the consumer group '{name}'" in told[0] and "a group.id of its own" in told[0]
         member.close()
-        wait_for(lambda: committed(kafka, "dskype-t").get(name) == 2, 60, "a commit")
-        stats.tasks[1] = {"component": "in", "term": 0, "kafka": [[name, 0, 9, 9]]}  # of an earlier driver
-        committer.commit_soon()
+        wait_for(lambda: committed(kafka, name) == {name: 2}, 60, "a commit")
+        made._commits._stats.tasks[1] = {"component": "in", "term": 0, "kafka": [[name, 0, 9, 9]]}  # of an earlier driver
     finally:
-        committer.close(20)
-    assert committed(kafka, "dskype-t") == {name: 2}
+        made.close(20)
+    assert committed(kafka, name) == {name: 2}
+
+
+def test_a_committed_offset_that_is_gone_is_told(kafka, name, tmp_path):
+    make_topic(kafka, name, 3)
+    with kafka.producer() as producer, TopicAdmin(kafka) as admin:
+        for number in range(60):
+            producer.send(name, value=b"x", partition=number % 3)
+        producer.flush()
+        admin.delete_records({(name, 0): 8})
+    KafkaInboxReader(kafka).commit(f"dskype-{name}", {(name, 0): 5, (name, 1): 7, (name, 2): 99})
+    inputs = ExternalInputs(kafka, tmp_path, name)
+    assert inputs.positions("in", KafkaSpout(name, first_poll_strategy="UNCOMMITTED_LATEST"), {}, skip_lost=False) == {(name, 0): 8, (name, 1): 7, (name, 2): 0}
+    assert [words in text for words, text in zip(("offset 5; the log has 8 to 20", "offset 99; the log has 0 to 20"), inputs.warnings, strict=True)] == [
+        True,
+        True,
+    ]
 
 
 def test_a_topology_is_at_rest_behind_the_marker_of_a_transaction(kafka, name):
