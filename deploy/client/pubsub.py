@@ -573,7 +573,7 @@ class PubSub:
 
     def _refusals(self, registrations: Iterable[str]) -> dict[str, str]:
         """Return registration -> why the topology refused it, for those that it has refused."""
-        wanted, found = set(registrations), {}
+        wanted, found = set(registrations), dict[str, str]()
         for record in self.scan(self.topics.dead_letters) if self._exists(self.topics.dead_letters) else ():
             letter = DeadLetter.from_record(record)
             if letter.topic == self.topics.subscriptions and (place := f"{letter.partition}-{letter.offset}") in wanted:

@@ -88,6 +88,8 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     boolean, topk = {"expression", "bbox", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha"} & fields.keys()
     if boolean and topk:
         raise UsageError("--text, --near, -k and --alpha are for top-k, --bbox, --expression and --ttl for boolean subscriptions; given: both")
+    if not boolean and args.near is None:
+        raise UsageError("expected --near LAT,LON for a top-k subscription, or --bbox W,S,E,N for a boolean one; given: neither")
     return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
 
 
@@ -155,8 +157,11 @@ def _list(args: argparse.Namespace) -> int:
             since = "-" if r.since is None else r.since
             state = f"{clean(r.type, 8):<8} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}"
             put(f"{clean(r.id, 40):<{width}}  {state}  {clean(_what(r.fields), 80)}")
+        pending = sum(r.status == "pending" for r in found)
         if not _runs(client):
             say(f"note: no topology {args.topology!r} runs; states are those of its last run")
+        elif pending:
+            say(f"note: {counted(pending, 'subscription')} pending: the topology has yet to read and place them; 'dskype list' says if it waits for something")
     return 0
 
 
