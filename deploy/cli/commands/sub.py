@@ -88,8 +88,6 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     boolean, topk = {"expression", "bbox", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha"} & fields.keys()
     if boolean and topk:
         raise UsageError("--text, --near, -k and --alpha are for top-k, --bbox, --expression and --ttl for boolean subscriptions; given: both")
-    if not boolean and args.near is None:
-        raise UsageError("expected --near LAT,LON for a top-k subscription, or --bbox W,S,E,N for a boolean one; given: neither")
     return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
 
 
@@ -119,6 +117,8 @@ def _add(args: argparse.Namespace) -> int:
     one = _by_options(args)
     if (one is None) == (args.file is None):
         raise UsageError("expected a FILE (- is standard input), or one subscription by options; given: " + ("neither" if one is None else "both"))
+    if one is not None and one["type"] == "topk" and args.near is None:
+        raise UsageError("expected --near LAT,LON for a top-k subscription, or --bbox W,S,E,N for a boolean one; given: neither")
     source: Iterable[tuple[int | None, bytes | None]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
     client = open_client(args, offline=args.dry_run)
     generated: list[str] = []
