@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     with open_client(args) as client:
         follow = follow_topk if args.topk else follow_results
         found = follow(client, subscriptions=set(args.sub) if args.sub else None, start=args.start, as_json=args.output == "json", with_texts=args.texts)
+        client.require(client.topics.results)
         if client.running() is None:
             say(f"note: no topology {args.topology!r} runs; results come when one does")
         with contextlib.closing(found):
