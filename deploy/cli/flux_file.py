@@ -73,7 +73,7 @@ def add_printing(parser: argparse.ArgumentParser) -> None:
 
 
 def load(args: argparse.Namespace) -> tuple[Any, Target]:
-    """Load the Flux file and print its details.
+    """Load the Flux file; print its details in a dry run, and if they are asked for.
 
     :returns: the topology, and where to run it.
     :raises UsageError: the arguments do not name exactly one file.
@@ -94,7 +94,8 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
         sys.path += [p for p in (os.getcwd(), str(Path(file).resolve().parent)) if p not in sys.path]
     if not args.no_splash:
         say(f"dskype {own_version()}: Storm topologies on Spark and Kafka")
-    if not args.no_detail:
+    detailed = (args.dry_run or args.verbose) and not args.no_detail
+    if detailed:
         say(f"Parsing {'resource' if args.resource else 'file'}: {file if args.resource else os.path.abspath(file)}")
     below, _ = split(file_conf(args))
     above, _ = split(dict(args.conf))
@@ -117,20 +118,20 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
     storm_config.validate(flux.config)
     for warning in flux.warnings:
         say(f"warning: {warning}")
-    if not args.no_detail:
+    if detailed:
         print(flux.describe(), flush=True)
     return flux, target(args, settings)
 
 
 def dry_run(flux: Any) -> int:
     """Print why a submission would be refused. The dry run succeeds all the same, as in Storm."""
+    from dskype.deploy.machine.launch import tell_warnings
     from dskype.topology.errors import TopologyError
     from dskype.topology.planning.validation import validate_submission
 
     try:
         flux.check_runnable()
-        for warning in validate_submission(flux.name, flux.config, flux.topology):
-            say(f"warning: {warning}")
+        tell_warnings(flux.topology, validate_submission(flux.name, flux.config, flux.topology), say)
     except TopologyError as ex:
         say(f"note: a submission would be refused: {ex}")
     return 0

@@ -29,8 +29,8 @@ __all__ = ["are_compiled", "compile_first", "compile_kernels"]
 
 _WORDS = ["lake", "park", "river", "hill", "old", "new"]
 _PACKAGES = ("topology", "spouts", "distribution", "bolts", "deploy")
-_ALL, _PART = "all", "part"
-"""What this module does as a program."""
+_MODULE, _ALL, _PART = "dskype.deploy.cli.warmup", "all", "part"
+"""This module, and what it does as a program."""
 _TELL_EVERY_S = 10.0
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
@@ -110,7 +110,7 @@ def _compile_in_a_process(tell: Callable[[], None]) -> None:
     :raises DeployError: it failed.
     """
     # In a session of its own, so that Ctrl-C does not reach it, and prints no traceback: it ends with this block.
-    process = spawn_tied([sys.executable, "-m", __name__, _ALL], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    process = spawn_tied([sys.executable, "-m", _MODULE, _ALL], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
     try:
         while True:
             try:
@@ -149,7 +149,7 @@ def _seldom_collected() -> Iterator[None]:
 @_seldom_collected()
 def _compile_all() -> None:
     """Run the small topology, and beside it a process that compiles what it begins with late or does not need."""
-    other = spawn_tied([sys.executable, "-m", __name__, _PART]) if (os.cpu_count() or 1) > 1 else None
+    other = spawn_tied([sys.executable, "-m", _MODULE, _PART]) if (os.cpu_count() or 1) > 1 else None
     _run_small_topology(lambda: other and other.wait())
     if other is None or other.wait() != 0:
         _compile_part()

@@ -30,6 +30,7 @@ from dskype.deploy.demo.places import Places, places
 from dskype.deploy.demo.screen import Arrivals, Figures, Moment, ResultsWatcher, Screen, Word, milliseconds
 from dskype.deploy.machine import connection, jars, paths
 from dskype.deploy.machine.folders import OwnedFolder
+from dskype.deploy.machine.launch import tell_warnings
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import hold_interrupts
 from dskype.deploy.machine.terminal import say
@@ -40,7 +41,6 @@ from dskype.topology import flux
 from dskype.topology.config import Config
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster
-from dskype.topology.planning.validation import CycleWarning
 from dskype.topology.runtime.kafka import TopicAdmin
 
 __all__ = ["open_folder", "run"]
@@ -218,9 +218,7 @@ def _submit(cluster: Any, plan: Plan, vocabulary: Path, transport: str | None, p
         say(f"warning: {problem}")
     preparation.result()  # waits for the vocabulary
     handle = cluster.submit_topology(loaded.name, loaded.config, loaded.topology)
-    for warning in handle.warnings:
-        if not isinstance(warning, CycleWarning):  # streams 5 to 7 are a cycle
-            say(f"warning: {warning}")
+    tell_warnings(loaded.topology, handle.warnings, say)
     return handle
 
 

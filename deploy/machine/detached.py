@@ -75,6 +75,8 @@ def start(arguments: Sequence[str], log: Path, show: Callable[[str], None], *, c
         os.close(read)
         if write >= 0:
             os.close(write)
+    if not ready and process.returncode == 130:
+        raise DeployError("the command was expected to keep running, given: it was stopped before it ran", fix="start it again")
     if not ready:
         raise DeployError(f"the command was expected to keep running, given: it has ended with exit code {process.returncode}", fix=f"its output is in {log}")
     return process.pid

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,16 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.planning.plan import metrics_topic
+from dskype.topology.planning.validation import CycleWarning
 from dskype.topology.runtime.first_batches import await_first_batches
 from dskype.topology.runtime.standby import TopologyKilledError
 from dskype.topology.runtime.stores import FOLDER_URL, default_url
 
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
+    from dskype.topology.model import StormTopology
 
-__all__ = ["await_kill", "folder_of", "run_local", "ship_modules", "start", "submit"]
+__all__ = ["await_kill", "folder_of", "run_local", "ship_modules", "start", "submit", "tell_warnings"]
 
 Progress = Callable[[str], None]
 
@@ -174,14 +176,21 @@ def start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Pro
     """
     began_ms = now_ms()
     handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
-    for warning in handle.warnings:
-        progress(f"warning: {warning}")
+    tell_warnings(flux.topology, handle.warnings, progress)
     if handle.status == "ACTIVE":
         await_first_batches(handle.backend, progress, lambda: flux.name in cluster.manager.topologies, began_ms)
     elif active:
         hint = f"; 'dskype activate {flux.name}' lets it work" if handle.status == "INACTIVE" else ""
         progress(f"topology {flux.name} is {handle.status}, as it was when its last process ended{hint}")
     return handle
+
+
+def tell_warnings(topology: StormTopology, warnings: Iterable[str], progress: Progress) -> None:
+    """Tell the warnings of a submission, except that a topology of DSkype's own components has cycles: they are meant to be there."""
+    own = all(type(component.obj).__module__.startswith("dskype.") for component in topology.components.values())
+    for warning in warnings:
+        if not (own and isinstance(warning, CycleWarning)):
+            progress(f"warning: {warning}")
 
 
 def await_kill(cluster: LocalCluster, handle: LocalTopology) -> None:

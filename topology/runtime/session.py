@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ _LOCAL_SLOTS = 128
 _NEVER_MS = 100 * 365 * 24 * 3_600_000
 
 _PATHS = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
+
+_MODULES = b"WARNING: Using incubator modules"
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -222,11 +225,34 @@ def _launch(settings: Mapping[str, str], folder: Path) -> None:
     try:
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
             out.writelines(f"{_escaped(k)}={_escaped(v)}\n" for k, v in settings.items())
-        with _submit_arguments("--properties-file", str(file), "--load-spark-defaults"):
+        with _submit_arguments("--properties-file", str(file), "--load-spark-defaults"), _standard_error() as error:
             # Only the owner may read what the JVM and its Python workers write: snapshots, checkpoints, logs.
-            SparkContext._ensure_initialized(gateway=launch_gateway(None, {"umask": 0o077}))
+            SparkContext._ensure_initialized(gateway=launch_gateway(None, {"umask": 0o077, "stderr": error}))
     finally:
         file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _standard_error() -> Iterator[int]:
+    """Yield a handle for a JVM's standard error. What it writes is passed on, except for the line about modules that Spark's JVM always begins with."""
+    read, write = os.pipe()
+
+    def pass_on() -> None:
+        with open(read, "rb") as lines:
+            for line in lines:
+                if not line.startswith(_MODULES):
+                    with contextlib.suppress(OSError):  # nobody reads our output any more; the JVM must not wait for that
+                        os.write(2, line)
+
+    reader = threading.Thread(target=pass_on, name="dskype-jvm-errors", daemon=True)
+    reader.start()
+    try:
+        yield write
+    except BaseException:
+        os.close(write)
+        reader.join(timeout=1)  # what a JVM says that has ended at once comes before our own words
+        raise
+    os.close(write)
 
 
 @contextlib.contextmanager

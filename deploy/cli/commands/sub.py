@@ -117,6 +117,8 @@ def _add(args: argparse.Namespace) -> int:
     one = _by_options(args)
     if (one is None) == (args.file is None):
         raise UsageError("expected a FILE (- is standard input), or one subscription by options; given: " + ("neither" if one is None else "both"))
+    if one is not None and one["type"] == "topk" and args.near is None:
+        raise UsageError("expected --near LAT,LON for a top-k subscription, or --bbox W,S,E,N for a boolean one; given: neither")
     source: Iterable[tuple[int | None, bytes | None]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
     client = open_client(args, offline=args.dry_run, patient=True)
     generated: list[str] = []
@@ -155,8 +157,11 @@ def _list(args: argparse.Namespace) -> int:
             since = "-" if r.since is None else r.since
             state = f"{clean(r.type, 8):<8} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}"
             put(f"{clean(r.id, 40):<{width}}  {state}  {clean(_what(r.fields), 80)}")
+        pending = sum(r.status == "pending" for r in found)
         if not _runs(client):
             say(f"note: no topology {args.topology!r} runs; states are those of its last run")
+        elif pending:
+            say(f"note: {counted(pending, 'subscription')} pending: the topology has yet to read and place them; 'dskype list' says if it waits for something")
     return 0
 
 

@@ -29,7 +29,6 @@ def _own_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Submit the topology, and run it until it is killed."""
-    args.no_detail |= args.systemd
     flux, where = flux_file.load(args)
     if args.dry_run:
         return flux_file.dry_run(flux)

@@ -7,7 +7,7 @@ import contextlib
 import sys
 
 from dskype.deploy.cli.arguments import client_options, open_client, output, positive
-from dskype.deploy.machine.terminal import put
+from dskype.deploy.machine.terminal import put, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +28,9 @@ def run(args: argparse.Namespace) -> int:
     with open_client(args) as client:
         follow = follow_topk if args.topk else follow_results
         found = follow(client, subscriptions=set(args.sub) if args.sub else None, start=args.start, as_json=args.output == "json", with_texts=args.texts)
+        client.require(client.topics.results)
+        if client.running() is None:
+            say(f"note: no topology {args.topology!r} runs; results come when one does")
         with contextlib.closing(found):
             left = sys.maxsize if args.count is None else args.count
             while left:

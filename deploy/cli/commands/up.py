@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return flux_file.dry_run(_load(args)[0])
     found = service.read(folder)
-    if found is not None and found.state == "stopping" and found.is_alive():
+    if found is not None and found.state == "stopping" and found.is_alive() and not args.systemd:
         service.stop(folder, _END_S, say)
     running = found is not None and found.is_alive()
     if found is None or not running:

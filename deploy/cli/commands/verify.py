@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topology: str) -> int:
+    from dskype.deploy.cli.warmup import are_compiled
     from dskype.deploy.verification import verify
     from dskype.deploy.verification.topics import read_inputs, wait_until_rest
 
@@ -76,6 +77,9 @@ def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topolog
         if not any(inputs.counts().values()):
             progress.end()
             raise UsageError(f"topology {topology!r} has no records in its topics ({', '.join(inputs.counts())})")
+        if attempt == 1 and not are_compiled():
+            progress.end()
+            say("note: the kernels are not compiled yet; the comparison compiles those that it needs, which takes a minute or more")
         report = verify(
             inputs,
             settings,

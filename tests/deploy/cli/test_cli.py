@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,12 @@ from dskype.deploy.cli import local_screen
 from dskype.deploy.cli import main as cli
 from dskype.deploy.machine import cluster, launch
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
+from dskype.deploy.machine.versions import own_version
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.local import LocalCluster
+from dskype.topology.planning.validation import CycleWarning
+from dskype.topology.runtime import session
 
 WORDS = """
 name: wc
@@ -634,3 +638,39 @@ def test_what_is_no_record_of_top_words_is_left_out() -> None:
     words = local_screen.TopWords(type("Kafka", (), {"consumer": lambda self: Consumer()})(), "t")
     assert words.poll() == {"top": [["a", 1]], "words": 1}
     assert words.poll() == {"top": [["a", 1]], "words": 1}
+
+
+# --- a short start ----------------------------------------------------------------------------------------------------
+
+
+def test_a_start_prints_no_details_of_the_topology_unless_they_are_asked_for(words: str, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["local"], ["submit", "--bootstrap-servers", "b:9092"]):
+        assert cli.main([*command, words]) == 0
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err) == ("", f"dskype {own_version()}: Storm topologies on Spark and Kafka\n")
+        assert cli.main([*command, words, "--verbose"]) == 0
+        assert "count" in capsys.readouterr().out
+        assert cli.main([*command, words, "--dry-run"]) == 0
+        assert "count" in capsys.readouterr().out
+        assert cli.main([*command, words, "--dry-run", "-q"]) == 0
+        assert capsys.readouterr().out == ""
+
+
+def test_the_cycle_of_dskype_is_no_warning_and_one_of_a_user_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["local", "-R", "dskype.yaml", "--dry-run", "-q"]) == 0
+    assert "cycle" not in capsys.readouterr().err
+    told: list[str] = []
+    of_a_user = SimpleNamespace(components={"a": SimpleNamespace(obj=SimpleNamespace())})
+    launch.tell_warnings(of_a_user, [CycleWarning("Topology t contains cycles"), "another"], told.append)
+    assert told == ["warning: Topology t contains cycles", "warning: another"]
+
+
+def test_what_a_jvm_says_is_passed_on_except_its_line_about_modules(capfd: pytest.CaptureFixture[str]) -> None:
+    with session._standard_error() as error:
+        subprocess.run(
+            ["sh", "-c", "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo 'Unrecognized option' >&2"], stderr=error, check=True
+        )
+    for thread in threading.enumerate():
+        if thread.name == "dskype-jvm-errors":
+            thread.join()
+    assert capfd.readouterr().err == "Unrecognized option\n"

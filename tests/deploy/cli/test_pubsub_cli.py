@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -21,12 +22,14 @@ import pytest
 from dskype.deploy.cli import lines
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import LazyParser
+from dskype.deploy.cli.commands import dead_letters as dead_letters_command
 from dskype.deploy.client.pubsub import PubSub, ensure_topics
+from dskype.deploy.machine import connection
 from dskype.deploy.machine.registry import DSKYPE, registry
 from dskype.deploy.machine.terminal import clean, clock_text, put
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
-from tests.deploy.client.test_pubsub import COFFEE, PARK, delta, event, write
+from tests.deploy.client.test_pubsub import COFFEE, PARK, delta, event, letter, write
 
 LINES = [{"id": "a", "type": "topk", **PARK}, {"id": 17, "type": "boolean", **COFFEE}, {"type": "boolean", "bbox": [0, 0, 1, 1], "keywords": ["x"]}]
 
@@ -105,8 +108,9 @@ def test_engines_are_given_their_arguments(monkeypatch: pytest.MonkeyPatch) -> N
     from dskype.deploy.demo import command as demo
 
     monkeypatch.setenv("DSKYPE_BOOTSTRAP_SERVERS", "h:1")
+    monkeypatch.setattr(connection, "await_brokers", lambda *_, **__: None)
     calls: list[Any] = []
-    monkeypatch.setattr(verify, "_run", lambda args, kafka, topology: calls.append((args.sample, kafka.bootstrap_servers, topology)) or 1)
+    monkeypatch.setattr(verify, "_run", lambda args, given, kafka, topology: calls.append((args.sample, kafka.bootstrap_servers, topology)) or 1)
     monkeypatch.setattr(throughput, "run", lambda args: calls.append(args.seed))
     monkeypatch.setattr(demo, "run", lambda args: calls.append(args.seed) or 0)
     assert [cli.main(["verify", "--sample", "7", "-t", "x"]), cli.main(["bench", "throughput", "--seed", "3"]), cli.main(["demo", "--seed", "5"])] == [1, 0, 0]
@@ -246,6 +250,7 @@ def test_options_that_do_not_go_together_are_refused(run: Any, tmp_path: Path) -
     file = json_lines(tmp_path / "s", LINES)
     assert "given: neither" in run("sub", "add")[2]
     assert "given: both" in run("sub", "add", file, "--text", "x")[2]
+    assert "expected --near LAT,LON for a top-k subscription" in run("sub", "add", "--text", "x")[2]
     code, _, err = run("sub", "add", "--text", "x", "--near", "1,2", "--ttl", "5")
     assert code == 1
     assert "--text, --near, -k and --alpha are for top-k" in err
@@ -512,7 +517,7 @@ def results(name: str, kafka: KafkaSettings) -> Topics:
 
 def test_results_are_printed_once_with_the_texts_of_their_messages(run: Any, results: Topics) -> None:
     code, out, err = run("tail", "--from", "beginning", "--count", "5")
-    assert (code, err) == (0, "")
+    assert (code, err.startswith("note: no topology"), err.count("\n")) == (0, True, 1)
     rows = [re.sub(r"^\d\d:\d\d:\d\d\.\d\d\d  ", "", line) for line in out.splitlines()]
     assert rows == [
         "add      #1  0.750000  a  0-0  lake [2Jpark",
@@ -626,7 +631,7 @@ def test_ctrl_c_ends_a_tail_with_130(name: str, results: Topics, tmp_path: Path)
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
-    assert (running.returncode, err) == (130, "")
+    assert (running.returncode, err) == (130, f"note: no topology {name!r} runs; results come when one does\n")
 
 
 # --- vocabulary -------------------------------------------------------------------------------------------------------
@@ -737,3 +742,56 @@ def test_ids_are_looked_up_in_the_topics(run: Any, name: str, kafka: KafkaSettin
     for unknown in (("zzz", "park"), ("0-1", "park"), ("a", "zzz")):
         code, out, err = run("explain", *unknown)
         assert (code, out) == (1, "") and "There is no such" in err
+
+
+# --- dead letters -----------------------------------------------------------------------------------------------------
+
+
+def test_dead_letters_are_shown_with_reason_place_and_record(run: Any, name: str, kafka: KafkaSettings) -> None:
+    assert run("dead-letters")[::2] == (
+        1,
+        f"error: The topic {name}.dead-letters does not exist. hint: a DSkype topology creates its topics when it starts: "
+        f"run one named {name!r} with 'dskype local' or 'dskype submit' (for example -R dskype.yaml), or name the running one with -t ('dskype list')\n",
+    )
+    topics = Topics.for_topology(name)
+    with contextlib.closing(TopicAdmin(kafka)) as admin:
+        admin.create({topics.dead_letters: 1}, {})
+    assert run("dead-letters") == (0, "", f"topology {name} has no dead letters\n")
+    write(
+        kafka,
+        topics.dead_letters,
+        [
+            (None, b'{"text": "a", "lat": 91}', letter(3, "Expected 'lat' from -90 to 90; given: 91", "invalid-lat")),
+            (None, b"\x1b[31mred\xff" + b"x" * 500, letter(4, "Expected a message as \x1b[1mJSON", "invalid-json")),
+        ],
+    )
+    code, out, err = run("dead-letters")
+    first, record, second, other = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert first == "TIME  invalid-lat  m 0-3  Expected 'lat' from -90 to 90; given: 91"
+    assert record == '    {"text": "a", "lat": 91}'
+    assert second == "TIME  invalid-json  m 0-4  Expected a message as [1mJSON"
+    assert other.startswith("    [31mred\\xffxxx") and len(other) == 164 and other.endswith("…")
+    assert run("dead-letters", "--count", "1")[1].startswith(out.splitlines()[2][:19])
+    code, out, err = run("dead-letters", "--reason", "invalid-lat", "-o", "json")
+    assert [(found["code"], found["offset"], found["value"]) for found in map(json.loads, out.splitlines())] == [("invalid-lat", 3, '{"text": "a", "lat": 91}')]
+    assert run("dead-letters", "--reason", "nothing like it") == (0, "", f"topology {name} has no dead letters about 'nothing like it'\n")
+
+
+def test_dead_letters_are_followed_until_ctrl_c(run: Any, name: str, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = Topics.for_topology(name)
+    with contextlib.closing(TopicAdmin(kafka)) as admin:
+        admin.create({topics.dead_letters: 1}, {})
+    real, shown = dead_letters_command.put, []
+
+    def interrupt(*lines: str) -> None:
+        real(*lines)
+        shown.extend(lines)
+        if not shown:
+            write(kafka, topics.dead_letters, [(None, b"new", letter(0, "Expected", "late"))])
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(dead_letters_command, "put", interrupt)
+    code, out, err = run("dead-letters", "--follow")
+    assert code == 130 and "late  m 0-0  Expected\n    new" in out and err == f"topology {name} has no dead letters; waiting for others\n"

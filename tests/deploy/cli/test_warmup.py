@@ -1,6 +1,8 @@
 """Kernels are compiled once, by a small DSkype."""
 
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numba
@@ -53,6 +55,32 @@ def test_a_process_that_cannot_compile_says_why_and_the_start_goes_on(tmp_home, 
     flux = SimpleNamespace(topology=SimpleNamespace(components={"a": SimpleNamespace(obj=object.__new__(AggregationBolt))}))
     warmup.compile_first(flux, None, said.append)
     assert said[-1].startswith("warning: the kernels were expected to be compiled") and said[-1].endswith("while its first messages wait")
+
+
+def test_the_process_that_compiles_starts_another_one_beside_it(tmp_path):
+    """Both are called by the module's name, whatever it is called in the process that starts them."""
+    program = f"""
+import os, runpy, sys
+from dskype.deploy.machine import processes
+class Other:
+    def wait(self): return 0
+def spawn(command, **_):
+    print(command[1:], flush=True)
+    return Other()
+processes.spawn_tied = spawn
+os.cpu_count = lambda: 2
+import dskype.deploy.verification as verification
+verification.verify = lambda *_, **__: type("Report", (), {{"ok": True}})
+from dskype.topology.simulated import engine
+for name in ("activate", "tick_clock", "run_until_quiet", "rebalance"):
+    setattr(engine.SimulatedTopology, name, lambda *_: None)
+engine.SimulatedTopology.dead_letters = lambda self: []
+sys.argv = ["warmup", "all"]
+runpy.run_module({warmup.__name__!r}, run_name="__main__")
+"""
+    environ = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stdout) == (0, f"['-m', {warmup.__name__!r}, 'part']\n"), done.stderr
 
 
 @pytest.mark.parametrize("master, obj", [("spark://somewhere:7077", AggregationBolt), (None, TestWordSpout)])

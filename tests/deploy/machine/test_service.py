@@ -222,6 +222,13 @@ def test_a_command_that_ends_before_it_runs_has_failed_and_its_words_are_shown(t
     assert "no-such-command" in (tmp_path / "log").read_text()
 
 
+def test_a_start_that_somebody_else_stops_says_so(tmp_path, monkeypatch):
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: real([sys.executable, "-c", "raise SystemExit(130)"], **options))
+    with pytest.raises(DeployError, match="it was stopped before it ran"):
+        detached.start(["up"], tmp_path / "log", lambda line: None)
+
+
 def test_ctrl_c_during_the_start_says_what_is_waited_for_and_shows_what_the_command_says_meanwhile(tmp_path, monkeypatch):
     shown: list[str] = []
     program = """
