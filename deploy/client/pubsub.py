@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import time
 import uuid
@@ -35,10 +36,13 @@ from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
+from dskype.topology.runtime.standstill import AttentiveClock
 
 __all__ = ["PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
 
 _CREATE_S = 30
+_GAP_S = 1.0
+"""Of the time between two looks for results, at most this much counts as silence: the program may have been stopped, or busy with what it got."""
 
 
 class UnknownTopicError(TopologyError):
@@ -547,6 +551,7 @@ class PubSub:
         :param start: ``beginning`` or ``now``.
         :param follow: False: only present results; True: without end; a number: until none has come for that many seconds.
         :raises UnknownTopicError: the topology has never run.
+        :raises KafkaTimeoutError: without ``follow``: nothing came for ``timeout_s`` although there is more.
         """
         topics = self.result_topics()
         wanted = None if subscriptions is None else {subscriptions} if isinstance(subscriptions, str) else set(subscriptions)
@@ -561,13 +566,16 @@ class PubSub:
         return [self.topics.results, *([self.topics.matches] if self._exists(self.topics.matches) else [])]
 
     def _results(self, follower: Follower, wanted: set[str] | None, follow: bool | float) -> Iterator[Result]:
-        once, heard = Once(), time.monotonic()
+        once, quiet, heard_s = Once(), AttentiveClock(_GAP_S), 0.0
+        limit_s = math.inf if follow is True else follow or self._timeout_s
         try:
             while follow or not follower.at_end():
-                records = follower.poll(0.2)
+                records, now_s = follower.poll(0.2), quiet.look()
                 if records:
-                    heard = time.monotonic()
-                elif follow is not True and time.monotonic() - heard > (follow or self._timeout_s):
+                    heard_s = now_s
+                elif now_s - heard_s > limit_s:
+                    if not follow:
+                        raise KafkaTimeoutError(f"the results could not be read to their end: nothing came for {self._timeout_s:g} s")
                     return
                 for record in records:
                     found = Result.all_of(record, wanted)
