@@ -470,7 +470,7 @@ class TopologyDriver:
         return self.stats.undelivered_by_task() | (self._clock.unseen_pulses() if self._active else {})
 
     def _report_health(self) -> None:
-        stalls = self._stalls.find(self.plan.task_component, self._versions(), self._waiting(), time.monotonic())
+        stalls = self._stalls.find(self.plan.task_component, self._versions(), {} if self._brokers_away else self._waiting(), time.monotonic())
         failing = [
             f"the query of component {c!r} has failed {n} times in a row, without progress in between"
             for c in self.plan.component_ids
