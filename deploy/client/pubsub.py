@@ -41,8 +41,6 @@ from dskype.topology.runtime.standstill import AttentiveClock
 __all__ = ["PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
 
 _CREATE_S = 30
-_GAP_S = 1.0
-"""Of the time between two looks for results, at most this much counts as silence: the program may have been stopped, or busy with what it got."""
 
 
 class UnknownTopicError(TopologyError):
@@ -566,7 +564,8 @@ class PubSub:
         return [self.topics.results, *([self.topics.matches] if self._exists(self.topics.matches) else [])]
 
     def _results(self, follower: Follower, wanted: set[str] | None, follow: bool | float) -> Iterator[Result]:
-        once, quiet, heard_s = Once(), AttentiveClock(_GAP_S), 0.0
+        quiet = AttentiveClock(gap_s=1.0)  # the program may have been stopped, or busy with what it got
+        once, heard_s = Once(), 0.0
         limit_s = math.inf if follow is True else follow or self._timeout_s
         try:
             while follow or not follower.at_end():
