@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import time
 import uuid
@@ -37,6 +38,7 @@ from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
+from dskype.topology.runtime.standstill import AttentiveClock
 
 if TYPE_CHECKING:
     from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
@@ -622,16 +624,18 @@ class PubSub:
         return [self.topics.results, *([self.topics.matches] if self._exists(self.topics.matches) else [])]
 
     def _results(self, follower: Follower, wanted: set[str] | None, follow: bool | float) -> Iterator[Result]:
-        once, heard = Once(), time.monotonic()
+        quiet = AttentiveClock(gap_s=1.0)  # the program may have been stopped, or busy with what it got
+        once, heard_s = Once(), 0.0
+        limit_s = math.inf if follow is True else follow or self._timeout_s
         try:
             while follow or not follower.at_end():
-                records = follower.poll(0.2)
+                records, now_s = follower.poll(0.2), quiet.look()
                 if records:
-                    heard = time.monotonic()
-                elif follow is not True and time.monotonic() - heard > (follow or self._timeout_s):
-                    if follow:
-                        return
-                    raise KafkaTimeoutError(f"the results could not be read to their end: nothing came for {self._timeout_s:g} s")
+                    heard_s = now_s
+                elif now_s - heard_s > limit_s:
+                    if not follow:
+                        raise KafkaTimeoutError(f"the results could not be read to their end: nothing came for {self._timeout_s:g} s")
+                    return
                 for record in records:
                     found = Result.all_of(record, wanted)
                     if found and once.first(found[0].result_id):  # of a record with several, the first one stands for all

@@ -504,7 +504,8 @@ class TopologyDriver:
     def _report_health(self) -> None:
         reported = self.stats.reported(self.tenure.term)
         starting = self.plan.task_component.keys() - reported
-        stalls = self._stalls.find(self.plan.task_component, self._versions(), self._waiting(), time.monotonic(), starting)
+        waiting = {} if self._brokers_away else self._waiting()
+        stalls = self._stalls.find(self.plan.task_component, self._versions(), waiting, time.monotonic(), starting)
         failing = [
             f"the query of component {c!r} has failed {n} times in a row, without progress in between"
             for c in self.plan.component_ids

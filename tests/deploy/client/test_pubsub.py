@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 import uuid
@@ -24,6 +25,7 @@ from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
+from dskype.topology.runtime.standstill import AttentiveClock
 
 PARK = {"text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5}
 COFFEE = {"bbox": [-88, 42, -87, 44], "expression": 'coffee AND (wifi OR "late night")'}
@@ -433,6 +435,36 @@ def test_results_are_followed_from_the_moment_of_the_call(kafka: KafkaSettings, 
     endless = client.results(follow=True)
     assert [next(endless).message, next(endless).message] == [1, 2]
     endless.close()
+
+
+class Dumb:
+    """A follower that never gets anything, with a clock of its own: each look takes ``look_s`` seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, look_s: Iterator[float]) -> None:
+        self._look_s, self.now_s, self.looks = look_s, 0.0, 0
+        monkeypatch.setattr(pubsub, "Follower", lambda *_: self)
+        monkeypatch.setattr(pubsub, "AttentiveClock", lambda gap_s: AttentiveClock(gap_s, lambda: self.now_s))
+
+    def poll(self, timeout_s: float) -> list[Any]:
+        self.looks += 1
+        self.now_s += next(self._look_s)
+        return []
+
+    def at_end(self) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+
+def test_results_are_followed_until_it_is_quiet_and_a_program_that_stood_still_has_not_heard_that(client: PubSub, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = Dumb(monkeypatch, itertools.chain([0.2, 160.0], itertools.repeat(0.2)))
+    assert list(client.results(follow=3)) == [] and quiet.looks > 5
+
+
+def test_results_that_cannot_be_read_to_their_end_are_an_error(client: PubSub, monkeypatch: pytest.MonkeyPatch) -> None:
+    Dumb(monkeypatch, itertools.repeat(0.2))
+    with pytest.raises(KafkaTimeoutError, match="could not be read to their end"):
+        list(client.results())
 
 
 def test_several_partitions_are_read_whole(kafka: KafkaSettings) -> None:

@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from dskype.topology.core.stats import TopologyStats
+from dskype.topology.runtime import driver as driver_module
 from dskype.topology.runtime import restarts, stalls, standstill
+from dskype.topology.runtime.driver import TopologyDriver
+from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.liveness import (
     BROKERS_SILENT_AFTER_S,
     DEAD_AFTER_S,
@@ -87,6 +91,38 @@ def test_a_task_that_has_not_run_its_first_batch_starts_and_is_not_stalled_for_t
     watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b"}
     found = [watch.find(tasks, {2: 5}, {1: 3, 2: 3}, now_s, starting={1}) for now_s in (0, 11, 599, 601)]
     assert [[s.task for s in stalls] for stalls in found] == [[], [2], [2], [1, 2]]
+
+
+def test_no_task_is_stalled_because_the_brokers_were_away(monkeypatch):
+    now, told = [100.0], []
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    driver = SimpleNamespace(
+        _stalls=StallWatch(after_s=30, gap_s=5),
+        _brokers_away=False,
+        _versions=lambda: {1: 5},
+        _waiting=lambda: {1: 3},
+        _obstacles={},
+        _due={},
+        _reports=SimpleNamespace(set_health=lambda state, why: told.append(state)),
+        plan=SimpleNamespace(task_component={1: "a"}, component_ids=[]),
+        stats=SimpleNamespace(reported=lambda term: {1}),
+        tenure=SimpleNamespace(term=1),
+        kafka=KafkaSettings("127.0.0.1:1"),
+    )
+
+    def look(seconds: float) -> None:
+        for _ in range(round(2 * seconds)):
+            now[0] += 0.5
+            TopologyDriver._report_health(driver)
+
+    look(29)  # the brokers do not answer, and the driver does not know it yet
+    driver._brokers_away = True
+    look(131)
+    driver._brokers_away = False
+    look(29)
+    assert list(dict.fromkeys(told)) == ["running", "waiting"]
+    look(2)
+    assert told[-1] == "stalled"  # it really does nothing
 
 
 # -- liveness -------------------------------------------------------------------------------------
