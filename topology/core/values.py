@@ -247,7 +247,9 @@ def _ext_hook(code: int, data: bytes, depth: int = 0) -> Any:
         return unpack_tuple(_read_nested(data, depth + 1))
     if code == _EXT_INTEGER and len(data) <= MAX_INTEGER_BYTES:
         return int.from_bytes(data, "big", signed=True)
-    msg = f"unknown extension type in a frame, or too long an integer; given: {code} with {len(data)} bytes; legal: 1 to 9, integers of {MAX_INTEGER_BYTES} bytes"
+    msg = (
+        f"unknown extension type in a frame, or too long an integer; given: {code} with {len(data)} bytes; legal: 1 to 9, integers of {MAX_INTEGER_BYTES} bytes"
+    )
     raise FrameError(msg)
 
 

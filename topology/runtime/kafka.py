@@ -159,7 +159,6 @@ class KafkaInboxReader:
             consumer.seek(where, start)
             yield from map(_in_record, records_until(consumer, where, stop))
 
-
     def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
         """Return for each partition of topics whether it holds records at or behind its position.
 

@@ -213,7 +213,11 @@ class _Resident:
             store.sweep(task)
         spout = plan.spec(self._component).obj
         # What a Kafka spout has to read again, it reads as its query does.
-        reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level, self._starts) if isinstance(spout, KafkaSpout) else KafkaInboxReader(self._payload.kafka)
+        reader = (
+            KafkaInboxReader(self._payload.kafka, spout.isolation_level, self._starts)
+            if isinstance(spout, KafkaSpout)
+            else KafkaInboxReader(self._payload.kafka)
+        )
         return Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
 
     def run(self, stop: StopSignal) -> None:

@@ -434,7 +434,9 @@ def test_a_snapshot_keeps_typed_arrays():
     assert back["a"].dtype == np.int32 and back["a"].tolist() == [0, 1, 2, 3, 4] and back["b"] == {1: "x"}
 
 
-@pytest.mark.parametrize("value", [2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 2**8000, -(2**8000), {2**65: [(2**66, {-(2**67)})]}], ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize(
+    "value", [2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 2**8000, -(2**8000), {2**65: [(2**66, {-(2**67)})]}], ids=lambda value: repr(value)[:20]
+)
 def test_a_snapshot_keeps_integers_of_any_practical_size(value):
     assert decode_snapshot(encode_snapshot({"sum": value})) == {"sum": value}
 

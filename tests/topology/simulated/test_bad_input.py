@@ -205,7 +205,24 @@ def test_a_tuple_larger_than_any_record_becomes_a_dead_letter_and_the_channel_go
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, -(2**63), 2**64 - 1, 2**64, -(2**63) - 1, [2**8000, {-(2**70): 1}], 0.1, float("inf"), "ü\0", b"\xff", [1, [2]], {"a": {"b": [1]}}, {1: 2}, {(1, 2): "x"}, {(1, (2, "y")): (3,)}],
+    [
+        None,
+        True,
+        -(2**63),
+        2**64 - 1,
+        2**64,
+        -(2**63) - 1,
+        [2**8000, {-(2**70): 1}],
+        0.1,
+        float("inf"),
+        "ü\0",
+        b"\xff",
+        [1, [2]],
+        {"a": {"b": [1]}},
+        {1: 2},
+        {(1, 2): "x"},
+        {(1, (2, "y")): (3,)},
+    ],
     ids=repr,
 )
 def test_plain_values_arrive_as_they_were_and_tuples_as_lists(value):

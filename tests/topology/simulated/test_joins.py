@@ -68,7 +68,18 @@ def test_three_sources_are_joined_by_values_in_nested_maps():
 def test_keys_are_equal_where_java_says_so():
     """Of numbers, as ``Double.equals`` and ``Long.equals``: every NaN is equal to every other one, 0.0 is not -0.0, and 1 is neither 1.0 nor true."""
     nan = float("nan")
-    keys = {"nan": nan, "0": 0.0, "-0": -0.0, "long 0": 0, "false": False, "one": 1, "list": [0.0, nan], "list of -0": [-0.0, nan], "map": {"a": -nan}, "big": 2**70}
+    keys = {
+        "nan": nan,
+        "0": 0.0,
+        "-0": -0.0,
+        "long 0": 0,
+        "false": False,
+        "one": 1,
+        "list": [0.0, nan],
+        "list of -0": [-0.0, nan],
+        "map": {"a": -nan},
+        "big": 2**70,
+    }
     rows = [(key, name) for name, key in keys.items()]
     sources = {"left": (("key", "l"), rows), "right": (("key", "r"), [(-key if name == "nan" else key, name) for key, name in rows])}
     found, _ = joined(JoinBolt("left", "key").join("right", "key", "left").select("l,r"), sources)
