@@ -131,8 +131,8 @@ class JoinBolt(WindowedBolt):
     """Joins two or more streams with the tuples of one window, and emits the rows of the result.
 
     The tuples are hashed by their join fields, so a window costs time in proportion to its tuples and results. Results are anchored to the tuples
-    that they consist of. A tuple without its join field (None) joins nothing, and as in Storm it has no row of its own in a left join either. Equal
-    values have equal types, as in Java: 1 does not join 1.0.
+    that they consist of. A tuple without its join field (None) joins nothing, and as in Storm it has no row of its own in a left join either. Keys
+    are equal where Java's ``equals`` says so: 1 does not join 1.0, every NaN joins every other one, and 0.0 does not join -0.0.
 
     Each source has to reach the same task for equal join fields: use fields groupings, or one task.
 

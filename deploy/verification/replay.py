@@ -13,6 +13,7 @@ import numpy as np
 from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
 from dskype.deploy.verification.reading import UnusableRecord, Weights, read_key, read_message, read_subscription, stop_words_of, words_of
+from dskype.deploy.verification.refusals import Accepted, LatenessJudge
 from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, Subscription, areas_of
@@ -348,7 +349,7 @@ class _Letters:
 
     def check_messages(self, parsed: dict[Place, Any], numbered: dict[Place, int]) -> None:
         """Check that refused messages are bad, and that their letters contain them."""
-        settings, times = self._settings, None
+        settings, judge = self._settings, None
         for place, letter in self.messages.items():
             self._report.compared["dead letters"] += 1
             record, message = parsed.get(place) or (letter, _parse(letter, settings))
@@ -362,21 +363,33 @@ class _Letters:
                     published=_bytes(letter.value),
                 )
             elif not isinstance(message, str):
+                why: tuple[str, ...] = ()
                 if settings.window_kind == "time":
-                    times = self._newest(parsed, numbered) if times is None else times
-                    time = _time_of(record, message)
-                    if time <= times or time > record.timestamp_ms + settings.ahead_ms or place not in parsed:
-                        continue  # it may have been late; the log does not say when it was handled
+                    judge = judge or self._judge(parsed, numbered)
+                    own_ms = _time_of(record, message)
+                    late = judge.may_be_late(Accepted(*place, record.timestamp_ms, own_ms)) if place in parsed else None
+                    if late is None:
+                        self._report.unchecked["refused messages: what came before them, or when they came, is gone"] += 1
+                    if late is not False or own_ms > record.timestamp_ms + settings.ahead_ms:
+                        continue
+                    why = (f"came    {record.timestamp_ms - own_ms} ms after its own time; the lateness is {settings.lateness_ms} ms",)
                 self._report.differ(
                     "dead-letter",
                     f"a good message was refused: {name}",
                     where=self._where(letter),
-                    details=(f"error   {header(letter, 'error')}", f"message {_bytes(letter.value)}"),
+                    details=(f"error   {header(letter, 'error')}", f"message {_bytes(letter.value)}", *why),
                 )
 
-    @staticmethod
-    def _newest(parsed: dict[Place, Any], numbered: dict[Place, int]) -> int:
-        return max((_time_of(*parsed[place]) for place in numbered if not isinstance(parsed[place][1], str)), default=-1)
+    def _judge(self, parsed: dict[Place, Any], numbered: dict[Place, int]) -> LatenessJudge:
+        """Return what tells whether messages may be refused as late."""
+        inputs = self._inputs
+        accepted = [
+            Accepted(*place, record.timestamp_ms, _time_of(record, message))
+            for place, (record, message) in parsed.items()
+            if place in numbered and not isinstance(message, str)
+        ]
+        task_of = {run.partition: run.task for run in _runs(inputs, Report())}
+        return LatenessJudge(accepted, task_of, self._settings, complete=not (inputs.cut("sequence") or inputs.cut("messages") or inputs.runs > 1))
 
     def check_subscriptions(self, parsed: Mapping[Place, Any], final: bool) -> None:
         """Check that exactly the bad subscriptions were refused.

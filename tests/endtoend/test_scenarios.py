@@ -1,6 +1,7 @@
 """What users encounter, on the simulated log: registering, replacing, unregistering, bad input, time to live, time windows."""
 
 import json
+import random
 import re
 
 import pytest
@@ -8,12 +9,13 @@ import pytest
 from dskype.deploy.verification import Inputs, verify
 from dskype.distribution import make_distributor
 from dskype.spouts.settings import Settings
-from dskype.topology.config import DEFAULTS, Config
+from dskype.topology.config import DEFAULTS, TRANSPORTS, Config
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.planning.validation import validate_submission
+from dskype.topology.simulated.engine import Faults
 
-from .harness import TOPICS, Simulation, check, dead_letters, metric, topology
+from .harness import TOPICS, Simulation, check, dead_letters, metric, random_message, random_subscription, topology
 
 TOPK = {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5}
 FILTER = {"type": "boolean", "bbox": [-5, -5, 5, 5], "expression": "lake AND (park OR hill)"}
@@ -354,6 +356,69 @@ def test_a_time_window_goes_by_the_messages_own_times():
 
 
 TIMED = {"dskype.window.messages": None, "dskype.window.span.ms": 60_000}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("every_ms", [20, 100, 1000])
+def test_of_two_partitions_of_one_task_neither_makes_messages_of_the_other_one_late(transport, every_ms):
+    """Messages come in order of time, in turn to both partitions; the spout looks at them every now and then."""
+    simulation = Simulation({**TIMED, "dskype.window.lateness.ms": 50, "topology.emulator.transport": transport}, seed=1)
+    simulation.subscription("s", {**FILTER, "expression": "lake"})
+    simulation.message(message("tea", id="first"), 1)
+    simulation.drain()
+    for number in range(100):
+        simulation.message(message("lake", id=number), number % 2)
+        simulation.time_ms += 10
+        if number % (every_ms // 10) == 0:
+            simulation.step(ms=0)
+    simulation.drain(8, ms=500)
+    assert not simulation.sim.dead_letters()
+    assert sorted(m for (m,) in results(simulation, "s", "message")) == list(range(100))
+    check(simulation, timed=True)
+
+
+@pytest.mark.parametrize("batch_ms", [400, 600, 1000])
+def test_while_messages_come_without_a_pause_no_batch_is_too_slow(batch_ms):
+    simulation = Simulation({**TIMED, "dskype.window.lateness.ms": 1000})
+    for number in range(160):
+        simulation.message(message("lake", id=number, ts=simulation.time_ms - 300 * (number % 5 == 0)))
+        simulation.time_ms += 20
+        simulation.sim.tick_clock()
+        if number % (batch_ms // 20) == 0:
+            simulation.step(ms=0)
+    simulation.drain(8, ms=500)
+    assert not simulation.sim.dead_letters()
+    check(simulation, timed=True)
+
+
+def test_the_simulated_brokers_clock_may_differ_from_that_of_the_topology():
+    """Whether it is quiet is judged by the brokers' clock alone, which stamps arrivals."""
+    simulation = Simulation({**TIMED, "dskype.window.lateness.ms": 1000})
+    simulation.sim._clock_source = lambda: simulation.time_ms + 3_600_000
+    for number in range(20):
+        simulation.message(message("lake", id=number, ts=simulation.time_ms - 300 * (number % 2)))
+        simulation.step(ms=300)
+    assert metric(simulation, "queued_messages") > 0, "there was no pause"
+    simulation.drain(8, ms=500)
+    assert not simulation.sim.dead_letters() and metric(simulation, "queued_messages") == 0
+    check(simulation, timed=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rebalance_while_batches_are_in_flight_changes_no_result(seed):
+    """A snapshot that is taken for it contains only what follows from records that are written."""
+    rng = random.Random(seed)
+    simulation = Simulation(
+        {"dskype.distributor": "keyword"}, {"subscription-bolt": 3, "distribution-bolt": 2, "message-bolt": 2}, seed=seed, faults=Faults.heavy()
+    )
+    for number in range(25):
+        simulation.message(random_message(rng, number))
+        simulation.subscription(f"s{number % 6}", random_subscription(rng))
+        simulation.step(rng.randint(1, 9))
+        if number % 5 == 4:
+            simulation.rebalance(rng)
+    simulation.drain(8)
+    assert check(simulation, hint=f"seed {seed}")["final"]
 
 
 def test_a_message_ahead_of_its_arrival_makes_no_others_late_and_waits_for_its_time():

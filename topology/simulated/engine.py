@@ -185,6 +185,9 @@ class SimulatedTopology:
         for query in self._queries.values():
             for executor in query.executors.values():
                 self._save(executor, query.batch_id + 1)
+            if query.stale is not None:  # its executors know the former plan only
+                self._late += query.stale.unwritten
+                query.stale = None
             self._restart(query)
         if active:
             self.activate()

@@ -6,6 +6,7 @@ lists are written now and then; what was written is written again after a crash.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import zlib
@@ -166,11 +167,12 @@ class PlainSystem:
     # -- work -----------------------------------------------------------------------------------------------------------
 
     def work(self, limit: int | None = None) -> None:
-        """Handle waiting messages: some of one partition, then some of the next."""
+        """Handle waiting messages: some of one partition, then some of the next; with a time window in the order in which they came, or some would be late."""
         timed = self.settings.window_kind == "time"
         while self.inbox and (limit is None or limit > 0):
-            partition = self.random.choice(sorted({r.partition for r in self.inbox}))
-            stretch = [r for r in self.inbox if r.partition == partition][: 1 + self.random.randrange(4)]
+            partition = self.inbox[0].partition if timed else self.random.choice(sorted({r.partition for r in self.inbox}))
+            waiting = itertools.takewhile(lambda r: r.partition == partition, self.inbox) if timed else (r for r in self.inbox if r.partition == partition)
+            stretch = list(itertools.islice(waiting, 1 + self.random.randrange(4)))
             self.inbox = [r for r in self.inbox if r not in stretch]
             limit = None if limit is None else limit - len(stretch)
             run: list[Record] = []

@@ -783,6 +783,22 @@ def test_messages_that_came_late_may_be_refused_with_time_windows():
     assert refused
 
 
+def test_a_message_that_came_in_time_and_was_refused_is_found_with_time_windows():
+    """It is older than the newest one, and came within the lateness of its own time, while others came without a pause."""
+    system = PlainSystem(TIME, seed=1, hesitant=False, partitions=2)
+    for i in range(30):
+        system.now_ms += 20
+        if i == 20:
+            refused = system.write("messages", None, {"text": "tea", "lat": 0, "lon": 0, "ts": system.now_ms - 90}, partition=1)
+            system.refuse("messages", refused, "the message is late")
+        system.publish({"text": "tea", "lat": 0, "lon": 0}, partition=i % 2)
+        system.work()
+    system.settle()
+    (found,) = check(system).differences
+    assert f"a good message was refused: dskype.messages/1 offset {refused.offset}" in found.text
+    assert "90 ms after its own time; the lateness is 100 ms" in found.as_text()
+
+
 # --- registrations ----------------------------------------------------------------------------------------------------
 
 

@@ -254,3 +254,31 @@ def test_what_can_never_be_read_again_ends_the_topology():
     task._reader = unreadable
     with pytest.raises(FatalError, match="no codec"):
         pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 100))
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_partition_that_always_has_records_keeps_none_back_of_the_others(batched):
+    class OneByOne(KafkaSpout):
+        def translate(self, topic, partition, offset, key, value, timestamp_ms, headers):
+            emitted.append(partition)
+            return [("default", (topic, partition, offset, key, value))]
+
+    class Everything(OneByOne):
+        def emit_records(self, records):
+            emitted.extend(r.partition for r in records)
+            return ()
+
+    emitted = []
+    builder = TopologyBuilder()
+    builder.set_spout("spout", (Everything if batched else OneByOne)("t"))
+    builder.set_bolt("bolt", IdentityBolt("topic", "partition", "offset", "key", "value")).shuffle_grouping("spout")
+    plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, None, None, None)
+    task.start()
+    for partition, n in ((0, 1000), (1, 1000), (2, 3)):
+        task.process_external([InRecord("t", partition, i, 0, None, b"x") for i in range(n)])
+    pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 30))
+    assert [emitted.count(partition) for partition in range(3)] == [13, 14, 3]
+    for number in range(2, 8):
+        pulse(plan, task, encode_pulse(number, 0, 1))
+    assert [emitted.count(partition) for partition in range(3)] == [16, 17, 3], "each pulse begins with another one"

@@ -50,3 +50,30 @@ def test_records_that_aged_out_or_whose_topic_was_made_again_or_is_gone_are_lost
     finally:
         admin.delete([name])
         admin.close()
+
+
+def test_the_reader_knows_which_partitions_hold_records_that_were_not_read(bootstrap_servers, name):
+    """Those without a position count from where the query began to read them, and the markers of transactions are no records."""
+    kafka = KafkaSettings(bootstrap_servers)
+    admin, reader = TopicAdmin(kafka), KafkaInboxReader(kafka, starts={(name, 1): 5})
+    admin.create({name: 4}, {})
+    try:
+        with kafka.producer(transactional_id=name) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for partition, n in ((0, 3), (1, 5), (2, 2)):
+                for _ in range(n):
+                    producer.send(name, value=b"x", partition=partition)
+            producer.commit_transaction()
+
+        def waiting(positions):
+            return {partition: waits for (_, partition), waits in reader.waiting([name], positions).items()}
+
+        assert waiting({}) == {0: True, 1: False, 2: True, 3: False}
+        assert waiting({(name, 0): 2, (name, 1): 4, (name, 2): 2}) == {0: True, 1: True, 2: False, 3: False}
+        admin.delete_records({(name, 0): 3})
+        assert waiting({(name, 0): 1, (name, 2): 3}) == {0: False, 1: False, 2: False, 3: False}
+        assert reader.waiting(["unknown"], {}) == {}
+    finally:
+        admin.delete([name])
+        admin.close()
