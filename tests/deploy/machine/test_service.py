@@ -151,6 +151,16 @@ def test_the_status_says_what_runs_and_why_it_does_not_get_on():
     )
 
 
+def test_the_status_claims_nothing_about_topologies_while_the_broker_does_not_answer():
+    broker = {"bootstrap_servers": "127.0.0.1:9092", "metrics": "http://127.0.0.1:9464/metrics", "broker_silence": "does not answer within 5 s (away)"}
+    text = status.as_text({"folder": "/d", "state": "running", "pid": 7, **broker, "topologies": []})
+    assert text.splitlines()[1:] == [
+        "broker    127.0.0.1:9092: does not answer within 5 s (away)",
+        "metrics   http://127.0.0.1:9464/metrics",
+        "topology  not known: the broker does not answer",
+    ]
+
+
 # -- in the background ---------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dskype.topology import TopologyBuilder
-from dskype.topology.runtime.liveness import Contact
+from dskype.topology.nimbus.observing import Contact
 from dskype.topology.testing import FeederSpout
 
 from .simulated_source import Client, SimulatedSource, word_count
