@@ -387,7 +387,7 @@ def topology_rows(topologies: Sequence[Mapping[str, Any]]) -> list[Row]:
 
     :param topologies: as ``ClusterClient.topologies`` returns them.
     """
-    from dskype.topology.runtime.liveness import GONE
+    from dskype.topology.nimbus.observing import GONE
 
     found = []
     for t in topologies:

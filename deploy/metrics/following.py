@@ -12,8 +12,9 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.deploy.metrics.reader import MetricsReader, Sink
+from dskype.topology.nimbus.observing import Contact, ContactWatch
 from dskype.topology.runtime.kafka import FAILOVER_MS
-from dskype.topology.runtime.liveness import Contact, ContactWatch, HeartbeatWatch
+from dskype.topology.runtime.liveness import HeartbeatWatch
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
 
 __all__ = ["Followed", "Following", "Inputs"]

@@ -10,10 +10,10 @@ from kafka import TopicPartition
 
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import NotAliveException, TopologyError, explain
+from dskype.topology.nimbus.observing import Contact, seen_health, started_ms
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime import nimbus_topic
 from dskype.topology.runtime.kafka import FAILOVER_MS, read_ahead
-from dskype.topology.runtime.liveness import Contact, seen_health, started_ms
 
 __all__ = ["MetricsReader", "Sink", "describe", "find"]
 

@@ -17,8 +17,9 @@ from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.nimbus.observing import Contact
 from dskype.topology.runtime.control_files import MANIFEST
-from dskype.topology.runtime.liveness import Contact, machine_id
+from dskype.topology.runtime.liveness import machine_id
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 from dskype.topology.ui.logs import check_folder
 from dskype.topology.ui.view import BrokersAwayError, Reports, TopologyView

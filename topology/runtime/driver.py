@@ -502,10 +502,8 @@ class TopologyDriver:
         return self.stats.undelivered_by_task() | (self._clock.unseen_pulses() if self._active else {})
 
     def _report_health(self) -> None:
-        reported = self.stats.reported(self.tenure.term)
-        starting = self.plan.task_component.keys() - reported
         waiting = {} if self._brokers_away else self._waiting()
-        stalls = self._stalls.find(self.plan.task_component, self._versions(), waiting, time.monotonic(), starting)
+        stalls = self._stalls.find(self.plan.task_component, self._versions(), waiting, time.monotonic(), self.stats.reported(self.tenure.term))
         failing = [
             f"the query of component {c!r} has failed {n} times in a row, without progress in between"
             for c in self.plan.component_ids
@@ -517,7 +515,7 @@ class TopologyDriver:
             self._reports.set_health("waiting", obstacles)
         elif stalls or failing:
             self._reports.set_health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
-        elif reported:
+        elif self.stats.reported(self.tenure.term):
             self._reports.set_health("running", [])
 
     def _pace(self) -> None:

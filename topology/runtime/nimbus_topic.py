@@ -39,22 +39,14 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
+from dskype.topology.nimbus.observing import seen_health, started_ms
 from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import OWN_TOPIC, KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
-from dskype.topology.runtime.liveness import (
-    DEAD_AFTER_S,
-    HEARTBEAT_S,
-    STANDBY_GONE_AFTER_S,
-    HeartbeatWatch,
-    alive_on_this_machine,
-    describe_driver,
-    seen_health,
-    started_ms,
-)
+from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, STANDBY_GONE_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ class StallWatch:
         self._since: dict[int, tuple[int | None, float]] = {}  # task -> (version, since when it has had this version and input)
 
     def find(
-        self, tasks: Mapping[int, str], versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float, starting: Collection[int] = ()
+        self, tasks: Mapping[int, str], versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float, begun: Collection[int] | None = None
     ) -> list[Stall]:
         """Return the stalled tasks, the longest stalled first.
 
@@ -60,7 +60,7 @@ class StallWatch:
         :param versions: task -> version, as far as reported.
         :param waiting: task -> number of tuples or pulses that wait for it.
         :param now_s: time by a clock that never goes back.
-        :param starting: tasks that have not run a batch since the topology was started here; they may take ten minutes for the first one.
+        :param begun: tasks that have run a batch since the topology was started here; the others may take ten minutes for the first one. None: all have.
         """
         self._now_s = now_s
         found, watched_s = [], self._watched.look()
@@ -69,6 +69,6 @@ class StallWatch:
             before = self._since.get(task)
             if not n or before is None or before[0] != version:
                 self._since[task] = version, watched_s
-            elif watched_s - before[1] >= (_FIRST_BATCH_S if task in starting else self._after_s):
+            elif watched_s - before[1] >= (self._after_s if begun is None or task in begun else _FIRST_BATCH_S):
                 found.append(Stall(component, task, watched_s - before[1], n))
         return sorted(found, key=lambda stall: -stall.seconds)

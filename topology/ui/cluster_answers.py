@@ -137,7 +137,8 @@ def health(source: ClusterSource) -> dict[str, Any]:
     views = source.topologies() if contact.heard_ms is not None else []
     problems = []
     if contact.answer is False:
-        hint = "Are they up, and are their address and the security settings right?" if contact.heard_ms is None else "What is shown is from that time."
+        asks = "Are they up, and are their address and the security settings right?"
+        hint = asks if contact.heard_ms is None else "Are they up, and does the network reach them? What is shown is from that time."
         cause = f" ({contact.why})" if contact.why else ""
         problems.append(
             {

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
-from dskype.topology.runtime.liveness import Contact
+from dskype.topology.nimbus.observing import Contact
 from dskype.topology.ui import cluster_answers as cluster
 from dskype.topology.ui import logs
 from dskype.topology.ui import topology_answers as answers

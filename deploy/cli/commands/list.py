@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the topologies, what is wrong with them, and who stands by."""
-    from dskype.topology.runtime.liveness import GONE
+    from dskype.topology.nimbus.observing import GONE
 
     client = cluster.client(target(args))
     topologies = client.topologies()

@@ -14,6 +14,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from kafka.errors import KafkaTimeoutError
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.commands import status
 from dskype.deploy.machine import detached, service
+from dskype.deploy.machine.broker import BrokerEvent
+from dskype.deploy.machine.environment import Environment
 from dskype.deploy.machine.errors import DeployError
 from dskype.topology.runtime.liveness import describe_driver
 
@@ -209,6 +212,26 @@ def test_the_status_says_what_runs_and_why_it_does_not_get_on():
         "          task 2 waits\n"
         "          1,234 messages, 5.2/s; -/s between tasks; 3 records wait; 1 dead letter"
     )
+
+
+def test_the_status_claims_nothing_about_topologies_while_the_broker_does_not_answer():
+    broker = {"bootstrap_servers": "127.0.0.1:9092", "metrics": "http://127.0.0.1:9464/metrics", "broker_silence": "does not answer within 5 s (away)"}
+    text = status.as_text({"folder": "/d", "state": "running", "pid": 7, **broker, "topologies": []})
+    assert text.splitlines()[1:] == [
+        "broker    127.0.0.1:9092: does not answer within 5 s (away)",
+        "metrics   http://127.0.0.1:9464/metrics",
+        "topology  not known: the broker does not answer",
+    ]
+
+
+def test_that_the_broker_is_back_is_said_and_is_no_error():
+    said, noted = [], []
+    own = object.__new__(Environment)
+    own._progress = said.append
+    own._manager = SimpleNamespace(topologies={"t": SimpleNamespace(backend=SimpleNamespace(note_broker=lambda text, gone: noted.append((text, gone))))})
+    for event in (BrokerEvent("died", "it has ended", 0), BrokerEvent("restarted", "it is back", 1), BrokerEvent("gave-up", "no more", 1)):
+        own._on_broker_event(event)
+    assert said == ["it has ended", "it is back", "no more"] and noted == [("it has ended", False), ("no more", True)]
 
 
 # -- in the background ---------------------------------------------------------------------------------

@@ -24,8 +24,9 @@ from dskype.deploy.metrics import meter as meter_module
 from dskype.deploy.metrics.meter import Meter
 from dskype.deploy.metrics.prometheus import METRICS, Collector, Exporter, Metric, serve
 from dskype.topology.errors import TopologyError
+from dskype.topology.nimbus.observing import Contact, seen_health
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime.liveness import Contact, describe_driver, seen_health
+from dskype.topology.runtime.liveness import describe_driver
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 
 from .prometheus_server import promtool

@@ -17,7 +17,7 @@ from dskype.deploy.cli import main as cli
 from dskype.deploy.metrics import ui_server
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiSettings, serve
 from dskype.topology.errors import TopologyError
-from dskype.topology.runtime import liveness
+from dskype.topology.nimbus import observing
 
 
 class NoBroker:
@@ -37,7 +37,7 @@ def get(url: str, **headers: str):
 
 
 def test_the_ui_says_that_the_brokers_are_away_instead_of_that_nothing_runs(monkeypatch):
-    monkeypatch.setattr(liveness, "BROKERS_SILENT_AFTER_S", 0.2)
+    monkeypatch.setattr(observing, "BROKERS_SILENT_AFTER_S", 0.2)
     said: list[str] = []
     with serve(FollowedCluster(NoBroker()), UiSettings(port=0), said.append) as server:
         found = re.fullmatch(r"UI: (http://127\.0\.0\.1:\d+/)#token=(\S{32})", said[0])

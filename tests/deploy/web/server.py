@@ -9,8 +9,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from dskype.topology.nimbus.observing import Contact
 from dskype.topology.planning.outline import ComponentOutline, ExecutorOutline, PlanOutline
-from dskype.topology.runtime.liveness import Contact
 from dskype.topology.ui.view import Reports, TopologyView
 
 TOKEN = "open-sesame"

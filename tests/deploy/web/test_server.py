@@ -16,7 +16,7 @@ from dskype.deploy.metrics.ui_server import UiServer, UiSettings
 from dskype.deploy.web import directory, feeds, tail
 from dskype.deploy.web.extension import make_extension
 from dskype.spouts.records import RecordError
-from dskype.topology.runtime.liveness import Contact
+from dskype.topology.nimbus.observing import Contact
 from dskype.topology.ui.events import Event
 
 from .memory_kafka import MemoryKafka, Producer

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.runtime.liveness import Contact
+from dskype.topology.nimbus.observing import Contact
 from tests.topology.ui.browser import Browser
 
 from .scene import messages, run_for, run_plan, watched

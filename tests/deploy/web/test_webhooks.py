@@ -106,6 +106,15 @@ def committed(kafka, topics, partition=0):
     return None if place is None else place.offset
 
 
+def test_ids_of_64_bits_are_texts_as_well(kafka, receiver):
+    topics = kafka.topology()
+    value = {"v": 1, "subscription": "a", "watermark": 0, "op": "match", "message": 1588987262754234369}
+    kafka.broker.write(topics.results, "a", json.dumps(value).encode(), headers=[("result-id", "x")])
+    with delivering(kafka, webhook(receiver.url)):
+        until(lambda: receiver.results() == [0])
+    assert [r["message_id"] for r in receiver.requests[0][1]["results"]] == ["1588987262754234369"]
+
+
 def test_results_arrive_signed_and_in_order(kafka, receiver):
     topics = kafka.topology()
     for i in range(250):

@@ -191,6 +191,26 @@ def test_a_resume_that_is_refused_removes_nothing(words):
     assert changes == [False, True], "what is stored of it stays as it was"
 
 
+def test_a_topology_that_is_resumed_is_up_since_its_present_start(words):
+    class Runs(Backend):
+        warnings = ()
+
+        def activate(self):
+            pass
+
+        def health(self):
+            return {"state": "running", "why": [], "restarts": 0}
+
+    topology, now = topology_of(), [1_000_000]
+    state = TopologyManager(Runs, lambda: now[0]).submit("t", {"words.file": str(words)}, topology).state
+    now[0] += 600_000
+    again = TopologyManager(Runs, lambda: now[0], resumed=[state])
+    again.submit("t", {"words.file": str(words)}, topology)
+    now[0] += 7_000
+    summary = again.summary("t")
+    assert (summary["uptime_secs"], summary["started_ms"], summary["submitted_ms"]) == (7, 1_600_000, 1_000_000)
+
+
 def test_who_looks_from_outside_sees_the_copies_where_they_can_be_read(tmp_path, words):
     conf = {"words.file": str(words), "more": {"files": {"a": str(words)}}}
     kept = keep_files(plan_of(conf, own={"words.file": str(words)}), tmp_path, False)

@@ -12,23 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from dskype.topology.core.stats import TopologyStats
+from dskype.topology.nimbus.observing import BROKERS_SILENT_AFTER_S, GONE, Contact, ContactWatch, seen_health, started_ms
 from dskype.topology.runtime import driver as driver_module
 from dskype.topology.runtime import restarts, stalls, standstill
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.liveness import (
-    BROKERS_SILENT_AFTER_S,
-    DEAD_AFTER_S,
-    GONE,
-    SILENT_AFTER_S,
-    Contact,
-    ContactWatch,
-    HeartbeatWatch,
-    alive_on_this_machine,
-    describe_driver,
-    seen_health,
-    started_ms,
-)
+from dskype.topology.runtime.liveness import DEAD_AFTER_S, SILENT_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 from dskype.topology.runtime.reports import DriverReports
 from dskype.topology.runtime.restarts import Restarts
 from dskype.topology.runtime.stalls import StallWatch
@@ -89,7 +78,7 @@ def test_a_driver_that_stood_still_takes_no_task_for_stalled():
 
 def test_a_task_that_has_not_run_its_first_batch_starts_and_is_not_stalled_for_ten_minutes():
     watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b"}
-    found = [watch.find(tasks, {2: 5}, {1: 3, 2: 3}, now_s, starting={1}) for now_s in (0, 11, 599, 601)]
+    found = [watch.find(tasks, {2: 5}, {1: 3, 2: 3}, now_s, begun={2}) for now_s in (0, 11, 599, 601)]
     assert [[s.task for s in stalls] for stalls in found] == [[], [2], [2], [1, 2]]
 
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from dskype.topology import BasicBolt, Fields, TopologyBuilder
 from dskype.topology.local import LocalCluster
+from dskype.topology.nimbus.observing import Contact
 from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime.liveness import Contact
 from dskype.topology.testing import FeederSpout
 from dskype.topology.ui.server import UiOptions, make_app
 from dskype.topology.ui.view import Reports, TopologyView

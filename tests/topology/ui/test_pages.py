@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import pytest
 
 from dskype.deploy.metrics.ui_server import UiServer, UiSettings
-from dskype.topology.runtime.liveness import Contact
+from dskype.topology.nimbus.observing import Contact
 from dskype.topology.testing import FeederSpout
 
 from .browser import Browser

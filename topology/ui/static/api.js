@@ -80,7 +80,8 @@ export async function keep(render) {
         show("problem");
         document.body.dataset.state = "shown";
       } catch (error) {
-        show("problem", el("p", { class: "problem", role: "alert" }, error.gone ? error.message : `The UI has no answer: ${error.message}`));
+        const said = error.gone ? error.message : `The UI has no answer: ${error.message}`;
+        show("problem", error.gone || health.brokers ? el("p", { class: "problem", role: "alert" }, said) : ""); // that the brokers are silent is said above
         document.body.dataset.state = error.gone ? "gone" : "problem";
         if (error.gone) return;
       }
