@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
@@ -38,10 +38,8 @@ from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
+from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
 from dskype.topology.runtime.standstill import AttentiveClock
-
-if TYPE_CHECKING:
-    from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
 
 __all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
 

@@ -31,7 +31,7 @@ from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer, check_codecs
 from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
-from dskype.topology.runtime.queries import ComponentQuery, QueryContext
+from dskype.topology.runtime.queries import ComponentQuery, Pace, QueryContext
 from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
@@ -42,7 +42,7 @@ from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.runtime.stores import choose_store, ship_files
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
 from dskype.topology.runtime.transports import Transports
-from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
+from dskype.topology.runtime.write_watch import WriteWatch, write_once
 
 __all__ = ["TopologyDriver", "TopologyFailedError", "now_ms"]
 
@@ -50,7 +50,6 @@ log = logging.getLogger(__name__)
 
 _CLOCK_STEP_S = 0.01
 _WATCH_STEP_S = 0.5
-_BUSY_S = 1.0
 _JANITOR_EVERY_S = 30
 _REST_S = 20
 _ASK_AGAIN_S = 0.3
@@ -119,7 +118,7 @@ class TopologyDriver:
         self._transports = Transports()
         self._brokers_away = False
         self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
-        self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when that is the number
+        self._pace = Pace()
         self.warnings: list[str] = []
         """Problems of external topics that do not prevent the topology from running."""
         self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
@@ -149,7 +148,7 @@ class TopologyDriver:
             hosts = check_executors(self._spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
             self._reports.announce(f"topology {self.plan.name}: Spark's executors on {', '.join(hosts)} reach brokers and state; starting queries")
         self._producer = self.kafka.producer()
-        self._writes = WriteWatch(self._producer, self._report_otherwise)
+        self._writes = WriteWatch(self._producer, lambda: write_once(self.kafka, metrics_topic(self.plan.name), self._reports.document(), DRIVER_KEY))
         self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
         self._start_queries()
@@ -460,20 +459,6 @@ class TopologyDriver:
     def _send_report(self, key: bytes | None, value: bytes) -> None:
         self._producer.send(metrics_topic(self.plan.name), value, key=key, partition=0).get()
 
-    def _report_otherwise(self) -> None:
-        """Write the present health with another client.
-
-        :raises KafkaError: that one cannot write either.
-        """
-        with contextlib.closing(self.kafka.producer(delivery_timeout_s=TRIAL_S)) as other:
-            other.send(metrics_topic(self.plan.name), self._reports.document(), key=DRIVER_KEY, partition=0).get()
-
-    def _check_writes(self) -> None:
-        """End if this driver's records do not arrive, though others' do; a client of its own then writes why."""
-        if (problem := self._writes.problem()) is not None:
-            self._producer = self.kafka.producer()
-            self.end(problem)
-
     def _check_all(self) -> None:
         """Check term, JVM and queries once; restart failed queries, and report the health."""
         if self.failure is not None:
@@ -491,7 +476,7 @@ class TopologyDriver:
             return
         self._restart_queries()
         if self.failure is None:
-            self._pace()
+            self._pace.keep(self._queries, self.stats)
             self._report_health()
 
     def _versions(self) -> dict[int, int]:
@@ -517,16 +502,6 @@ class TopologyDriver:
             self._reports.set_health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
         elif self.stats.reported(self.tenure.term):
             self._reports.set_health("running", [])
-
-    def _pace(self) -> None:
-        """Let queries poll less often while their components process no tuples."""
-        now = time.monotonic()
-        for component, query in list(self._queries.items()):
-            # By tuples, not by batches: an idle spout has batches as well, because of its pulses.
-            done = self.stats.total(component, "executed") + self.stats.total(component, "emitted")
-            if done != self._work.get(component, (0, 0.0))[0]:
-                self._work[component] = (done, now)
-            query.pace(busy=now - self._work.get(component, (0, 0.0))[1] < _BUSY_S)
 
     def _restart_queries(self) -> None:
         """Restart failed queries from their snapshots, without a delay unless they fail repeatedly."""
@@ -606,8 +581,9 @@ class TopologyDriver:
 
     def _look_after_topics(self) -> float:
         """End the topology if the brokers have lost records that its tasks have processed; create deleted side topics again; drop old records."""
-        if self.failure is None:
-            self._check_writes()
+        if self.failure is None and (problem := self._writes.problem()) is not None:
+            self._producer = self.kafka.producer()  # it writes why
+            self.end(problem)
         if self.failure is not None:
             return _JANITOR_EVERY_S
         with TopicAdmin(self.kafka) as admin:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kafka
 from kafka import TopicPartition, codec
@@ -21,10 +21,8 @@ from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.runtime.connections import FAILOVER_MS, Connection, reached
+from dskype.topology.runtime.record_producer import RecordProducer, make_producer
 from dskype.topology.tuples import InRecord
-
-if TYPE_CHECKING:
-    from dskype.topology.runtime.record_producer import RecordProducer
 
 __all__ = [
     "FAILOVER_MS",
@@ -127,8 +125,6 @@ class KafkaSettings(Connection):
         :param linger_ms: how long a record may wait for others that share its request.
         :param forked: the process is a fork of one that has clients of librdkafka.
         """
-        from dskype.topology.runtime.record_producer import make_producer  # imported late: most programs that read write nothing
-
         return make_producer(self, delivery_timeout_s, linger_ms, forked=forked)
 
     def admin(self, **arguments: Any) -> KafkaAdminClient:

@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
@@ -33,10 +33,8 @@ from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, Term
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import chunks_topic, state_topic
 from dskype.topology.runtime.kafka import FAILOVER_MS, OWN_TOPIC, KafkaSettings, TopicAdmin, records_until
+from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, TERM, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
-
-if TYPE_CHECKING:
-    from dskype.topology.runtime.record_producer import RecordProducer
 
 __all__ = ["KafkaSnapshotStore"]
 

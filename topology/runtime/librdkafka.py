@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.connections import FAILOVER_MS, Connection
-from dskype.topology.runtime.tls import PortableContext, TlsSettings, text_as_file
+from dskype.topology.runtime.tls import PortableContext, TlsSettings, pem_blocks, text_as_file
 
 __all__ = ["UnsupportedOptionError", "connection_settings", "log_error"]
 
@@ -86,9 +86,9 @@ def _tls_settings(tls: TlsSettings, files: contextlib.ExitStack) -> dict[str, An
         )
     settings: dict[str, Any] = {"ssl.endpoint.identification.algorithm": "https" if tls.check_hostname else "none"}
     if tls.ca_file is not None or tls.ca is not None:
-        settings["ssl.ca.location"] = tls.ca_file or files.enter_context(text_as_file(tls.ca or ""))
+        settings["ssl.ca.location"] = tls.ca_file or files.enter_context(text_as_file(pem_blocks(tls.ca or "")))
     if tls.own_file is not None or tls.own is not None:
-        own = tls.own_file or files.enter_context(text_as_file(tls.own or ""))
+        own = tls.own_file or files.enter_context(text_as_file(pem_blocks(tls.own or "")))
         settings |= {"ssl.certificate.location": own, "ssl.key.location": own}
     if tls.key_password:
         settings["ssl.key.password"] = tls.key_password

@@ -27,7 +27,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
@@ -47,10 +47,8 @@ from dskype.topology.planning.system import system_bolts
 from dskype.topology.runtime.kafka import OWN_TOPIC, KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, with_paths
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, STANDBY_GONE_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
-from dskype.topology.runtime.write_watch import TRIAL_S, WriteWatch
-
-if TYPE_CHECKING:
-    from dskype.topology.runtime.record_producer import Delivery, RecordProducer
+from dskype.topology.runtime.record_producer import Delivery, RecordProducer
+from dskype.topology.runtime.write_watch import WriteWatch, write_once
 
 __all__ = [
     "NIMBUS_TOPIC",
@@ -299,7 +297,8 @@ class NimbusService:
         self._publishing = threading.Lock()
         _ensure_topic(kafka)
         self._producer = kafka.producer()
-        self._writes = WriteWatch(self._producer, self._write_otherwise)
+        # What the other client writes has no content, so nobody takes it for a command.
+        self._writes = WriteWatch(self._producer, lambda: write_once(kafka, NIMBUS_TOPIC, None, f"{_COMMAND}{uuid.uuid4().hex}".encode()))
         self._stop = threading.Event()
         self._driver = describe_driver()
         self._beats = 0
@@ -383,14 +382,6 @@ class NimbusService:
         if (problem := self._writes.problem()) is not None:
             for managed in list(self._manager.topologies.values()):
                 managed.backend.end(problem)
-
-    def _write_otherwise(self) -> None:
-        """Write a record without content with another client.
-
-        :raises KafkaError: that one cannot write either.
-        """
-        with closing(self._kafka.producer(delivery_timeout_s=TRIAL_S)) as other:
-            _put(other, f"{_COMMAND}{uuid.uuid4().hex}", None)
 
     def _handle_record(self, record: Any) -> None:
         key = (record.key or b"").decode(errors="replace")

@@ -7,6 +7,8 @@ import logging
 import re
 import shutil
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any, TypeVar
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.snapshots import SnapshotStore
+from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings, starting_offsets
@@ -23,12 +26,13 @@ from dskype.topology.runtime.shim import Shim, stop_executors
 from dskype.topology.runtime.spark_executors import tasks_on_all_executors
 from dskype.topology.runtime.wire import OUTPUT_DDL
 
-__all__ = ["ComponentQuery", "QueryContext"]
+__all__ = ["ComponentQuery", "Pace", "QueryContext"]
 
 log = logging.getLogger(__name__)
 
 _Shim = TypeVar("_Shim", bound=Shim)
 
+_BUSY_S = 1.0
 _BUSY_POLL_MS, _IDLE_POLL_MS = 10, 150
 """Spark's default, and a delay with which four idle queries cost a tenth of a core instead of a half."""
 
@@ -229,3 +233,20 @@ class ComponentQuery:
             except Exception as error:  # the query or the JVM has ended already
                 log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+
+class Pace:
+    """Lets queries poll less often while their components process no tuples."""
+
+    def __init__(self) -> None:
+        self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when that is the number
+
+    def keep(self, queries: Mapping[str, ComponentQuery], stats: TopologyStats) -> None:
+        """Look at what components have done since the last call."""
+        now = time.monotonic()
+        for component, query in list(queries.items()):
+            # By tuples, not by batches: an idle spout has batches as well, because of its pulses.
+            done = stats.total(component, "executed") + stats.total(component, "emitted")
+            if done != self._work.get(component, (0, 0.0))[0]:
+                self._work[component] = (done, now)
+            query.pace(busy=now - self._work.get(component, (0, 0.0))[1] < _BUSY_S)

@@ -342,7 +342,7 @@ class _KafkaPython(RecordProducer):
             log.warning("a producer was closed before everything was sent: %s", error)
 
 
-def make_producer(kafka: Connection, delivery_timeout_s: float, linger_ms: float, *, forked: bool) -> RecordProducer:
+def make_producer(kafka: Connection, delivery_timeout_s: float, linger_ms: float = 0, *, forked: bool = False) -> RecordProducer:
     """Return a producer: of librdkafka, or of kafka-python where librdkafka cannot follow a connection setting.
 
     :param forked: the process is a fork of one that uses librdkafka, which then must not be used.

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafka.errors import KafkaError
 
 from dskype.topology.errors import explain
+from dskype.topology.runtime.connections import Connection
+from dskype.topology.runtime.record_producer import RecordProducer, make_producer
 
-if TYPE_CHECKING:
-    from dskype.topology.runtime.record_producer import RecordProducer
+__all__ = ["WriteWatch", "write_once"]
 
-__all__ = ["TRIAL_S", "WriteWatch"]
-
-TRIAL_S = 5.0
+_TRIAL_S = 5.0
 """How long another client tries to write a record."""
 _SILENT_S, _GRACE_S = 90.0, 30.0
 """After how long without a stored record another client tries; how long the process has to store one when the other client has succeeded."""
@@ -54,3 +52,15 @@ class WriteWatch:
                 hint="this process ends, and its state stays: start it again, unless a supervisor or a standby does",
             )
         return None
+
+
+def write_once(kafka: Connection, topic: str, value: bytes | None, key: bytes) -> None:
+    """Write a record to the first partition of a topic with a client of its own.
+
+    :raises KafkaError: it was not stored within some seconds.
+    """
+    producer = make_producer(kafka, _TRIAL_S)
+    try:
+        producer.send(topic, value, key=key, partition=0).get()
+    finally:
+        producer.close()
