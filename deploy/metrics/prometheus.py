@@ -78,7 +78,7 @@ METRICS = tuple(
             "dskype_driver_problems_total",
             "counter",
             (_T, "part"),
-            "Errors that the driver met in its clock, its watch, its janitor, a query, or that ended the topology, by the driver that runs now.",
+            "Errors that the driver met in its clock, its watch, its janitor, its commits, a query, or that ended the topology, by the driver that runs now.",
         ),
         ("dskype_comm_tuples_total", "counter", _EDGE, "Tuples of a stream that a task has received."),
         ("dskype_comm_frames_total", "counter", _EDGE, "Frames (Kafka records) that brought tuples of a stream to a task, repetitions included."),
