@@ -38,8 +38,8 @@ from dskype.deploy.benchmarks.latencies import Latencies, Recorder
 from dskype.deploy.benchmarks.throughput_arguments import add_arguments, arguments_for, boolean_shape, build_vocabulary, configuration, definition, settings
 from dskype.deploy.benchmarks.usage import Meter
 from dskype.deploy.cli.arguments import UsageError, target
-from dskype.deploy.client.pubsub import ensure_topics
 from dskype.deploy.client.sequence import sequence_numbers
+from dskype.deploy.client.topics import ensure_topics
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say

@@ -22,7 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dskype.deploy.cli import warmup
-from dskype.deploy.client.pubsub import PubSub, ensure_topics
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.client.topics import ensure_topics
 from dskype.deploy.demo import result_map
 from dskype.deploy.demo.check import check_results
 from dskype.deploy.demo.feeder import SHOWN, Feeder, Plan, subscriptions_of

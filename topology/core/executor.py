@@ -24,15 +24,16 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
 from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, expand_records, peek_header
+from dskype.topology.core.inbox_reader import InboxReader
+from dskype.topology.core.kafka_spout import make_spout_task
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
-from dskype.topology.core.spout import make_spout_task
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError
 from dskype.topology.errors import FatalError, TopologyError, explain, text_of
@@ -40,32 +41,12 @@ from dskype.topology.planning.acker import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.tuples import InRecord
 
-__all__ = ["Executor", "InboxReader", "LostInputError", "Owner", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
+__all__ = ["Executor", "LostInputError", "Owner", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
 
 log = logging.getLogger(__name__)
 
 _SNAPSHOT_SHARE = 20
 """Least time between snapshots, as a multiple of the processor time that the last ones took."""
-
-
-class InboxReader(Protocol):
-    """Reads ranges of topics independently of any query."""
-
-    def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterable[InRecord]:
-        """Yield the records with ``start <= offset < stop``, in order.
-
-        :param stop: None reads to the end of the log.
-        :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
-        """
-
-    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit offsets in a consumer group, (topic, partition) -> next offset; return when the brokers have them."""
-
-    def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
-        """Return for each partition of external topics whether it holds records at or behind its position.
-
-        :param positions: (topic, partition) -> offset; any other partition counts from where its query began to read it.
-        """
 
 
 class Owner(NamedTuple):

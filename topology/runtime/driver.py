@@ -488,20 +488,14 @@ class TopologyDriver:
 
     def _report_health(self) -> None:
         waiting = {} if self._brokers_away else self._waiting()
-        stalls = self._stalls.find(self.plan.task_component, self._versions(), waiting, time.monotonic(), self.stats.reported(self.tenure.term))
-        failing = [
-            f"the query of component {c!r} has failed {n} times in a row, without progress in between"
-            for c in self.plan.component_ids
-            if (n := self._restarts.in_a_row(c)) > 1 and c in self._due
-        ]
-        if self._brokers_away:
-            self._reports.set_health("waiting", [f"the brokers at {self.kafka.bootstrap_servers} do not answer; the topology continues when they are back"])
-        elif obstacles := [f"component {c!r} waits: {reason}" for c, reason in self._obstacles.items() if c in self._due]:
-            self._reports.set_health("waiting", obstacles)
-        elif stalls or failing:
-            self._reports.set_health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
-        elif self.stats.reported(self.tenure.term):
-            self._reports.set_health("running", [])
+        begun = self.stats.reported(self.tenure.term)
+        self._reports.judge_health(
+            self.kafka.bootstrap_servers if self._brokers_away else None,
+            {c: reason for c, reason in self._obstacles.items() if c in self._due},
+            {c: n for c in self.plan.component_ids if (n := self._restarts.in_a_row(c)) > 1 and c in self._due},
+            self._stalls.find(self.plan.task_component, self._versions(), waiting, time.monotonic(), begun),
+            begun=bool(begun),
+        )
 
     def _restart_queries(self) -> None:
         """Restart failed queries from their snapshots, without a delay unless they fail repeatedly."""
@@ -564,7 +558,7 @@ class TopologyDriver:
     def _restart_query(self, component: str) -> None:
         try:
             with TopicAdmin(self.kafka) as admin:
-                self._recreate_topics(admin)
+                self._topics.recreate_deleted(admin, self._reports)
                 self._topics.check_retention([component], admin, self.store)
             self._queries[component] = self._start_query(self._context(), component)
             del self._due[component]
@@ -575,10 +569,6 @@ class TopologyDriver:
             self._due.pop(component, None)
             self._handle_failure(component, error)
 
-    def _recreate_topics(self, admin: TopicAdmin) -> None:
-        for topic in self._topics.recreate_deleted(admin):
-            self._reports.add_error("__driver", f"topic {topic} was deleted while the topology runs; it is created again", part="topics")
-
     def _look_after_topics(self) -> float:
         """End the topology if the brokers have lost records that its tasks have processed; create deleted side topics again; drop old records."""
         if self.failure is None and (problem := self._writes.problem()) is not None:
@@ -587,7 +577,7 @@ class TopologyDriver:
         if self.failure is not None:
             return _JANITOR_EVERY_S
         with TopicAdmin(self.kafka) as admin:
-            self._recreate_topics(admin)
+            self._topics.recreate_deleted(admin, self._reports)
             versions = self._versions()  # before the ends, because logs may grow in between
             ends = admin.begins_and_ends(self._topics.inboxes)
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):

@@ -137,7 +137,7 @@ def _in_record(record: Any) -> InRecord:
 
 
 class KafkaInboxReader:
-    """Reads ranges of topics; an :class:`~dskype.topology.core.executor.InboxReader`.
+    """Reads ranges of topics; an :class:`~dskype.topology.core.inbox_reader.InboxReader`.
 
     :param isolation_level: ``read_committed`` leaves out the records of transactions that were aborted.
     :param keep: whether one client stays open for all ranges, as for a spout whose tuples fail; each range costs a single request then.

@@ -13,6 +13,7 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, OWN_TOPIC, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
+from dskype.topology.runtime.reports import DriverReports
 
 __all__ = ["METRICS_RETENTION_MS", "TopologyTopics", "check_kafka_options"]
 
@@ -82,17 +83,13 @@ class TopologyTopics:
             },
         }
 
-    def recreate_deleted(self, admin: TopicAdmin) -> list[str]:
-        """Create the topics of statistics and dead letters again if they were deleted, because every query writes to them.
-
-        :returns: the topics that were deleted.
-        """
+    def recreate_deleted(self, admin: TopicAdmin, reports: DriverReports) -> None:
+        """Create the topics of statistics and dead letters again if they were deleted, because every query writes to them; and report it."""
         topics = self._side_topics()
         existing = admin.existing(topics)
-        deleted = sorted(topics.keys() - existing.keys())
-        for topic in deleted:
+        for topic in sorted(topics.keys() - existing.keys()):
             admin.create({topic: 1}, topics[topic])
-        return deleted
+            reports.add_error("__driver", f"topic {topic} was deleted while the topology runs; it is created again", part="topics")
 
     def create_external(self, admin: TopicAdmin) -> list[str]:
         """Create the external topics that components need and that do not exist.

@@ -22,7 +22,7 @@ class RecordTooLargeError(TopologyError):
 
 
 class MemoryLog:
-    """An in-memory replacement of Kafka; an :class:`~dskype.topology.core.executor.InboxReader`.
+    """An in-memory replacement of Kafka; an :class:`~dskype.topology.core.inbox_reader.InboxReader`.
 
     :param now_ms: returns the timestamps of records.
     """

@@ -23,7 +23,8 @@ from dskype.deploy.cli import lines
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import LazyParser
 from dskype.deploy.cli.commands import dead_letters as dead_letters_command
-from dskype.deploy.client.pubsub import PubSub, ensure_topics
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.client.topics import ensure_topics
 from dskype.deploy.machine import connection
 from dskype.deploy.machine.registry import DSKYPE, registry
 from dskype.deploy.machine.terminal import clean, clock_text, put

@@ -17,8 +17,9 @@ from kafka.errors import MessageSizeTooLargeError
 from dskype.deploy.client import pubsub
 from dskype.deploy.client.dead_letters import DeadLetter, DeadLetters
 from dskype.deploy.client.follower import Follower, Once
-from dskype.deploy.client.pubsub import PubSub, SendError, UnknownTopicError, UnreachableError, ensure_topics
+from dskype.deploy.client.pubsub import PubSub, SendError, UnknownTopicError, UnreachableError
 from dskype.deploy.client.records import Result, TopK, subscription_type
+from dskype.deploy.client.topics import ensure_topics
 from dskype.spouts.records import RecordError
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics

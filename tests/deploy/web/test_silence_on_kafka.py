@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dskype.deploy.cli.commands import status
-from dskype.deploy.client.pubsub import ensure_topics
+from dskype.deploy.client.topics import ensure_topics
 from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.deploy.metrics.prometheus import Exporter
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiServer, UiSettings

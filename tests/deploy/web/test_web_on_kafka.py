@@ -8,7 +8,8 @@ import uuid
 
 import pytest
 
-from dskype.deploy.client.pubsub import PubSub, ensure_topics
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.client.topics import ensure_topics
 from dskype.deploy.web import result_feed
 from dskype.deploy.web.feeds import Feeds
 from dskype.deploy.web.webhook_settings import Webhook

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dskype.topology import BatchBolt, Bolt, Fields, Spout, TopologyBuilder
 from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
 from dskype.topology.core.frames import encode_data, encode_pulse, encode_segment, encode_watermark
-from dskype.topology.core.spout import make_spout_task
+from dskype.topology.core.kafka_spout import make_spout_task
 from dskype.topology.core.values import pack_state
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import InRecord

@@ -8,7 +8,7 @@ from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
 from dskype.topology.core import backlog
 from dskype.topology.core import spout as spouts
 from dskype.topology.core.frames import encode_control, encode_pulse
-from dskype.topology.core.spout import make_spout_task
+from dskype.topology.core.kafka_spout import make_spout_task
 from dskype.topology.errors import FatalError
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.testing import IdentityBolt

@@ -85,6 +85,8 @@ def test_a_task_that_has_not_run_its_first_batch_starts_and_is_not_stalled_for_t
 def test_no_task_is_stalled_because_the_brokers_were_away(monkeypatch):
     now, told = [100.0], []
     monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    reports = DriverReports("t-1-0", TopologyStats(), lambda: 0, lambda text: None)
+    monkeypatch.setattr(reports, "set_health", lambda state, why: told.append(state))
     driver = SimpleNamespace(
         _stalls=StallWatch(after_s=30, gap_s=5),
         _brokers_away=False,
@@ -92,7 +94,7 @@ def test_no_task_is_stalled_because_the_brokers_were_away(monkeypatch):
         _waiting=lambda: {1: 3},
         _obstacles={},
         _due={},
-        _reports=SimpleNamespace(set_health=lambda state, why: told.append(state)),
+        _reports=reports,
         plan=SimpleNamespace(task_component={1: "a"}, component_ids=[]),
         stats=SimpleNamespace(reported=lambda term: {1}),
         tenure=SimpleNamespace(term=1),
