@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["first_above", "first_not_below"]
 

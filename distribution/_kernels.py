@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["FlatPlan", "Lines", "Routes", "Subscriptions", "cells_of", "place", "place_all", "prefix_lengths", "route"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.distribution.route_kernels import with_room
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["GridArrays", "Posted", "assign", "cell", "cells_of", "count_cells", "link", "locate", "match_costs", "route_areas", "route_points", "search"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from dskype.distribution.agrid_kernels import cell, search
 from dskype.distribution.interest_kernels import find
 from dskype.distribution.route_kernels import with_room
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["BUCKETS", "TermTasks", "bucket_of", "count_checked", "place", "place_many", "route_areas", "route_points", "tasks_of", "wanted_points"]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.distribution.route_kernels import with_room
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = [
     "BLOCK",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["fill_table", "find_terms", "fold_texts", "parse_lines", "term_ids", "weigh_rows"]
 

@@ -93,7 +93,7 @@ _THOROUGH = (
     "golden/",
     "test_without_jit.py",
     "topology/core/test_frame_fuzz.py",
-    "topology/core/test_kernel_cache.py",
+    "topology/test_kernel_cache.py",
     "topology/simulated/test_faults.py",
     "topology/simulated/test_poison_tuples.py",
     "topology/simulated/test_windowed_topologies.py",

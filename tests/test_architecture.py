@@ -58,7 +58,7 @@ def test_the_executor_core_knows_neither_spark_nor_kafka(path):
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.name.endswith("_kernels.py")], ids=lambda p: str(p.relative_to(ROOT)))
 def test_kernels_import_numpy_and_numba_only(path):
-    other_kernels = re.compile(r"dskype(\.\w+)*\.\w*_kernels(\.\w+)?|dskype\.topology\.core\.kernel_cache(\.njit)?")
+    other_kernels = re.compile(r"dskype(\.\w+)*\.\w*_kernels(\.\w+)?|dskype\.topology\.kernel_cache(\.njit)?")
     legal = {"__future__", "numpy", "numba", "collections", "typing", *({"llvmlite"} if path.name == "instruction_kernels.py" else ())}  # numba's own compiler
     assert {name.split(".")[0] for name in imports(path) if not other_kernels.fullmatch(name)} <= legal
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["Batch", "contains", "follow_jumps", "overlaps"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dskype.bolts.topk._kernels import LENGTH, START
 from dskype.bolts.topk.buffers._kernels import ADD, REMOVE, ranks_before
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 K = 3  # column of block after START, LENGTH and CAPACITY
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 START, LENGTH, CAPACITY = range(3)
 LON, LAT, ALPHA, THRESHOLD = range(4)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 TOLERANCE = 1e-9
 

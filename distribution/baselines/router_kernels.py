@@ -8,7 +8,7 @@ import numpy as np
 
 from dskype.distribution.agrid_kernels import cell
 from dskype.distribution.route_kernels import with_room
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["CellFrame", "TreeArrays", "fill", "grid_areas", "grid_points", "tree_areas", "tree_points"]
 

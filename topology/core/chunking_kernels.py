@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = [
     "combine",

@@ -24,7 +24,7 @@ from dskype.bolts.boolean.baselines.record_kernels import (
     trigger_range,
 )
 from dskype.bolts.boolean.program_kernels import contains
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = [
     "APART",

@@ -54,7 +54,7 @@ from dskype.bolts.boolean.baselines.fast_kernels import (
     take_node,
 )
 from dskype.bolts.boolean.baselines.record_kernels import AND, GENERAL, HEAD, create, length_of, slot_of, trigger_range
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["insert", "vacuum"]
 

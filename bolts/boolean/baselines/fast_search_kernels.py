@@ -27,7 +27,7 @@ from dskype.bolts.boolean.baselines.fast_kernels import (
     sweep,
 )
 from dskype.bolts.boolean.baselines.record_kernels import covers, finish, larger, meets, satisfied, slot_of
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["match"]
 

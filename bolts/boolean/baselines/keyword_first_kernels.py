@@ -25,7 +25,7 @@ from dskype.bolts.boolean.parts_kernels import (
     shorten,
     terms_of,
 )
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["insert", "match", "remove"]
 

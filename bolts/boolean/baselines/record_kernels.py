@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.bolts.boolean.program_kernels import contains, follow_jumps, overlaps
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = [
     "AND",

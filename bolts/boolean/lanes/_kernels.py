@@ -8,7 +8,7 @@ import numpy as np
 from numba.core import types
 
 from dskype.bolts.boolean.lanes.address_kernels import Field, opener
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 LANES = 16
 GROUP_LANES = 256

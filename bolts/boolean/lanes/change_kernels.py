@@ -63,7 +63,7 @@ from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_recor
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
 from dskype.bolts.boolean.lanes.vector_kernels import fetch, lent
 from dskype.bolts.boolean.program_kernels import Batch
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 NEED_TABLE, NEED_CODES, NEED_PROGRAMS, NEED_POOLS = 1, 2, 3, 4
 """What is lacking for the next step."""

@@ -42,7 +42,7 @@ from dskype.bolts.boolean.lanes._kernels import (
 )
 from dskype.bolts.boolean.lanes.address_kernels import Field, opener
 from dskype.bolts.selection_kernels import select
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 _TOP = 65535
 _STEPS = 65530.0  # of the wanted part of a frame

@@ -42,7 +42,7 @@ from dskype.bolts.boolean.lanes.sort_kernels import sort_slots
 from dskype.bolts.boolean.lanes.table_kernels import EMPTY, hashed, home
 from dskype.bolts.boolean.lanes.vector_kernels import among, bits, covered, covered_floats, fetch, fill, flagged, lowest, pack, pack_places, wanted_bits
 from dskype.bolts.boolean.program_kernels import contains, follow_jumps, overlaps
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 MESSAGES = 64
 """Most messages of a chunk."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dskype.bolts.boolean.lanes.vector_kernels import below, bits, order, order_into, order_many, pack, pack_only
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 _LANES = 16
 _NETWORK = 64  # values that are sorted at once

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dskype.bolts.boolean.lanes._kernels import CODES_END, CODES_MOST, FREE_CODE, FREE_CODES, FREE_TABLE, NONE, PARTITION, PARTITIONS, TABLE_END
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 EMPTY = np.int64(-(2**63))
 """Term of a free row; no word has it."""

@@ -28,7 +28,7 @@ from dskype.bolts.boolean.lanes._kernels import (
 )
 from dskype.bolts.boolean.lanes.group_kernels import append, fit_frame, gather, group_bounds, lay, make_room, read_boxes
 from dskype.bolts.boolean.lanes.table_kernels import set_list
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 _LOOSE = np.float32(0.05)  # what is loose in bounds counts a little: of two that need not grow the smaller one is taken
 _FEW_CHILDREN = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["BY_RANK_FALLING", "BY_RANK_RISING", "LOCALLY", "RANDOMLY", "count_terms", "order_terms"]
 

@@ -10,7 +10,7 @@ from dskype.bolts.boolean.match_kernels import enlarged, mark_terms, overlap, pu
 from dskype.bolts.boolean.parts_kernels import EMPTY, ROOT, find, low, posting_list
 from dskype.bolts.boolean.rtree.token_kernels import COUNT, INVERTED, LEVEL, LISTS, SPATIAL, nth_token
 from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["match"]
 

@@ -53,7 +53,7 @@ from dskype.bolts.boolean.rtree.token_kernels import (
     weight_of,
 )
 from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["insert", "part_rect", "plant", "rebuild", "remove"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from dskype.bolts._kernels import score as combined_score
 from dskype.bolts._kernels import ssim
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 
 class Known(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 
 from dskype.bolts.search_kernels import first_above, first_not_below
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 SLACK = 1e-6
 LEAST = 2.0**-60  # stands for 1 - alpha (or alpha) when that is 0: bounds scale with it, and so does their slack

@@ -10,7 +10,7 @@ from dskype.bolts._kernels import score as combined_score
 from dskype.bolts._kernels import ssim
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
 from dskype.bolts.topk.baselines._kernels import sort_small
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 
 class Lists(NamedTuple):

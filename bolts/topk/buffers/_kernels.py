@@ -11,7 +11,7 @@ from collections import namedtuple
 import numpy as np
 
 from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START, grown_capacity
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 BARE = {"cache": True, "_nrt": False}
 """Options without reference counting: the kernel cannot allocate, and named tuples of arrays cost no counting."""

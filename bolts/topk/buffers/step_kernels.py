@@ -43,7 +43,7 @@ from dskype.bolts.topk.buffers._kernels import (
     pass_time,
     turn_page,
 )
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 DONE, TURN, NO_ENTRIES, NO_CHANGES, NO_SPACE, NO_SLOTS, NO_PAGES = range(7)
 """Why :func:`advance` stops: all is done, or there is not enough room."""

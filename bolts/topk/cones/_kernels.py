@@ -15,7 +15,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 LANES = 16
 START, LENGTH, CAPACITY, LONG = range(4)

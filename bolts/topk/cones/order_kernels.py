@@ -40,7 +40,7 @@ from dskype.bolts.topk.cones._kernels import (
     stale,
     unarranged,
 )
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 # Typical weights of a message's first common keyword and of its heaviest later one; they only affect the order of cones.
 USUAL_FIRST, USUAL_REST = 0.4, 0.3

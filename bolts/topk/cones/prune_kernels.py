@@ -33,7 +33,7 @@ from dskype.bolts.topk.cones._kernels import (
     Y,
     hashed,
 )
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 # The place of the only bit of a 16-bit number, by (number * _SPREAD >> 12) & 15 (de Bruijn).
 _SPREAD = np.int64(0x09AF)

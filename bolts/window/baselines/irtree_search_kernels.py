@@ -11,7 +11,7 @@ from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.bolts.topk._kernels import find_term
 from dskype.bolts.window._kernels import answers, lowest, make_best, offer
 from dskype.bolts.window.baselines.irtree_kernels import FIRST, LEVEL, MARK, NEXT, NODES, OWNER, ROOT, index_of
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 __all__ = ["topk"]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
-from dskype.topology.core import kernel_cache
+from dskype.topology import kernel_cache
 
 BOLTS = Path(__file__).parents[3] / "bolts"
 
 PACKAGE = "dskype.bolts"  # of kernels that this test writes
 
-FIRST = """from dskype.topology.core.kernel_cache import njit
+FIRST = """from dskype.topology.kernel_cache import njit
 
 CONSTANT = {constant}
 
@@ -28,7 +28,7 @@ def step(n):
 """
 
 SECOND = """from PACKAGE.first_kernels import step
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 
 @njit(cache=True)
@@ -38,7 +38,7 @@ def two_steps(n):
 
 THIRD = """from PACKAGE.first_kernels import CONSTANT
 from PACKAGE.second_kernels import two_steps
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 
 @njit(cache=True)
@@ -64,7 +64,7 @@ print(result(10), sum(result.stats.cache_hits.values()))
 TAKES_A_TUPLE = """from typing import NamedTuple
 
 import numpy as np
-from dskype.topology.core.kernel_cache import njit
+from dskype.topology.kernel_cache import njit
 
 
 @njit(cache=True)
