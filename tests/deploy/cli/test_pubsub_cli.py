@@ -644,7 +644,7 @@ def test_a_vocabulary_is_built_from_lines_and_shown(run: Any, tmp_path: Path, ca
     code, _, err = run("vocabulary", "build", file, "-o", out)
     assert code == 1
     assert "2 documents, 3 words; 3 lines refused" in err
-    assert Path(out).read_text().splitlines() == ['{"documents": 2}', "café\t1", "lake\t1", "park\t2"]
+    assert Path(out).read_text().splitlines() == ['{"documents": 2, "words": 2}', "café\t1", "lake\t1", "park\t2"]
     assert os.listdir(tmp_path) == ["m", "v.tsv"] or set(os.listdir(tmp_path)) == {"m", "v.tsv"}
     code, _, err = run("vocabulary", "build", file, "-o", out)
     assert code == 1
@@ -672,9 +672,9 @@ def test_a_vocabulary_is_built_from_the_newest_messages(run: Any, name: str, kaf
     write(kafka, Topics.for_topology(name).messages, [(None, {"text": f"w{i} all"}) for i in range(20)] + [(None, b"junk")])
     out = str(tmp_path / "v.tsv")
     assert run("vocabulary", "build", "--topic", "messages", "--sample", "5", "-o", out)[0] == 0
-    assert Path(out).read_text().splitlines() == ['{"documents": 4}', "w16\t1", "w17\t1", "w18\t1", "w19\t1", "all\t4"]
+    assert Path(out).read_text().splitlines() == ['{"documents": 4, "words": 2}', "w16\t1", "w17\t1", "w18\t1", "w19\t1", "all\t4"]
     assert run("vocabulary", "build", "--topic", Topics.for_topology(name).messages, "-o", out, "--force")[0] == 0
-    assert Path(out).read_text().startswith('{"documents": 20}')
+    assert Path(out).read_text().startswith('{"documents": 20, "words": 2}')
     assert "given: both" in run("vocabulary", "build", "x", "--topic")[2]
     assert "there is no text" in run("vocabulary", "build", "--topic", Topics.for_topology(name).results, "-o", out, "--force")[2]
 
