@@ -335,25 +335,31 @@ class _Api:
 
         async def endpoint(request: Request) -> Response:
             try:
-                return EventStream(await self._waiting(answer, request))
+                return EventStream(await self._waiting(answer, request, lambda late: late.close()))
             except TopologyError as error:
                 return self._problem(request, error)
 
         return endpoint
 
-    async def _waiting(self, answer: Callable[[Request], Any], request: Request) -> Any:
+    async def _waiting(self, answer: Callable[[Request], Any], request: Request, drop: Callable[[Any], object] = lambda late: None) -> Any:
         """Return an answer that may have to wait for the brokers, or refuse as soon as it is clear that they do not answer.
 
         A thread that waits for them goes on, but the request does not; there are never more such threads than :data:`_THREADS`.
 
+        :param drop: is given an answer that came after the refusal.
         :raises BrokersAwayError: they do not answer.
         """
         contact = await self._contact()
         task, wanted = None, True
+
+        def end(ended: asyncio.Task[Any]) -> None:
+            if not ended.cancelled() and ended.exception() is None and not wanted and ended.result() is not None:
+                drop(ended.result())
+
         while contact.answer:
             if task is None:
                 task = asyncio.create_task(self._in_thread(answer, request, lambda: wanted))
-                task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may ask for it
+                task.add_done_callback(end)
             await asyncio.wait({task}, timeout=_LOOK_S)
             if task.done():
                 return task.result()

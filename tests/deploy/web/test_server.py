@@ -280,6 +280,26 @@ def test_a_request_that_waits_for_silent_brokers_is_answered_and_holds_up_no_oth
             go.set()
 
 
+def test_events_that_were_refused_while_they_were_prepared_are_given_up(kafka, served, source, monkeypatch):
+    opened, go, followers = threading.Event(), threading.Event(), []
+    before = feeds.TopologyFeed.messages
+
+    def slow(feed):
+        opened.set()
+        go.wait(60)
+        followers.append(before(feed))
+        return followers[-1]
+
+    monkeypatch.setattr(feeds.TopologyFeed, "messages", slow)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(status_of, served, "api/dskype/messages")
+        assert opened.wait(30)
+        source.answer = Contact(False, 1, 7.0)
+        assert asked.result(timeout=30)[0] == 503
+    go.set()
+    until(lambda: followers and followers[0].closed)
+
+
 def test_a_server_that_has_just_started_waits_until_it_knows_whether_the_brokers_answer(served, source):
     source.answer = Contact(None, None, 0.0)
     with ThreadPoolExecutor(1) as pool:
