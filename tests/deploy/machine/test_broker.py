@@ -463,3 +463,9 @@ def _read(address, topic):
     found = [record.value for record in consumer]
     consumer.close()
     return found
+
+
+def test_a_broker_that_stood_still_is_not_fenced_by_itself(broker):
+    """Clients that ask for brokers in that moment would get none, and would not ask again."""
+    settings = dict(line.split("=", 1) for line in (broker.folder / "server.properties").read_text().splitlines())
+    assert int(settings["broker.session.timeout.ms"]) >= 3_600_000
