@@ -10,8 +10,8 @@ def feed_of():
     """Make feeds that are closed at the end."""
     feeds = []
 
-    def make(kafka, name, tasks=2):
-        feeds.append(Feed(kafka, name, tasks))
+    def make(kafka, name, *more, **options):
+        feeds.append(Feed(kafka, name, *more, **options))
         return feeds[-1]
 
     yield make

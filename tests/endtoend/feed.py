@@ -24,13 +24,14 @@ class Feed:
     """Writes messages and subscriptions, and watches how far the topology has come.
 
     :param tasks: of the subscription bolt.
+    :param partitions: of the topic of messages.
     """
 
-    def __init__(self, kafka: KafkaSettings, name: str, tasks: int = 2) -> None:
+    def __init__(self, kafka: KafkaSettings, name: str, tasks: int = 2, partitions: int = 1) -> None:
         self.kafka, self.topics, self.tasks = kafka, Topics.for_topology(name), tasks
         admin = TopicAdmin(kafka)
         for topic, config in TOPIC_CONFIG.items():
-            admin.create({getattr(self.topics, topic): 1}, config)
+            admin.create({getattr(self.topics, topic): partitions if topic == "messages" else 1}, config)
         admin.close()
         self.producer = kafka.producer(linger_ms=20)  # a request for each message of a steady input would cost much
         self.metrics, self.reached = None, {}

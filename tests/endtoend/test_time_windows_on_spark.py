@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dskype.deploy.demo import places
-from dskype.spouts.topics import TOPIC_CONFIG, Topics
 from dskype.topology.config import TRANSPORTS, Config
-from dskype.topology.runtime.kafka import TopicAdmin
 from tests.topology.runtime.helpers import executors
 from tests.topology.runtime.helpers import kill as kill_processes
 
@@ -21,10 +19,8 @@ BACKLOG, MORE = 6_000, 2_000
 def test_a_backlog_of_two_partitions_of_one_task_loses_no_message(cluster, name, feed_of, transport):
     """The lateness is 0, and the partitions are read one after the other: each could make all messages of the other one late."""
     conf = {"topology.acker.executors": 0, "dskype.window.span.ms": 3_600_000, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}
-    kafka, topic = cluster.environment.kafka, Topics.for_topology(name).messages
-    with TopicAdmin(kafka) as admin:
-        admin.create({topic: 2}, TOPIC_CONFIG["messages"])
-    feed = feed_of(kafka, name)
+    feed = feed_of(cluster.environment.kafka, name, partitions=2)
+    topic = feed.topics.messages
     records = places.places(seed=5, count=BACKLOG + MORE).records()
 
     def publish(some):
