@@ -13,7 +13,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from dskype.topology import kernel_cache
 
-BOLTS = Path(__file__).parents[3] / "bolts"
+BOLTS = Path(__file__).parents[2] / "bolts"
 
 PACKAGE = "dskype.bolts"  # of kernels that this test writes
 

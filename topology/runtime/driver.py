@@ -533,9 +533,8 @@ class TopologyDriver:
             self._due[component] = time.monotonic() + _BROKER_RETRY_S
             return
         tasks = set(self.plan.component_tasks(component))
-        delay_s = self._restarts.record_failure(
-            component, {t: v for t, v in self._versions().items() if t in tasks}, tasks & {t for t, n in self._waiting().items() if n}
-        )
+        versions, waiting = {t: v for t, v in self._versions().items() if t in tasks}, {t for t, n in self._waiting().items() if n}
+        delay_s = self._restarts.record_failure(component, versions, tasks & waiting)
         shown = cause_of(text)
         if delay_s is None:
             self._reports.add_error(component, f"the query failed and is given up: {shown}")
