@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,27 @@ from dskype.topology.runtime.tls import PortableContext, TlsSettings, pem_blocks
 __all__ = ["UnsupportedOptionError", "connection_settings", "log_error"]
 
 log = logging.getLogger(__name__)
+
+
+class _Seldom(logging.Filter):
+    """Lets a text through once in ten seconds, whatever its numbers: a client that looks for brokers repeats itself several times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text, now_s = re.sub(r"\d+", "", record.getMessage()), time.monotonic()
+        if now_s < self._next_s.get(text, 0.0):
+            return False
+        if len(self._next_s) >= _MOST_TEXTS:
+            self._next_s.clear()
+        self._next_s[text] = now_s + _SELDOM_S
+        return True
+
+
+_SELDOM_S, _MOST_TEXTS = 10.0, 1000
+log.addFilter(_Seldom())
 
 _TRANSLATED = {
     "client_id": "client.id",

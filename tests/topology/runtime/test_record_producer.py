@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import ssl
 import threading
 import weakref
@@ -16,7 +17,7 @@ from dskype.deploy.machine import launch
 from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime import driver as driver_module
-from dskype.topology.runtime import record_producer, write_watch
+from dskype.topology.runtime import librdkafka, record_producer, write_watch
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.write_watch import WriteWatch
@@ -162,6 +163,17 @@ def test_clients_of_closed_and_of_forgotten_producers_end_without_the_garbage_co
         gc.enable()
 
 
+def test_what_a_client_repeats_is_logged_seldom(caplog, monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr(librdkafka.time, "monotonic", lambda: now_s[0])
+    with caplog.at_level(logging.WARNING, librdkafka.log.name):
+        for second in range(15):
+            now_s[0] += 1
+            librdkafka.log.warning("broker %d is down for %d ms", 1, second)
+            librdkafka.log.warning("other text")
+    assert [record.getMessage() for record in caplog.records] == ["broker 1 is down for 0 ms", "other text", "broker 1 is down for 10 ms", "other text"]
+
+
 def test_a_driver_is_dumb_when_only_others_can_write_and_stays_so():
     now_s, others, producer = [0.0], [], SimpleNamespace(silent_s=0.0)
 
@@ -205,7 +217,7 @@ def test_a_driver_that_was_never_opened_can_end(tmp_path, end):
 def test_a_topology_that_was_left_without_work_starts_without_work(tmp_path, status, hint):
     handle, told = SimpleNamespace(status=status, warnings=[], backend=paused(tmp_path)), []
     cluster = SimpleNamespace(submit_topology=lambda *_, active: handle, manager=SimpleNamespace(topologies={"t": handle}))
-    flux = SimpleNamespace(name="t", config={}, topology=None)
+    flux = SimpleNamespace(name="t", config={}, topology=handle.backend.plan.topology)
     assert launch.start(cluster, flux, True, told.append) is handle
     assert told == [f"topology t is {status}, as it was when its last process ended{hint}"]
 

@@ -88,6 +88,20 @@ def test_a_producer_gives_up_what_is_not_taken_in_time_and_goes_on_by_itself(sti
     assert list(stored.values())[-2:] == [b"f", b"g"] and records[-1].value == b"g"
 
 
+def test_no_producer_stays_dumb_because_a_single_broker_was_counted_as_gone(name):
+    """Kafka's controller takes the broker for gone, which is on its own process: for a moment its answers say that there are no brokers."""
+    with EmbeddedBroker(properties={"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}) as broker, contextlib.ExitStack() as open_ones:
+        kafka = KafkaSettings(broker.bootstrap_servers)
+        topic = make_topic(kafka, name)
+        producers = [open_ones.enter_context(kafka.producer(delivery_timeout_s=BACK_S)) for _ in range(10)]
+        for producer in producers:
+            producer.send(topic, b"before").get()
+        with standing(broker):
+            sent = [producer.send(topic, b"meanwhile") for producer in producers]
+            time.sleep(5)  # longer than the session
+        assert [delivery.get().topic for delivery in sent] == [topic] * 10
+
+
 def test_a_client_reports_what_is_lost_refuses_more_and_goes_on_by_itself(still, kafka, name):
     make_topic(kafka, Topics.for_topology(name).messages)
     client = PubSub(kafka, name, conf={}, timeout_s=_PATIENCE_S)
