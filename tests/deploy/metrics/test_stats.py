@@ -474,12 +474,12 @@ def test_counting_streams_costs_little_per_frame() -> None:
 def test_what_is_asked_for_must_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from dskype.topology.runtime import nimbus_topic
 
-    monkeypatch.setattr(nimbus_topic, "load_states", lambda kafka: {})
+    monkeypatch.setattr(nimbus_topic, "observe", lambda kafka: {})
     with pytest.raises(NotAliveException):
         reader.find(None, "dskype")
     with pytest.raises(TopologyError, match="none runs"):
         reader.find(None, None)
-    monkeypatch.setattr(nimbus_topic, "load_states", lambda kafka: {"a": 1, "b": 2})
+    monkeypatch.setattr(nimbus_topic, "observe", lambda kafka: {"a": 1, "b": 2})
     with pytest.raises(TopologyError, match="legal: a, b"):
         reader.find(None, None)
     monkeypatch.delenv("DSKYPE_BOOTSTRAP_SERVERS", raising=False)
