@@ -18,6 +18,7 @@ from py4j.java_collections import JavaMap
 
 from dskype.deploy.cli.main import COMMANDS, _parser
 from dskype.deploy.metrics.ui_server import UiSettings, serve
+from dskype.topology.nimbus.observing import Contact
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 
@@ -113,7 +114,8 @@ def test_the_pages_answer_their_probes_and_go_by_the_names_that_reach_them():
     (port,) = container["ports"]
     assert args.port == port["containerPort"] and args.allow_origin is None
     settings = UiSettings(args.host, 0, names=tuple(args.allow_host), allow_remote=args.allow_remote)
-    with serve(SimpleNamespace(topologies=list), settings, lambda text: None) as server:
+    away = Contact(False, None, 60.0)  # the pages serve while brokers are away, too: a probe that failed then would end them
+    with serve(SimpleNamespace(topologies=list, contact=lambda: away), settings, lambda text: None) as server:
         for probe in (container["readinessProbe"]["httpGet"], container["livenessProbe"]["httpGet"]):
             headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
             with urlopen(Request(f"{server.url}{probe['path'].lstrip('/')}", headers=headers), timeout=10) as answer:
