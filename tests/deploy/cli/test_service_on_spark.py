@@ -39,7 +39,7 @@ def expressions() -> dict[str, str]:
             found[f"{panel['title']} {target['refId']}"] = target["expr"].replace("$topology", "dskype").replace("$__rate_interval", "30s")
     for group in yaml.safe_load((DASHBOARDS / "alerts.yml").read_text())["groups"]:
         for rule in group["rules"]:
-            for i, part in enumerate(rule["expr"].split(" and ")):
+            for i, part in enumerate(re.split(r" and (?:on \([^)]*\) )?", rule["expr"])):
                 found[f"{rule['alert']} {i}"] = re.sub(r"absent\((\w+)\)", r"\1", re.sub(r"\s(==|>)\s[\d.]+$", "", part.strip()))
     return found
 

@@ -120,6 +120,6 @@ def test_a_report_of_differences_has_no_escapes(monkeypatch, capsys):
     monkeypatch.setattr(verify, "_settings", lambda *args: None)
     monkeypatch.setattr("dskype.deploy.verification.topics.read_inputs", lambda *args: SimpleNamespace(counts=lambda: {"t.topk": 1}))
     args = SimpleNamespace(final=True, wait=None, since=None, sample=None, seed=0, output="text", show=5, inputs=None)
-    assert verify._run(args, None, "t") == 1
+    assert verify._run(args, None, None, "t") == 1
     out = capsys.readouterr().out
     assert not steers(out) and "[red]markup[/red]" in out and sys.stdout
