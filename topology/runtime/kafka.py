@@ -86,11 +86,11 @@ class KafkaConsumer(kafka.KafkaConsumer):
 def check_codecs() -> None:
     """Check that records can be unpacked, whatever they are packed with.
 
-    :raises TopologyError: a package is missing.
+    :raises FatalError: a package is missing.
     """
     there = {"snappy": codec.has_snappy(), "lz4": codec.has_lz4(), "zstd": codec.has_zstd()}
     if missing := [name for name, found in there.items() if not found]:
-        raise TopologyError(
+        raise FatalError(
             explain(
                 "Compressed records cannot be read here.",
                 given=f"no package for {', '.join(missing)}",
@@ -105,7 +105,7 @@ class KafkaSettings(Connection):
     def consumer(self, **arguments: Any) -> KafkaConsumer:
         """Return a consumer without a group; the caller assigns partitions and closes it.
 
-        :raises TopologyError: records that are packed in one of Kafka's ways could not be read.
+        :raises FatalError: records that are packed in one of Kafka's ways could not be read.
         """
         check_codecs()
         settings = {

@@ -16,6 +16,7 @@ from dskype.spouts.topics import Topics
 from dskype.topology import Bolt, KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.errors import FatalError
+from dskype.topology.runtime import kafka as kafka_module
 from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_ahead
 
@@ -86,6 +87,9 @@ def test_a_codec_that_cannot_be_read_ends_in_a_clear_error(kafka, name, monkeypa
     make_topic(kafka, name)
     write(kafka, name, 10, "zstd")
     monkeypatch.setattr(codecs, "has_zstd", lambda: False)
+    with pytest.raises(FatalError, match="no package for zstd"):
+        list(KafkaInboxReader(kafka, keep=True).read(name, 0, 0, 10))
+    monkeypatch.setattr(kafka_module, "check_codecs", lambda: None)  # as with a codec of a later Kafka
     with pytest.raises(FatalError, match=rf"Records of {name}/0 from offset 0 on can never be read again.*UnsupportedCodecError.*hint: install the library"):
         list(KafkaInboxReader(kafka, keep=True).read(name, 0, 0, 10))
 
