@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from kafka import KafkaProducer
 
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin
@@ -58,7 +59,7 @@ def test_the_reader_knows_which_partitions_hold_records_that_were_not_read(boots
     admin, reader = TopicAdmin(kafka), KafkaInboxReader(kafka, starts={(name, 1): 5})
     admin.create({name: 4}, {})
     try:
-        with kafka.producer(transactional_id=name) as producer:
+        with KafkaProducer(**kafka.arguments(), transactional_id=name) as producer:
             producer.init_transactions()
             producer.begin_transaction()
             for partition, n in ((0, 3), (1, 5), (2, 2)):
