@@ -25,6 +25,7 @@ from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.liveness import describe_driver
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, ClusterClient
+from tests.topology.runtime.helpers import freeze
 
 from .server import TOKEN, Events, view
 from .test_result_feed import delta, until
@@ -50,7 +51,7 @@ def kafka(broker):
 
 @contextlib.contextmanager
 def standing_still(broker):
-    os.kill(broker.pid, signal.SIGSTOP)
+    freeze(broker.pid)
     try:
         yield
     finally:

@@ -38,6 +38,16 @@ def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
     return result
 
 
+def freeze(pid: int) -> None:
+    """Stop a process with SIGSTOP, and return when it stands still: on a busy machine its threads go on until the first of them is told."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(
+        lambda: all(stat.read_text().rpartition(")")[2].split()[0] in "TtZX" for stat in Path(f"/proc/{pid}/task").glob("*/stat")),
+        30,
+        f"the standstill of {pid}",
+    )
+
+
 # -- topics ---------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import KafkaSettings
 
 from .components import sum_chain, sums_expected
-from .helpers import existing_topics, longest_gap_s, make_topic, output, wait_for
+from .helpers import existing_topics, freeze, longest_gap_s, make_topic, output, wait_for
 
 TOTAL, RATE = 20_000, 4_000
 
@@ -42,7 +42,7 @@ def leave_for_longer_than_the_timeouts(broker):
 
 
 def stand_still_for_longer_than_the_timeouts(broker):
-    os.kill(broker.pid, signal.SIGSTOP)
+    freeze(broker.pid)
     time.sleep(6)
     os.kill(broker.pid, signal.SIGCONT)
 

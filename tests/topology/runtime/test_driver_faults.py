@@ -24,7 +24,7 @@ from dskype.topology.runtime.object_store import ObjectSnapshotStore
 from dskype.topology.runtime.session import scratch_of
 
 from .components import sums_expected
-from .helpers import alive, count_records, descendants, executors, existing_topics, kill, longest_gap_s, make_topic, output, supervisors, wait_for
+from .helpers import alive, count_records, descendants, executors, existing_topics, freeze, kill, longest_gap_s, make_topic, output, supervisors, wait_for
 from .object_server import object_server
 
 TOTAL, RATE = 24_000, 2_500
@@ -162,7 +162,7 @@ def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_g
         wait_for_output(setting, before)
         # Records that its producers have sent are in Kafka, but a stopped JVM commits nothing, and cannot see that its driver is dead.
         jvm = third.jvm()
-        os.kill(jvm, signal.SIGSTOP)
+        freeze(jvm)
         tree = third.kill()
         assert jvm in alive(tree)
         assert is_unfinished(setting), "it was killed too late to tell anything"

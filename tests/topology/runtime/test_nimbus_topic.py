@@ -26,7 +26,7 @@ from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, ClusterClient, NimbusService, load_removed, load_states, watch_drivers
 
 from .components import PacedNumbers, RunningSum
-from .helpers import existing_topics, wait_for
+from .helpers import existing_topics, freeze, wait_for
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_driver_is_not_taken_for_dead_because_the_brokers_stood_still(name, mo
             killed = pool.submit(ClusterClient(kafka).send, {"name": name, "event": "KILL", "wait_secs": 0})
             try:
                 wait_for(lambda: commands, 60, "the command")
-                os.kill(broker.pid, signal.SIGSTOP)
+                freeze(broker.pid)
                 stopped.set()
                 time.sleep(4)  # twice as long as a silence may last
             finally:

@@ -24,7 +24,7 @@ from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
 from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.nimbus_topic import ClusterClient, NimbusService, load_states
 
-from .helpers import make_topic, wait_for
+from .helpers import freeze, make_topic, wait_for
 from .test_nimbus_topic import Backend, word_topology
 
 _PATIENCE_S = 3
@@ -47,7 +47,7 @@ def kafka(still: EmbeddedBroker) -> KafkaSettings:
 @contextlib.contextmanager
 def standing(broker: EmbeddedBroker) -> Iterator[None]:
     """Let a broker stand still: it accepts connections and answers nothing."""
-    os.kill(broker.pid, signal.SIGSTOP)
+    freeze(broker.pid)
     try:
         yield
     finally:
