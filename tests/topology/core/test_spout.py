@@ -6,7 +6,7 @@ import pytest
 
 from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
 from dskype.topology.core import backlog
-from dskype.topology.core import spout as spouts
+from dskype.topology.core import kafka_spout as spouts
 from dskype.topology.core.frames import encode_control, encode_pulse
 from dskype.topology.core.kafka_spout import make_spout_task
 from dskype.topology.errors import FatalError

@@ -7,7 +7,7 @@ import pytest
 
 from dskype.topology import Bolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS
-from dskype.topology.core import spout as spouts
+from dskype.topology.core import kafka_spout as spouts
 from dskype.topology.core.loss import DataLossError
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
