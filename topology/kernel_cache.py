@@ -132,7 +132,9 @@ class _ContentLocator(_CacheLocator):
         folder = Path(standard.get_cache_path())
         # Beside the sources numba has one folder for a package, elsewhere one for each package, named after its place.
         parent = folder if folder.name == "__pycache__" else folder.parent
-        self._path = parent / f"{module.removeprefix('dskype.')}-{_digest(module).hex()[:16]}"
+        path = parent / f"{module.removeprefix('dskype.')}-{_digest(module).hex()[:16]}"
+        # Another user may have made it, in a cache folder that several use.
+        self._path = path if not path.exists() or os.access(path, os.W_OK) else path.with_name(f"{path.name}-{os.getuid()}")
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _ContentLocator | None:

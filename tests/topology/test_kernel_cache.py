@@ -193,6 +193,17 @@ def test_checkouts_with_the_same_sources_share_their_kernels(tmp_path):
     assert run(CALL, one) == [13, 1]  # those of the other one have replaced nothing
 
 
+def test_a_folder_that_another_user_has_made_is_left_alone(tmp_path):
+    environ = checkout(tmp_path, "one", 1)
+    assert run(CALL, environ) == [13, 0]
+    (made,) = (tmp_path / "numba").glob("bolts.third_kernels-*")
+    as_other = f"import os\naccess = os.access\nos.access = lambda path, mode: not str(path).endswith({made.name!r}) and access(path, mode)\n"
+    before = sorted(path.name for path in made.iterdir())
+    assert run(as_other + CALL, environ) == [13, 0]
+    assert run(as_other + CALL, environ) == [13, 1]
+    assert sorted(path.name for path in made.iterdir()) == before and made.with_name(f"{made.name}-{os.getuid()}").is_dir()
+
+
 def test_the_last_used_states_of_a_module_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_cache, "_KEPT_STATES", 2)
     first, second, third, neighbour = (tmp_path / name for name in ("bolts._kernels-1", "bolts._kernels-2", "bolts._kernels-3", "bolts.search_kernels-1"))
