@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
@@ -51,7 +52,8 @@ class Committer:
         self._clients = ExitStack()
         self._admin: Any = None
         self._readers: dict[str, Any] = {}
-        self._failures, self._told = 0, set[tuple[str, str]]()
+        self._failures = Counter[str]()  # group -> commits that failed, one after the other
+        self._told: set[tuple[str, str]] = set()  # group and cause
         self._wake, self._end, self._given_up = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{plan.name}-commits", daemon=True)
 
@@ -100,8 +102,8 @@ class Committer:
                 }  # without deleted topics
                 commit_offsets(self._admin, group, behind, json.dumps({"topologyId": self._plan.topology_id}))
                 self._commits.note(group, offsets, now_ms())
-                self._failures = 0
-                self._told.clear()
+                del self._failures[group]
+                self._told = {(other, cause) for other, cause in self._told if other != group}
             except Exception as error:  # whatever it is, the spouts go on
                 failed = True
                 self._tell(group, error)
@@ -112,12 +114,12 @@ class Committer:
     def _tell(self, group: str, error: Exception) -> None:
         """Report an error that does not pass by itself, once."""
         log.warning("offsets of topology %s cannot be committed in group %s now: %s; trying again", self._plan.name, group, error)
-        self._failures += 1
+        self._failures[group] += 1
         if isinstance(error, AuthorizationError):
             hint = "allow its user Read on the group and on the topics, as SECURITY.md shows"
         elif isinstance(error, UnknownMemberIdError):
             hint = "other consumers are members of the group; give the spout a group.id of its own"
-        elif getattr(error, "retriable", False) and self._failures < _SEVERAL:
+        elif getattr(error, "retriable", False) and self._failures[group] < _SEVERAL:
             return
         else:
             hint = "look at the brokers"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer
 from kafka import codec as codecs
+from kafka.errors import GroupAuthorizationFailedError
 
 from dskype.deploy.metrics.meter import Meter, consumer_lag
 from dskype.deploy.metrics.reader import MetricsReader
@@ -15,8 +17,12 @@ from dskype.deploy.verification.topics import at_rest
 from dskype.spouts.topics import Topics
 from dskype.topology import Bolt, KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
+from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError
+from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime import committer as committer_module
 from dskype.topology.runtime import kafka as kafka_module
+from dskype.topology.runtime.committer import Committer
 from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_ahead
 
@@ -114,7 +120,7 @@ def test_a_commit_that_fails_is_told_once_and_tried_again(kafka, name):
     wait_for(lambda: member.poll(timeout_ms=200) or member.assignment(), 60, "a member of the group")
     made = committer(kafka, name, name, told)
     try:
-        wait_for(lambda: made._failures > 2, 60, "several attempts")
+        wait_for(lambda: made._failures[name] > 2, 60, "several attempts")
         assert len(told) == 1 and f"Offsets cannot be committed in the consumer group '{name}'" in told[0] and "a group.id of its own" in told[0]
         member.close()
         wait_for(lambda: committed(kafka, name) == {name: 2}, 60, "a commit")
@@ -122,6 +128,29 @@ def test_a_commit_that_fails_is_told_once_and_tried_again(kafka, name):
     finally:
         made.close(20)
     assert committed(kafka, name) == {name: 2}
+
+
+def test_a_commit_that_fails_is_told_once_though_those_of_another_group_succeed(monkeypatch):
+    builder = TopologyBuilder()
+    for spout in ("bad", "good"):
+        builder.set_spout(spout, KafkaSpout(spout, kafka_options={"group.id": spout}))
+    stats, told, committed_to = TopologyStats(), [], []
+    for task, spout in enumerate(("bad", "good"), 1):
+        stats.tasks[task] = {"component": spout, "term": 1, "kafka": [[spout, 0, 3, 2]]}
+
+    def commit(admin, group, offsets, metadata):
+        committed_to.append(group)
+        if group == "bad":
+            raise GroupAuthorizationFailedError("not allowed")
+
+    monkeypatch.setattr(committer_module, "commit_offsets", commit)
+    monkeypatch.setattr(committer_module, "read_ahead", lambda reader, offsets: {where: (offset, offset) for where, offset in offsets.items()})
+    kafka = SimpleNamespace(admin=lambda **_: SimpleNamespace(close=bool), consumer=lambda **_: SimpleNamespace(close=bool))
+    made = Committer(TopologyPlan.build("t", "t-1-0", {}, builder.create_topology()), kafka, stats, SimpleNamespace(term=1, is_over=lambda: False), told.append)
+    for number in range(4):
+        stats.tasks[2]["kafka"][0][3] = number  # the other group always has something new
+        assert not made._commit(all_spouts=True)
+    assert committed_to.count("good") == committed_to.count("bad") == 4 and len(told) == 1
 
 
 def test_a_committed_offset_that_is_gone_is_told(kafka, name, tmp_path):
