@@ -79,9 +79,10 @@ def _composed(text: str) -> str:
         if unicodedata.combining(character):
             marks.append(character)
             continue
-        parts += sorted(marks, key=unicodedata.combining)
+        if marks:
+            parts += sorted(marks, key=unicodedata.combining)
+            marks.clear()
         parts.append(character)
-        marks.clear()
     return unicodedata.normalize("NFKC", "".join(parts + sorted(marks, key=unicodedata.combining)))
 
 
