@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None
     add_printing(parser)
     parser.add_argument("-R", "--resource", action="store_true", help="FILE is one of those that come with dskype, e.g. wordcount.yaml")
     parser.add_argument("--allow-module", metavar="M", action="append", default=[], help="let the file name classes of this module; repeatable")
+    parser.add_argument("--allow-commands", action="store_true", help="let the file start commands, with FluxShellSpout and FluxShellBolt")
     if cluster:
         parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
     else:
@@ -108,6 +109,7 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
             properties=args.filter,
             environ=os.environ if args.env_filter else None,
             allow_modules=args.allow_module,
+            allow_commands=args.allow_commands,
             registry=registry(),
             resources=[TOPOLOGIES],
             resource=args.resource,

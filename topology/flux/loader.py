@@ -22,6 +22,7 @@ from dskype.topology.fields import DEFAULT_STREAM_ID, Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import BoltDef, GroupingDef, SpoutDef, StreamDef, TopologyDef, TopologySourceDef, read_topology
 from dskype.topology.flux.objects import ObjectBuilder, find_member
+from dskype.topology.flux.permissions import check_settings, check_topology
 from dskype.topology.flux.registry import Registry, default_registry
 from dskype.topology.flux.strict_yaml import Limits, parse
 from dskype.topology.flux.substitution import parse_properties, substitute
@@ -120,6 +121,7 @@ def load(
     properties: Mapping[str, str] | str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
     allow_modules: Iterable[str] = (),
+    allow_commands: bool = False,
     registry: Registry | None = None,
     resources: Sequence[str | os.PathLike[str]] = (),
     resource: bool = False,
@@ -133,22 +135,28 @@ def load(
     :param properties: values for ``${key}``: a mapping, or the path of a Java ``.properties`` file (UTF-8).
     :param environ: values for ``${ENV-NAME}``, e.g. ``os.environ``; None does not replace these placeholders.
     :param allow_modules: modules whose classes the file may name, including all modules below them.
+    :param allow_commands: whether it may start commands, with ``FluxShellSpout`` and ``FluxShellBolt``.
     :param registry: the other classes that it may name; default :func:`default_registry`.
     :param resources: folders to search for files that are marked as resources.
     :param resource: whether ``source`` (and ``properties``, if a path) is such a resource (``-R``).
     :param name: a name that replaces the file's.
-    :param config: configuration that overrides the file's.
+    :param config: configuration that overrides the file's, and may hold what a file may not set (:mod:`dskype.topology.flux.permissions`).
     :param limits: bounds of each YAML document.
     :returns: the topology; its streams and fields are not checked yet.
-    :raises FluxException: the file cannot be read or built; the message says where and why.
+    :raises FluxException: the file cannot be read or built, or asks for more than is allowed; the message says where and why.
     :raises IllegalArgumentException: a configuration value is of the wrong type.
     """
     reader = _Reader(properties, environ, resources, resource, limits)
     definition = reader.read(source, resource)
     if name is not None:
         definition.name = name
+    for part, conf in definition.configurations():
+        check_settings(conf, part, environment=environ is not None)
     definition.config.update(config or {})
-    return _Builder(definition, registry or default_registry(), tuple(allow_modules), reader.warnings).build()
+    objects = ObjectBuilder(registry or default_registry(), tuple(allow_modules), allow_commands)
+    loaded = _Builder(definition, objects, reader.warnings).build()
+    check_topology(loaded.topology, allow_commands)
+    return loaded
 
 
 def read_properties(path: str | os.PathLike[str], limits: Limits = Limits()) -> dict[str, str]:
@@ -241,9 +249,9 @@ class _Reader:
 class _Builder:
     """Creates the objects and the topology of a definition, in Storm's order."""
 
-    def __init__(self, definition: TopologyDef, registry: Registry, allow_modules: tuple[str, ...], warnings: list[str]) -> None:
+    def __init__(self, definition: TopologyDef, objects: ObjectBuilder, warnings: list[str]) -> None:
         self.definition = definition
-        self.objects = ObjectBuilder(registry, allow_modules)
+        self.objects = objects
         self.warnings = warnings
         self._made: dict[str, Any] = {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,6 +162,12 @@ class TopologyDef:
     def is_dsl(self) -> bool:
         """True unless the file names a topology source."""
         return self.topology_source is None
+
+    def configurations(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what is configured, and the configuration: the topology's and each component's."""
+        yield "The topology", self.config
+        for vertex in (*self.spouts.values(), *self.bolts.values()):
+            yield f"Component {vertex.id}", vertex.config
 
     def check(self) -> None:
         """Refuse a topology source together with spouts, bolts or streams."""

@@ -26,7 +26,7 @@ from dskype.topology.runtime import session
 
 WORDS = """
 name: wc
-config: {topology.workers: 1, kafka.sasl.jaas.config: canary-secret, spark.ui.enabled: "false"}
+config: {topology.workers: 1, kafka.retry.backoff.ms: 70, spark.executor.memory: 2g}
 spouts: [{id: words, className: org.apache.storm.testing.TestWordSpout}]
 bolts: [{id: count, className: org.apache.storm.testing.TestWordCounter, parallelism: 2}]
 streams: [{from: words, to: count, grouping: {type: FIELDS, args: [word]}}]
@@ -273,12 +273,16 @@ def test_submit_takes_servers_master_and_kafka_settings(words: str, runs: list) 
     )
     target = runs[0]["target"]
     assert (target.bootstrap_servers, target.master) == ("k:9092", "spark://m:7077")
-    assert target.conf == {"kafka.sasl.jaas.config": "canary-secret", "spark.ui.enabled": "false", "kafka.security.protocol": "SSL", "kafka.client.id": "a=b"}
+    assert target.conf == {"kafka.retry.backoff.ms": 70, "spark.executor.memory": "2g", "kafka.security.protocol": "SSL", "kafka.client.id": "a=b"}
 
 
-def test_settings_of_spark_and_kafka_do_not_stay_in_the_topologys_configuration(words: str, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["local", words]) == 0
+def test_settings_of_spark_and_kafka_do_not_stay_in_the_topologys_configuration(
+    tmp_path: Path, words: str, runs: list, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "storm.yaml").write_text("kafka.sasl.jaas.config: canary-secret\n")
+    assert cli.main(["local", words, "--config", str(tmp_path / "storm.yaml")]) == 0
     assert runs[0]["flux"].config == {"topology.workers": 1}
+    assert runs[0]["target"].conf == {"kafka.sasl.jaas.config": "canary-secret", "kafka.retry.backoff.ms": 70, "spark.executor.memory": "2g"}
     assert "canary" not in repr(runs[0]["target"])
     captured = capsys.readouterr()
     assert "canary" not in captured.out + captured.err

@@ -515,7 +515,7 @@ def test_a_topology_source_without_the_method_or_with_a_wrong_result_is_refused(
 def test_storms_sample_sources_have_stand_ins() -> None:
     for name in ("SimpleTopology", "SimpleTopologySource", "SimpleTopologyWithConfigParam"):
         for arguments in ("", ", constructorArgs: [foo, bar]"):
-            loaded = flux(f"name: x\ntopologySource: {{className: org.apache.storm.flux.test.{name}{arguments}}}")
+            loaded = flux(f"name: x\ntopologySource: {{className: org.apache.storm.flux.test.{name}{arguments}}}", allow_commands=True)
             assert {id: type(spec.obj).__name__ for id, spec in loaded.topology.components.items()} == {
                 "sentence-spout": "ShellSpout",
                 "log-bolt": "LogInfoBolt",
@@ -705,7 +705,8 @@ def test_hdfs_components_can_be_built_but_not_run() -> None:
         "configMethods: [{name: addComponentConfig, args: [k, [v]]}]}]\n"
         "components: [{id: sync, className: org.apache.storm.hdfs.bolt.sync.CountSyncPolicy, constructorArgs: [5]}]\n"
         "bolts: [{id: h, className: org.apache.storm.hdfs.bolt.HdfsBolt, configMethods: [{name: withFsUrl, args: ['hdfs://x']}, {name: withSyncPolicy, args: [{ref: sync}]}]}]\n"
-        "streams: [{from: s, to: h, grouping: {type: SHUFFLE}}]"
+        "streams: [{from: s, to: h, grouping: {type: SHUFFLE}}]",
+        allow_commands=True,
     )
     assert loaded.topology.components["s"].conf == {"k": ["v"]}
     assert set(loaded.refusals) == {"h"}
