@@ -88,6 +88,7 @@ class ResultBolt(BatchBolt):
             else ResultStrategy()
         )
         self._written_ms = 0
+        self._postponed = context.register_counter("postponed_lists")
         self._counters = {name: context.register_counter(name) for name in ("states-waiting", "states-written", "states-stale", "store-failures")}
 
     # -- input ----------------------------------------------------------------------------------------------------------
@@ -136,22 +137,31 @@ class ResultBolt(BatchBolt):
             self._publisher.write_deltas(batch._replace(metas=None if pc.all(without).as_py() else pc.if_else(without, None, batch.metas)))
 
     def _write_merged(self) -> None:
-        """Write merged results; lists at most every ``topk_interval_ms``."""
-        publisher, now_ms = self._publisher, self._context.clock_ms()
-        if publisher.wants_states and now_ms - self._written_ms >= self._settings.topk_interval_ms and self._strategy.write_lists():
-            self._written_ms = now_ms
+        """Write merged results; lists at most every ``topk_interval_ms``, and less often where they are more bytes than a task may write."""
+        publisher, settings, now_ms = self._publisher, self._settings, self._context.clock_ms()
+        wrote = publisher.wants_states and now_ms - self._written_ms >= settings.topk_interval_ms and self._strategy.write_lists()
         found = self._strategy.pop_publication()
         for event in found.events:
             publisher.write_event(*event)
         if publisher.wants_deltas:
             for batch in found.deltas:
                 publisher.write_deltas(batch)
+        states: list[State | Removal] = []
         if publisher.wants_states:
             if found.items:
-                self._write_states(self._encode_states(found.items))
+                states += self._encode_states(found.items)
             if found.lists is not None:
                 names, registrations, watermarks, *lists = found.lists
-                self._write_states(publisher.encode_states(names.tolist(), registrations.tolist(), watermarks.tolist(), *lists))
+                states += publisher.encode_states(names.tolist(), registrations.tolist(), watermarks.tolist(), *lists)
+            if states:
+                self._write_states(states)
+        if wrote:
+            self._written_ms = now_ms
+            if settings.topk_task_bytes_per_s is not None:
+                longer_ms = sum(len(s.value) for s in states if isinstance(s, State)) * 1000 // settings.topk_task_bytes_per_s - settings.topk_interval_ms
+                if longer_ms > 0:
+                    self._written_ms += longer_ms
+                    self._postponed.inc()
 
     def _encode_states(self, items: list[TopkList | Removal]) -> list[State | Removal]:
         """Return the items with each list encoded as JSON."""

@@ -102,7 +102,7 @@ class SubscriptionBolt(BatchBolt):
             record_bytes=conf.get(Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES, RECORD_BYTES),
         )
         refusals = Refusals(settings.subscriptions_max, collector, context)
-        counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
+        counters = {name: context.register_counter(name) for name in ("deltas", "states", "postponed_lists", "matches", "evaluations", "unknown_unregistered")}
         self._announced = BEFORE_ALL
         self._queue = MessageQueue()
         topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters)
@@ -151,8 +151,8 @@ class SubscriptionBolt(BatchBolt):
         now_ms = self._context.clock_ms()
         self._topk.write_lists(now_ms)
         self._owner.tick(now_ms)
-        for busiest in (self._topk.busiest, self._boolean.busiest):
-            if (found := busiest.pop_report(now_ms)) is not None:
+        for found in (self._topk.busiest.pop_report(now_ms), self._boolean.busiest.pop_report(now_ms), self._topk.pop_postponed(now_ms)):
+            if found is not None:
                 self._collector.report_error(found)
 
     # -- state ------------------------------------------------------------------------------------

@@ -35,13 +35,14 @@ from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.batch import select_lists
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
-from dskype.spouts.settings import Settings
+from dskype.spouts.settings import Settings, list_bytes
 from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["BEFORE_ALL", "Answers", "TopkSubscriptions", "make_engine"]
 
 BEFORE_ALL = -1
 """The watermark before the first message."""
+_TELL_EVERY_MS, _NAMED = 10_000, 3
 
 
 def make_engine(settings: Settings) -> TopkEngine:
@@ -77,7 +78,8 @@ class TopkSubscriptions:
         self.slots: dict[str, int] = {}
         """Subscription -> slot."""
         self.busiest = Busiest(settings.results_per_s, self.metadata.name)
-        self.changed = ChangedLists(settings.topk_interval_ms)
+        self.changed = ChangedLists(settings.topk_interval_ms, settings.topk_bytes_per_s, settings.topk_task_bytes_per_s)
+        self._told, self._told_ms = 0, -_TELL_EVERY_MS
         self._requests: dict[int, int] = {}  # request -> slot
         self._request_of: dict[int, int] = {}  # slot -> its newest request
         self._asked = 0
@@ -229,14 +231,29 @@ class TopkSubscriptions:
             self.changed.mark(slots)
 
     def write_lists(self, now_ms: int) -> None:
-        """Write changed lists, each at most every ``topk_interval_ms``; those of pending subscriptions wait."""
+        """Write changed lists, each at most every ``topk_interval_ms`` and long ones less often; those of pending subscriptions wait."""
+        import pyarrow.compute as pc
+
         slots = self.changed.pop_due(now_ms, self._frozen)
         if not len(slots):
             return
+        self._counters["postponed_lists"].inc(self.changed.postponed - self._counters["postponed_lists"].get_count())
         self._counters["states"].inc(len(slots))
         offsets, seqs, _, scores = self.engine.topk(slots)
         names, registrations, _ = self.metadata.columns(slots)
-        self._publisher.states(names, registrations, np.full(len(slots), self.watermark), offsets, self.ids.get(seqs), scores)
+        messages = self.ids.get(seqs)
+        ends = np.concatenate(([0], np.cumsum(pc.binary_length(messages).to_numpy(), dtype=np.int64)))
+        self.changed.note_written(slots, list_bytes(np.diff(offsets), ends[offsets[1:]] - ends[offsets[:-1]]), now_ms)
+        self._publisher.states(names, registrations, np.full(len(slots), self.watermark), offsets, messages, scores)
+
+    def pop_postponed(self, now_ms: int) -> str | None:
+        """Return a report of lists that were written late because of their bytes, at most every ten seconds; None: there were none."""
+        if self.changed.postponed == self._told or now_ms - self._told_ms < _TELL_EVERY_MS:
+            return None
+        count, self._told, self._told_ms = self.changed.postponed - self._told, self.changed.postponed, now_ms
+        named = [f"{name[:80]!r} every {pause / 1000:.1f} s" for slot, pause in self.changed.slowest(_NAMED) if (name := self.metadata.name(slot)) is not None]
+        longest = f"; the longest lists: {', '.join(named)} (dskype.results.topk.bytes.per.second)" if named else " (dskype.results.topk.task.bytes.per.second)"
+        return f"{count:,} writes of top-k lists were postponed, because they would have been too many bytes per second{longest}"
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
     tokenizer = Tokenizer(settings.stop_words)
 
     def message(line: bytes, number: int) -> Message:
-        return parse_message(line, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
+        return parse_message(line, space=settings.space, limits=settings.limits)
 
     def subscription(line: bytes, number: int) -> Subscription:
         record = json.loads(line)

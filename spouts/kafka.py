@@ -94,12 +94,12 @@ class MessageSpout(KafkaSpout):
         """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
         settings = self._settings
         timed = settings.window_kind == "time"
-        space, text_max_bytes, words_max = settings.space, settings.limits.text_max_bytes, settings.limits.words_max
+        space, limits = settings.space, settings.limits
         good: list[tuple[Any, Any, int]] = []
         refused: list[tuple[Any, DeadLetter]] = []
         for record in records:
             try:
-                message = parse_message(record.value, space=space, text_max_bytes=text_max_bytes, words_max=words_max)
+                message = parse_message(record.value, space=space, limits=limits)
                 position = self._event_time_ms(message, record) if timed else 0
             except RecordError as error:
                 refused.append((record, error))

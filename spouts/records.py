@@ -63,14 +63,14 @@ class Limits:
     :param id_max_bytes: longest id of a message or subscription in bytes of UTF-8.
     """
 
-    k_max: int = 1000
+    k_max: int = 100
     keywords_max: int = 64
     text_max_bytes: int = 262144
     words_max: int = 16384
     expression_max_depth: int = 16
     expression_max_terms: int = 256
-    meta_max_bytes: int = 4096
-    id_max_bytes: int = 512
+    meta_max_bytes: int = 512
+    id_max_bytes: int = 128
 
 
 _DEFAULTS = Limits()
@@ -184,14 +184,7 @@ def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
     return (TopkSubscription if record["type"] == "topk" else BooleanSubscription).from_record(record)
 
 
-def parse_message(
-    value: bytes | None,
-    *,
-    space: Space = WORLD,
-    text_max_bytes: int = _DEFAULTS.text_max_bytes,
-    id_max_bytes: int = _DEFAULTS.id_max_bytes,
-    words_max: int = _DEFAULTS.words_max,
-) -> Message:
+def parse_message(value: bytes | None, *, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Message:
     """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms}``.
 
     An area has ``"bbox": [west, south, east, north]`` in place of ``lat`` and ``lon``; its centre must be inside the data space.
@@ -206,6 +199,7 @@ def parse_message(
     Traceback (most recent call last):
     dskype.spouts.records.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
     """
+    text_max_bytes, words_max = limits.text_max_bytes, limits.words_max
     record = _object(value, text_max_bytes, "a message")
     text = record.get("text")
     if type(text) is not str:
@@ -223,7 +217,7 @@ def parse_message(
         lat, lon = _place(record, space)
     id = record.get("id")
     if id is not None or "id" in record:
-        id = _message_id(id, id_max_bytes)
+        id = _message_id(id, limits.id_max_bytes)
     ts = record.get("ts")
     if ts is not None or "ts" in record:
         _check_time(record, ts)

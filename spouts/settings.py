@@ -11,7 +11,7 @@ from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings"]
+__all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings", "list_bytes"]
 
 DEFAULTS: dict[str, Any] = {
     "dskype.space": [-180.0, -90.0, 180.0, 90.0],
@@ -22,7 +22,9 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.idle.ms": 500,
     "dskype.vocabulary": None,
     "dskype.stop.words": [],
-    "dskype.k.max": 1000,
+    "dskype.k.max": 100,
+    "dskype.meta.max.bytes": 512,
+    "dskype.id.max.bytes": 128,
     "dskype.keywords.max": 64,
     "dskype.text.max.bytes": 262_144,
     "dskype.text.max.words": 16_384,
@@ -58,6 +60,8 @@ DEFAULTS: dict[str, Any] = {
     "dskype.results": "both",
     "dskype.results.matches": "each",
     "dskype.results.topk.interval.ms": 1000,
+    "dskype.results.topk.bytes.per.second": 65_536,
+    "dskype.results.topk.task.bytes.per.second": 32 << 20,
     "dskype.results.retention.ms": 7 * 86_400_000,
     "dskype.results.retention.bytes": 32 << 30,
     "dskype.store": "kafka",
@@ -77,6 +81,8 @@ of the distribution bolt with the others. Further subscriptions become dead lett
 null: any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
 ``dskype.limits.results.per.second``: a subscription with more results is named in an error report; null: none is.
 ``dskype.results.matches``: whether each match of a boolean subscription is a record, or the matches of a message are ``grouped`` into few.
+``dskype.results.topk.bytes.per.second``: a list of more bytes than that times the interval is written less often; null: as often as others.
+``dskype.results.topk.task.bytes.per.second``: how many bytes of lists a task writes per second, the others wait; null: any number.
 ``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas and matches Kafka keeps; null: everything. They apply when the topic
 is created. Registration events are kept as long, and the last one of each subscription for ever.
 ``dskype.window.idle.ms``: after this long without messages the newest one's millisecond is over (time windows).
@@ -163,6 +169,14 @@ class BalanceSettings(NamedTuple):
     takeover_rest: float
 
 
+def list_bytes(entries: Any, ids_bytes: Any) -> Any:
+    """Return about how many bytes the record of a top-k list has; of many lists, given as arrays.
+
+    :param ids_bytes: of all ids of messages in it.
+    """
+    return 128 + 42 * entries + ids_bytes
+
+
 _SELECTIONS = ("greedy", "moves", "programme", "random", "size")
 
 
@@ -214,6 +228,8 @@ class Settings:
     :ivar matches: ``each`` | ``grouped``: how matches of boolean subscriptions are published.
     :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
+    :ivar topk_bytes_per_s: how many bytes of one top-k list are written per second; None: any number.
+    :ivar topk_task_bytes_per_s: how many bytes of all top-k lists a task writes per second; None: any number.
     """
 
     space: Space = Space(-180.0, -90.0, 180.0, 90.0)
@@ -243,6 +259,8 @@ class Settings:
     results: str = "both"
     matches: str = "each"
     topk_interval_ms: int = 1000
+    topk_bytes_per_s: int | None = 65_536
+    topk_task_bytes_per_s: int | None = 32 << 20
     results_retention_ms: int | None = 7 * 86_400_000
     results_retention_bytes: int | None = 32 << 30
     store: str = "kafka"
@@ -276,6 +294,8 @@ class Settings:
         kind, extent = cls._window(conf)
         limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
+            meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 4),
+            id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 512),
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
             words_max=_integer(conf, "dskype.text.max.words", 1),
@@ -316,11 +336,19 @@ class Settings:
             results=conf["dskype.results"],
             matches=conf["dskype.results.matches"],
             topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
+            topk_bytes_per_s=_bound(conf, "dskype.results.topk.bytes.per.second"),
+            topk_task_bytes_per_s=_bound(conf, "dskype.results.topk.task.bytes.per.second"),
             results_retention_ms=_bound(conf, "dskype.results.retention.ms"),
             results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
             **plugins,
             **options,
         )
+
+    @property
+    def longest_pause_ms(self) -> int:
+        """The longest pause between two writes of a changed top-k list, of ids whose escapes at most double them."""
+        longest = list_bytes(self.limits.k_max, 2 * self.limits.k_max * self.limits.id_max_bytes)
+        return max(self.topk_interval_ms, 0 if self.topk_bytes_per_s is None else longest * 1000 // self.topk_bytes_per_s)
 
     @staticmethod
     def _window(conf: Mapping[str, Any]) -> tuple[str, int]:

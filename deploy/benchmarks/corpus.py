@@ -17,14 +17,14 @@ import numpy as np
 
 from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.demo import places
-from dskype.spouts.records import RecordError, parse_message
+from dskype.spouts.records import Limits, RecordError, parse_message
 from dskype.spouts.space import WORLD
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
 __all__ = ["Corpus", "add_file_argument", "read_file", "read_messages", "read_places", "read_rows"]
 
-_TEXT_BYTES = 1 << 20
+_LIMITS = Limits(text_max_bytes=1 << 20, id_max_bytes=512)
 _NAMES = {"lat": ("lat", "latitude"), "lon": ("lon", "lng", "longitude"), "text": ("text", "name")}
 
 
@@ -123,7 +123,7 @@ def _jsonl(text: str) -> Iterator[tuple[str, float, float]]:
     for line in text.splitlines():
         if line.strip():
             try:
-                message = parse_message(line.encode(), space=WORLD, text_max_bytes=_TEXT_BYTES)
+                message = parse_message(line.encode(), limits=_LIMITS)
             except RecordError:
                 continue
             yield message.text, message.lat, message.lon

@@ -9,6 +9,7 @@ from typing import Any
 
 from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, number, output, positive, positive_seconds, seconds, split
 from dskype.deploy.demo.places import places
+from dskype.spouts.settings import DEFAULTS
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
@@ -138,6 +139,8 @@ def configuration(args: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
         conf["dskype.results"] = args.results
     if args.matches:
         conf["dskype.results.matches"] = args.matches
+    if args.k > DEFAULTS["dskype.k.max"]:
+        conf["dskype.k.max"] = args.k
     if args.index:
         conf["dskype.boolean.index" if args.boolean else "dskype.index"] = args.index
     return conf | split({**file_conf(args), **dict(args.conf), **dict(args.overrides)})[0]

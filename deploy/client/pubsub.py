@@ -169,7 +169,7 @@ class PubSub:
         :raises RecordError: the topology would refuse it.
         """
         settings = self.settings
-        return parse_message(value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
+        return parse_message(value, space=settings.space, limits=settings.limits)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 

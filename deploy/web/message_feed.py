@@ -18,7 +18,6 @@ from dskype.deploy.client.records import json_object
 from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.tail import Tail
 from dskype.spouts.areas import centre_of
-from dskype.spouts.records import Limits
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.events import Event
 
@@ -30,7 +29,7 @@ SAMPLE = 100
 """Messages of one event of the map, at most."""
 _EVERY_S = 0.5
 _QUIET_S = 15.0
-_TEXT, _ID = 300, Limits().id_max_bytes
+_TEXT, _ID = 300, 512
 _LOOK_S, _PATIENCE_S = 0.02, 1.0
 
 

@@ -36,6 +36,8 @@ def test_a_time_window_takes_the_place_of_a_count_window():
         ({"dskype.window.messages": True}, "given: True"),
         ({"dskype.window.messages": 5, "dskype.window.span.ms": 5}, "either dskype.window.messages or dskype.window.span.ms"),
         ({"dskype.k.max": 1.5}, "dskype.k.max is not usable"),
+        ({"dskype.meta.max.bytes": 0}, "dskype.meta.max.bytes is not usable.*given: 0.*legal: an integer, 4 or more"),
+        ({"dskype.id.max.bytes": 513}, "given: 513.*legal: an integer from 1 to 512"),
         ({"dskype.results": "all"}, "legal: deltas | topk | both"),
         ({"dskype.space": [0, 0, 1]}, "west, south, east, north"),
         ({"dskype.space": [5, 0, 1, 1]}, "given"),

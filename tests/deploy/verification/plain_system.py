@@ -179,9 +179,7 @@ class PlainSystem:
             before = self.watermark
             for record in stretch:
                 try:
-                    message = parse_message(
-                        record.value, space=self.settings.space, text_max_bytes=self.settings.limits.text_max_bytes, words_max=self.settings.limits.words_max
-                    )
+                    message = parse_message(record.value, space=self.settings.space, limits=self.settings.limits)
                     position = len(self.messages)
                     if timed:
                         position = record.timestamp_ms if message.ts is None else message.ts
