@@ -446,7 +446,7 @@ class PubSub:
         """Return the newest published top-k list of a subscription; None if there is none (yet).
 
         It comes from the topology's store (``dskype.store``). A list is written at most every ``dskype.results.topk.interval.ms``, so it may lag
-        behind the results by that much.
+        behind the results by that much; a very long one is written less often (``dskype.results.topk.bytes.per.second``).
 
         :raises StoreUnavailable: the store does not answer.
         :raises IllegalArgumentException: the store needs a secret that is not given.
