@@ -39,6 +39,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
+from dskype.topology.core.ownership import fault_of, is_ours
+from dskype.topology.errors import TopologyError, explain
+
 __all__ = ["njit"]
 
 _KEPT_STATES = 8
@@ -134,8 +137,13 @@ class _ContentLocator(_CacheLocator):
         # Beside the sources numba has one folder for a package, elsewhere one for each package, named after its place.
         parent = folder if folder.name == "__pycache__" else folder.parent
         path = parent / f"{module.removeprefix('dskype.')}-{_digest(module).hex()[:16]}"
-        # Another user may have made it, in a cache folder that several use.
-        self._path = path if not path.exists() or os.access(path, os.W_OK) else path.with_name(f"{path.name}-{os.getuid()}")
+        # Another user may have made it, in a cache folder that several use; kernels are pickles with machine code.
+        own = path.with_name(f"{path.name}-{os.getuid()}")
+        self._path = path if not path.exists() or (is_ours(path) and os.access(path, os.W_OK)) else own
+        if self._path == own and (fault := fault_of(own)) is not None:
+            raise TopologyError(
+                explain("Compiled kernels that another user may have written are not used.", given=fault, hint="set NUMBA_CACHE_DIR to a folder of your own")
+            )
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _ContentLocator | None:
@@ -167,7 +175,7 @@ def _use(folder: Path) -> None:
     """Mark a folder as used now, and remove those of older states of its module beyond the number that is kept; once in a process."""
     with contextlib.suppress(OSError):  # a folder where this process may not write
         new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.utime(folder)
         if new:
             states = sorted(folder.parent.glob(f"{glob.escape(folder.name.rpartition('-')[0])}-*"), key=lambda path: path.stat().st_mtime)
