@@ -114,12 +114,10 @@ class Answers:
         ids = query.getlist("sub")
         if len(ids) > _SUBSCRIPTIONS:
             raise IllegalArgumentException(explain("Too many subscriptions.", given=len(ids), legal=f"up to {_SUBSCRIPTIONS}, or none for the results of all"))
-        self._feeds.admit()
         wanted = frozenset(ids) or None
         return self._feed(request).results(wanted, query.get("start", "now"), last_event_id(request.headers, query), _flag(request, "messages"))
 
     def _messages(self, request: Request) -> MessageFollower:
-        self._feeds.admit()
         return self._feed(request).messages()
 
     # -- measurements ------------------------------------------------------------------------------------------------------

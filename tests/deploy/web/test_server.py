@@ -17,6 +17,7 @@ from dskype.deploy.web import directory, feeds, tail
 from dskype.deploy.web.extension import make_extension
 from dskype.spouts.records import RecordError
 from dskype.topology.nimbus.observing import Contact
+from dskype.topology.ui.budget import Budget
 from dskype.topology.ui.events import Event
 
 from .memory_kafka import MemoryKafka, Producer
@@ -198,6 +199,29 @@ def test_a_receiver_that_does_not_read_holds_nobody_up(kafka, served):
     for events in (stuck, reading):
         events.close()
     until(lambda: kafka.broker.open_consumers <= 1)  # only the one that stays for a while
+
+
+def test_more_clients_than_the_limit_are_turned_away_until_one_goes(kafka, source):
+    topics = kafka.topology()
+    with UiServer(source, UiSettings(port=0, budget=Budget(streams=2)), [make_extension(kafka, source)]) as server:
+        stuck, other = Events(server, "results?messages=true"), Events(server, "messages")
+        assert stuck.next()[0] == other.next()[0] == "following"
+        for i in range(2000):  # whether it takes what is there or not
+            kafka.broker.write(topics.results, "a", delta("a", i, meta="x" * 4000), headers=[("result-id", str(i))])
+        for path in ("results", "messages"):
+            refused = Events(server, path)
+            assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+            refused.close()
+        status, answer = status_of(server, "api/dskype/results")
+        assert status == 503 and "Too many clients follow" in answer["errorMessage"] and "--limit streams=N" in answer["errorMessage"]
+        assert server.usage.refused == {"streams": 3} and server.usage.streams.taken == 2
+        stuck.close()
+        until(lambda: server.usage.streams.taken == 1)
+        again = Events(server, "results")
+        assert again.next()[0] == "following"
+        for events in (again, other):
+            events.close()
+        until(lambda: server.usage.streams.taken == 0)
 
 
 def test_pages_and_files_are_served_and_nothing_else(served):
