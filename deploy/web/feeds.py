@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dskype.deploy.client.follower import Follower
@@ -12,38 +11,16 @@ from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
 from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
 from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.message_feed import MessageFollower, MessageTail
-from dskype.deploy.web.past import PastReaders
+from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
 from dskype.topology.ui.budget import Budget
 
-__all__ = ["Feeds", "Shared", "TopologyFeed"]
+__all__ = ["Feeds", "TopologyFeed"]
 
-_THREADS = 4
 _MESSAGES_BACK = 5000
 _PLAN_S = 5.0
-
-
-class Shared:
-    """What the feeds of all topologies share.
-
-    :param kafka: how to reach the brokers.
-    :param budget: what readers may use.
-    :ivar reading: runs what reads the past.
-    :ivar joining: runs what else blocks.
-    """
-
-    def __init__(self, kafka: Any, budget: Budget) -> None:
-        self.budget, self.past = budget, PastReaders(kafka, budget.past_readers)
-        self.reading = ThreadPoolExecutor(_THREADS, thread_name_prefix="past")
-        self.joining = ThreadPoolExecutor(_THREADS, thread_name_prefix="join")
-
-    def close(self) -> None:
-        """Stop."""
-        self.past.close()
-        for pool in (self.reading, self.joining):
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class TopologyFeed:
@@ -92,8 +69,7 @@ class TopologyFeed:
         places = Places.parse(last_id, self.client.topics) if last_id else self._start(start, topics)
         unknown = None if wanted is None or last_id else lambda: self.directory.unknown(wanted)  # one that comes back has been told
         messages = self._messages if with_messages else None
-        shared = self._shared
-        return ResultFollower(self._results, self.client.topics, wanted, places, self._topics, shared.past, shared.reading, shared.joining, messages, unknown)
+        return ResultFollower(self._results, self.client.topics, wanted, places, self._topics, self._shared, messages, unknown)
 
     def _start(self, start: str, topics: list[str]) -> Places | None:
         if start == "now":

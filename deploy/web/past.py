@@ -9,19 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from dskype.deploy.client.follower import Follower
 from dskype.topology.errors import TopologyError
+from dskype.topology.ui.budget import Budget
 
-__all__ = ["PastReaders", "Reading"]
+__all__ = ["PastReaders", "Reading", "Shared"]
 
 _SETTINGS = {"allow_auto_create_topics": False, "max_partition_fetch_bytes": 1 << 18, "fetch_max_bytes": 1 << 20}
 """What a consumer may hold of each partition, and of all; a single larger record still comes."""
 _SPARE_S = 5.0
 """How long a consumer that nobody uses stays open."""
 _LOOK_S = 1.0
+_THREADS = 4
 
 Start = str | Mapping[tuple[str, int], int]
 
@@ -146,3 +149,24 @@ class PastReaders:
                     reader.reads = True  # so that nobody takes it
             for reader in old:
                 self._drop(reader)
+
+
+class Shared:
+    """What the feeds of all topologies share.
+
+    :param kafka: how to reach the brokers.
+    :param budget: what readers may use.
+    :ivar reading: runs what reads the past.
+    :ivar joining: runs what else blocks.
+    """
+
+    def __init__(self, kafka: Any, budget: Budget) -> None:
+        self.budget, self.past = budget, PastReaders(kafka, budget.past_readers)
+        self.reading = ThreadPoolExecutor(_THREADS, thread_name_prefix="past")
+        self.joining = ThreadPoolExecutor(_THREADS, thread_name_prefix="join")
+
+    def close(self) -> None:
+        """Stop."""
+        self.past.close()
+        for pool in (self.reading, self.joining):
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from kafka.errors import KafkaError
 from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.web.findings import Found, found_in
 from dskype.deploy.web.message_feed import Listener, MessageTail
-from dskype.deploy.web.past import PastReaders
+from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Place, Places
 from dskype.deploy.web.tail import Tail
 from dskype.spouts.topics import Topics
@@ -122,9 +121,7 @@ class ResultFollower:
     :param wanted: ids of subscriptions; None: all.
     :param places: where to begin; None: now.
     :param present: returns the topics that are there.
-    :param past: the consumers for reading alone.
-    :param reading: runs what reads alone.
-    :param joining: runs what else blocks, so that nobody who comes waits for those who read.
+    :param shared: consumers and threads.
     :param messages: adds to a result what is known of its message; None: nothing is added.
     :param unknown: returns which of the wanted subscriptions are not registered; None: nobody wants to know.
     :ivar closed: whether the client has gone.
@@ -137,9 +134,7 @@ class ResultFollower:
         wanted: frozenset[str] | None,
         places: Places | None,
         present: Callable[[], list[str]],
-        past: PastReaders,
-        reading: Executor,
-        joining: Executor,
+        shared: Shared,
         messages: MessageTail | None = None,
         unknown: Callable[[], list[str]] | None = None,
     ) -> None:
@@ -148,8 +143,8 @@ class ResultFollower:
         self.wanted = wanted
         self.left: Places | None = None
         """Where the queue ends, if the tail has dropped this client because it was full."""
-        self._tail, self._topics, self._present, self._past, self._messages = tail, topics, present, past, messages
-        self._pool, self._joining = reading, joining
+        self._tail, self._topics, self._present, self._messages = tail, topics, present, messages
+        self._past, self._pool, self._joining = shared.past, shared.reading, shared.joining
         self._listener = Listener(self.end)
         self._queue: deque[_Batch] = deque()
         self._queued = self._queued_bytes = 0

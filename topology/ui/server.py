@@ -14,19 +14,17 @@ import logging
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
@@ -34,9 +32,12 @@ from dskype.topology.nimbus.observing import Contact
 from dskype.topology.ui import cluster_answers as cluster
 from dskype.topology.ui import logs
 from dskype.topology.ui import topology_answers as answers
-from dskype.topology.ui.budget import BusyError, Gate, GoneError, RefusedTokens, Seldom, Usage, address_of, is_own_name, wanted_while
+from dskype.topology.ui.budget import BusyError, Gate, GoneError, RefusedTokens, Seldom, Usage, wanted_while
 from dskype.topology.ui.events import EventStream
-from dskype.topology.ui.extension import Answer, Extension, Picture, StreamAnswer
+from dskype.topology.ui.extension import Answer, Extension, StreamAnswer
+from dskype.topology.ui.guard import Guard
+from dskype.topology.ui.lanes import Lane, reader_of, until_gone
+from dskype.topology.ui.replies import TYPES, as_json, refusal, response_of
 from dskype.topology.ui.view import BrokersAwayError, ClusterSource, TopologyView, find
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, Window
 
@@ -47,27 +48,7 @@ log = logging.getLogger(__name__)
 STATIC = Path(__file__).with_name("static")
 _LOOK_S = 0.5
 _PAGES = {"/": "index.html", "/index.html": "index.html", "/topology.html": "topology.html", "/component.html": "component.html", "/logs.html": "logs.html"}
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".json": "application/json",
-}
 _CALLBACK = re.compile(r"[A-Za-z_$][\w$.]{0,99}")
-
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-cache, no-store",
-}
-
-_PICTURE_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""Of SVG pictures, which have their styles in them; opened alone, they run nothing."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +91,7 @@ def make_app(options: UiOptions) -> ASGIApp:
     routes += [Route(path, _page(STATIC / name), methods=["GET"]) for path, name in _PAGES.items()]
     routes += [Route("/static/{name}", _files(STATIC), methods=["GET"])]
     app = Starlette(routes=routes, exception_handlers={HTTPException: api.refused, Exception: api.failed})
-    return _Guard(app, options)
+    return Guard(app, options.hosts, options.origin, options.usage)
 
 
 def _extension_routes(api: _Api, extension: Extension) -> list[Route]:
@@ -129,89 +110,9 @@ def _linked(extensions: tuple[Extension, ...]) -> dict[str, Any]:
     return {"pages": [{"title": page.title, "path": page.path} for extension in extensions for page in extension.pages if page.title is not None]}
 
 
-class _Guard:
-    """Adds the headers of every answer, and refuses requests that are too long, to foreign names, or from pages of other sites."""
-
-    def __init__(self, app: ASGIApp, options: UiOptions) -> None:
-        self._app, self._hosts, self._usage, self._foreign_pages = app, options.hosts, options.usage, options.origin is not None
-        headers = dict(_HEADERS)
-        if options.origin is None:
-            headers["Cross-Origin-Resource-Policy"] = "same-origin"
-        else:
-            headers |= {"Access-Control-Allow-Origin": options.origin, "Vary": "Origin"}
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        self._picture_headers = [(name, _PICTURE_POLICY if name == b"content-security-policy" else value) for name, value in self._headers]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                given = {name.lower() for name, _ in self._headers}
-                own = [pair for pair in message.get("headers", ()) if pair[0].lower() not in given]
-                picture = any(name.lower() == b"content-type" and value.startswith(b"image/svg+xml") for name, value in own)
-                message["headers"] = own + (self._picture_headers if picture else self._headers)
-            await send(message)
-
-        refusal = self._refusal(scope)
-        try:
-            await (self._app if refusal is None else refusal)(scope, receive, send_with_headers)
-        except Exception:
-            if refusal is not None:
-                raise
-            # It has been answered and logged (:meth:`_Api.failed`).
-
-    def _refusal(self, scope: Scope) -> Response | None:
-        """Return the answer to a request that is not looked at any further; None if it is."""
-        headers, most = dict(scope["headers"]), self._usage.budget.head_bytes
-        size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
-        if size > most:
-            self._usage.note("head_bytes")
-            return _error(431, explain("Address and headers are too long.", given=size, legal=f"up to {most} bytes"))
-        host = headers.get(b"host", b"").decode("latin-1")
-        if not is_own_name(host, self._hosts):
-            legal = ", ".join(sorted(self._hosts or ()))
-            return _error(400, explain("The server does not go by this name.", given=host, legal=legal, hint="--allow-host adds one"))
-        site = headers.get(b"sec-fetch-site", b"none")
-        opened = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
-        if site not in (b"none", b"same-origin") and not opened and not self._foreign_pages:
-            return _error(
-                403, explain("A page of another site asks for this.", given=site.decode("latin-1"), hint="--allow-origin lets its pages read the answers")
-            )
-        return None
-
-
-def _json(data: Any, status: int = 200) -> Response:
-    return Response(json.dumps(data, ensure_ascii=False, allow_nan=False, default=str), status, media_type="application/json; charset=utf-8")
-
-
-_STATUS = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    413: "Content Too Large",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    500: "Server Error",
-    503: "Service Unavailable",
-}
-
-
-def _error(status: int, text: str, *, gone: bool = False, retry_after_s: int | None = None) -> Response:
-    response = _json({"error": f"{status} {_STATUS.get(status, 'Error')}", "errorMessage": text, **({"notAlive": True} if gone else {})}, status)
-    if retry_after_s is not None:
-        response.headers["Retry-After"] = str(retry_after_s)
-    return response
-
-
 def _page(path: Path) -> Callable[[Request], Awaitable[Response]]:
     async def page(request: Request) -> Response:
-        return FileResponse(path, media_type=_TYPES[".html"])
+        return FileResponse(path, media_type=TYPES[".html"])
 
     return page
 
@@ -221,12 +122,12 @@ def _files(folder: Path) -> Callable[[Request], Awaitable[Response]]:
         path = folder / request.path_params["name"]
         try:  # a name may be too long for a file, or none
             # Only files that lie there are served: neither ".." nor a link leads out of the folder.
-            found = path.suffix in _TYPES and path.is_file() and path.resolve().is_relative_to(folder.resolve())
+            found = path.suffix in TYPES and path.is_file() and path.resolve().is_relative_to(folder.resolve())
         except (OSError, ValueError):
             found = False
         if not found:
             raise HTTPException(404)
-        return FileResponse(path, media_type=_TYPES[path.suffix])
+        return FileResponse(path, media_type=TYPES[path.suffix])
 
     return file
 
@@ -263,82 +164,6 @@ def _wait_secs(request: Request) -> int:
     return int(text)
 
 
-def _address(request: Request) -> str:
-    return address_of(request.client.host) if request.client is not None else ""
-
-
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    body: bytes
-    media_type: str
-
-
-def _encoded(found: Any) -> _Encoded:
-    """Return an answer as bytes; called in the thread that has computed it, because it may be long."""
-    if isinstance(found, Picture):
-        return _Encoded(found.svg.encode(), _TYPES[".svg"])
-    response = _json(found)
-    return _Encoded(bytes(response.body), str(response.media_type))
-
-
-class _Lane:
-    """Runs answers in threads, so many at a time; further ones wait for these.
-
-    :param threads: how many.
-    :param waits: whether the answers may have to wait for the brokers.
-    :param queue: how many may wait; None: as many as there are requests.
-    :param patience_s: how long they wait; None: without an end.
-    """
-
-    def __init__(self, threads: int, *, waits: bool = False, queue: Gate | None = None, patience_s: float | None = None) -> None:
-        self.waits, self._queue, self._patience_s = waits, queue, patience_s
-        self._free = asyncio.Semaphore(threads)
-        self._begun: set[asyncio.Task[Any] | None] = set()
-
-    async def run(self, answer: Callable[[Request], Any], request: Request, gone: threading.Event) -> Any:
-        """Return the answer.
-
-        :raises BusyError: too many wait, or this one has waited too long.
-        """
-        task = asyncio.current_task()
-        async with self._turn():
-            if gone.is_set():
-                return None
-            self._begun.add(task)
-            try:
-                return await to_thread.run_sync(answer, request, limiter=CapacityLimiter(1))  # the lane is the limit
-            finally:
-                self._begun.discard(task)
-
-    def give_up(self, task: asyncio.Task[Any]) -> None:
-        """End a task that nobody waits for, unless it has a thread: that cannot be stopped, and keeps its place until it ends."""
-        if task not in self._begun:
-            task.cancel()
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        if self._queue is None or not self._free.locked():
-            await self._free.acquire()
-        else:
-            self._queue.enter()
-            try:
-                async with asyncio.timeout(self._patience_s):
-                    await self._free.acquire()
-            except TimeoutError:
-                raise BusyError("topic_read_wait_s", "Other answers have read whole topics for too long.", int(self._patience_s or 0)) from None
-            finally:
-                self._queue.leave()
-        try:
-            yield
-        finally:
-            self._free.release()
-
-
 class _Api:
     """The answers by path."""
 
@@ -346,9 +171,9 @@ class _Api:
         self._options, self._source, self._version = options, options.source, options.version
         self._usage = options.usage
         budget = self._usage.budget
-        self._computed, self._waits = _Lane(budget.threads), _Lane(budget.threads, waits=True)
+        self._computed, self._waits = Lane(budget.threads), Lane(budget.threads, waits=True)
         queue = Gate(budget, "topic_reads_waiting", "Too many answers that read whole topics are asked for.", per_address=False)
-        self._topic_reads = _Lane(budget.topic_reads, waits=True, queue=queue, patience_s=budget.topic_read_wait_s)
+        self._topic_reads = Lane(budget.topic_reads, waits=True, queue=queue, patience_s=budget.topic_read_wait_s)
         self._refused_tokens, self._told = RefusedTokens(), Seldom()
 
     def _view(self, request: Request) -> TopologyView:
@@ -424,11 +249,11 @@ class _Api:
 
     async def health(self, request: Request) -> Response:
         """Answer how the server, the brokers and the topologies are: without a thread, so that nothing else can hold it up."""
-        return _json(cluster.health(self._source))
+        return as_json(cluster.health(self._source))
 
     async def usage(self, request: Request) -> Response:
         """Answer what readers may use, use, and were refused."""
-        return _json(self._usage.as_json())
+        return as_json(self._usage.as_json())
 
     def reading(self, answer: Answer, *, waits: bool = False, reads_topics: bool = False) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a GET.
@@ -443,8 +268,8 @@ class _Api:
             if callback is None:
                 return response
             if self._options.origin != "*" or not _CALLBACK.fullmatch(callback):
-                return _error(400, explain("JSONP is off.", given=callback, hint="--allow-origin '*' lets any page of any site read the answers"))
-            return Response(b"".join((callback.encode(), b"(", bytes(response.body), b");")), response.status_code, media_type=_TYPES[".js"])
+                return refusal(400, explain("JSONP is off.", given=callback, hint="--allow-origin '*' lets any page of any site read the answers"))
+            return Response(b"".join((callback.encode(), b"(", bytes(response.body), b");")), response.status_code, media_type=TYPES[".js"])
 
         return endpoint
 
@@ -452,8 +277,8 @@ class _Api:
         """Return the endpoint of a POST, which needs the token."""
 
         async def endpoint(request: Request) -> Response:
-            if (refusal := self._without_token(request)) is not None:
-                return refusal
+            if (refused := self._without_token(request)) is not None:
+                return refused
             most, body = self._usage.budget.body_bytes, bytearray()
             try:
                 async with asyncio.timeout(self._usage.budget.head_s):
@@ -461,10 +286,10 @@ class _Api:
                         body += part
                         if len(body) > most:
                             self._usage.note("body_bytes")
-                            return _error(413, explain("The body is too long.", legal=f"at most {most} bytes"))
+                            return refusal(413, explain("The body is too long.", legal=f"at most {most} bytes"))
             except TimeoutError:
                 self._usage.note("head_s")
-                return _error(408, explain("The body has not come.", legal=f"within {self._usage.budget.head_s} s"))
+                return refusal(408, explain("The body has not come.", legal=f"within {self._usage.budget.head_s} s"))
             request.state.body = bytes(body)
             return await self._answer(answer, request, self._waits)
 
@@ -472,23 +297,23 @@ class _Api:
 
     def _without_token(self, request: Request) -> Response | None:
         """Return the refusal of a change without the token; None if it has it."""
-        address = _address(request)
+        address = reader_of(request)
         if (pause_s := self._refused_tokens.pause_s(address)) > 0:
             text = explain("Too many wrong tokens came from this address.", hint=f"try again in {pause_s} s")
-            return _error(429, text, retry_after_s=pause_s)
+            return refusal(429, text, retry_after_s=pause_s)
         given = request.headers.get("x-csrf-token") or re.sub(r"(?i)^bearer ", "", request.headers.get("authorization", ""))
         if hmac.compare_digest(given.encode(), self._options.token.encode()):
             self._refused_tokens.forget(address)
             return None
         if given:  # a program that does not know that it needs one is no danger
             self._refused_tokens.note(address)
-        return _error(401, "A change needs the token that was printed when the UI started, or given to it: Authorization: Bearer TOKEN")
+        return refusal(401, "A change needs the token that was printed when the UI started, or given to it: Authorization: Bearer TOKEN")
 
     def following(self, answer: StreamAnswer) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a GET that is answered with events."""
 
         async def endpoint(request: Request) -> Response:
-            streams, address = self._usage.streams, _address(request)
+            streams, address = self._usage.streams, reader_of(request)
             try:
                 streams.enter(address)
             except BusyError as error:
@@ -504,7 +329,7 @@ class _Api:
 
         return endpoint
 
-    async def _work(self, answer: Callable[[Request], Any], request: Request, lane: _Lane, drop: Callable[[Any], object] = lambda late: None) -> Any:
+    async def _work(self, answer: Callable[[Request], Any], request: Request, lane: Lane, drop: Callable[[Any], object] = lambda late: None) -> Any:
         """Return an answer that is made in a thread, or refuse as soon as it is clear that it will not come, or that nobody waits for it any more.
 
         The thread goes on, but the request does not; there are never more such threads than its lane has.
@@ -514,10 +339,10 @@ class _Api:
         :raises BusyError: there are too many requests.
         :raises GoneError: the client has gone.
         """
-        gone, address, task = threading.Event(), _address(request), None
+        gone, address, task = threading.Event(), reader_of(request), None
         self._usage.requests.enter(address)
         try:
-            leaving = asyncio.create_task(_until_gone(request))
+            leaving = asyncio.create_task(until_gone(request))
             contact = await self._contact() if lane.waits else None
             with wanted_while(gone):
                 while contact is None or contact.answer:
@@ -544,13 +369,12 @@ class _Api:
             await asyncio.sleep(_LOOK_S / 5)
         return contact
 
-    async def _answer(self, answer: Answer, request: Request, lane: _Lane) -> Response:
+    async def _answer(self, answer: Answer, request: Request, lane: Lane) -> Response:
         started = time.monotonic()
         try:
             if request.url.path.startswith("/api/v1/"):
                 await self._contact()
-            found = await self._work(lambda request: _encoded(answer(request)), request, lane)
-            return Response(found.body, media_type=found.media_type)
+            return await self._work(lambda request: response_of(answer(request)), request, lane)
         except TopologyError as error:
             return self._problem(request, error)
         finally:
@@ -560,26 +384,26 @@ class _Api:
         """Answer after a refusal. Storm's API has one status for all of them; that of an extension says whose fault it is."""
         if isinstance(error, BusyError):
             self._usage.note(error.limit)
-            return _error(error.status, str(error), retry_after_s=error.retry_after_s)
+            return refusal(error.status, str(error), retry_after_s=error.retry_after_s)
         storms = request.url.path.startswith("/api/v1/")
         kinds = ((IllegalArgumentException, 400), (NotAliveException, 404))
         status = 500 if storms else next((status for kind, status in kinds if isinstance(error, kind)), 503 if getattr(error, "retriable", False) else 500)
-        return _error(status, redact_text(str(error)), gone=isinstance(error, NotAliveException) and request.url.path.startswith(("/api/v1/", "/api/ui/")))
+        return refusal(status, redact_text(str(error)), gone=isinstance(error, NotAliveException) and request.url.path.startswith(("/api/v1/", "/api/ui/")))
 
     async def unknown(self, request: Request) -> Response:
         """Answer a path of the API that does not exist, or not with this method."""
-        return _error(404, explain("The API has no such path.", given=f"{request.method} {request.url.path}"))
+        return refusal(404, explain("The API has no such path.", given=f"{request.method} {request.url.path}"))
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """Answer what the server itself refuses."""
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return _error(status, f"{request.method} {request.url.path}")
+        return refusal(status, f"{request.method} {request.url.path}")
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Answer after an error of this program; the log has the details."""
         if self._told.is_due(f"{type(error).__name__} {request.scope.get('endpoint')}"):
             log.error("%s %s failed; the same error is told once a minute", request.method, request.url.path, exc_info=error)
-        return _error(500, "an internal error; the log of the UI says more")
+        return refusal(500, "an internal error; the log of the UI says more")
 
 
 def _not_here(reason: str) -> Any:
