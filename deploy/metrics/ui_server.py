@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.machine.addresses import is_loopback, url_host
+from dskype.deploy.machine.addresses import ALL_ADDRESSES, is_loopback, own_names, url_host
 from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
@@ -31,8 +31,6 @@ __all__ = ["FollowedCluster", "UiServer", "UiSettings", "require_web_server", "s
 TOKEN_LENGTH = 16
 """Characters of a token, at least: a shorter one could be found by trying."""
 _START_S = 10
-_ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
-"""What to listen on to be reached by every address of this machine -> the address by which this machine itself reaches it."""
 
 
 def _logs(record: Mapping[str, Any]) -> Path | None:
@@ -152,11 +150,9 @@ class UiServer:
         self._source, self._extensions, self.token = source, tuple(extensions), settings.token or secrets.token_urlsafe(24)
         self.usage = Usage(settings.budget)
         self._socket = socket.create_server((settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
-        host = url_host(_ALL_ADDRESSES.get(settings.host, settings.host))
+        host = url_host(ALL_ADDRESSES.get(settings.host, settings.host))
         self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
-        hosts = frozenset({"127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in settings.names)})
-        any_name = settings.host in _ALL_ADDRESSES and not settings.names
-        options = UiOptions(source, self.token, own_version(), None if any_name else hosts, settings.origin, self._extensions, self.usage)
+        options = UiOptions(source, self.token, own_version(), own_names(settings.host, settings.names), settings.origin, self._extensions, self.usage)
         config = uvicorn.Config(
             make_app(options),
             http=protocol(self.usage, frozenset(settings.proxies)),

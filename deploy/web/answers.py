@@ -29,6 +29,9 @@ from dskype.topology.ui.view import TopologyView
 
 __all__ = ["Answers"]
 
+_SUBSCRIPTION = ("id", "type", "text", "keywords", "lat", "lon", "k", "alpha", "bbox", "expression", "ttl_s", "meta")
+_MESSAGE = ("id", "text", "lat", "lon", "bbox", "ts")
+"""The fields that a body may have; each is an argument of the client's method, and nothing else from the web may be one."""
 _SUBSCRIPTIONS = 1000
 """Subscriptions that one client may name."""
 _PAGE, _LONGEST_PAGE = 50, 500
@@ -51,9 +54,11 @@ def _reaching(answer: Callable[..., Any]) -> Callable[..., Any]:
     return answered
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _body(request: Request, fields: tuple[str, ...], what: str) -> dict[str, Any]:
     """Return the JSON object of a POST.
 
+    :param fields: those that it may have.
+    :param what: it is, for example "a message".
     :raises IllegalArgumentException: it is something else.
     """
     try:
@@ -64,6 +69,8 @@ def _body(request: Request) -> dict[str, Any]:
         raise IllegalArgumentException(
             explain("The body must be a JSON object.", given=request.state.body[:100].decode(errors="replace"), legal='{"name": value, ...}')
         )
+    if unknown := sorted(found.keys() - set(fields)):
+        raise IllegalArgumentException(explain(f"This is not {what}: it has a field that is unknown.", given=unknown[0], legal=", ".join(fields)))
     return found
 
 
@@ -147,7 +154,7 @@ class Answers:
         return self._changed(request, ("one", "other"), lambda plan, one, other: plan.merge(one, other))
 
     def _changed(self, request: Request, names: tuple[str, str], change: Callable[..., Mapping[str, Any]]) -> dict[str, Any]:
-        body, feed = _body(request), self._feed(request)
+        body, feed = _body(request, (*names, "version"), "a change of the plan"), self._feed(request)
         if not all(type(body.get(name)) is int for name in (*names, "version")):
             legal = f"{', '.join(names)} and version, each an integer"
             raise IllegalArgumentException(explain("Expected numbers.", given=body, legal=legal, hint="GET partitions has them"))
@@ -201,14 +208,14 @@ class Answers:
 
     def _register(self, request: Request) -> dict[str, Any]:
         """Register the subscription of the body; its ``id`` is optional."""
-        fields = _body(request)
+        fields = _body(request, _SUBSCRIPTION, "a subscription")
         id = fields.pop("id", None)
         if id is not None and not isinstance(id, str):
             raise IllegalArgumentException(explain("The id of a subscription is a text.", given=id, legal="a text, or no id: then one is made"))
         return {"subscription": self._sent(request, lambda feed: feed.client.subscribe(id or None, wait=True, **fields))}
 
     def _remove(self, request: Request) -> dict[str, Any]:
-        id = _body(request).get("id")
+        id = _body(request, ("id",), "the id of a subscription").get("id")
         if not isinstance(id, str):
             raise IllegalArgumentException(explain("Expected the id of a subscription.", given=id, legal='{"id": "..."}'))
         self._sent(request, lambda feed: feed.client.unsubscribe(id, wait=True))
@@ -216,9 +223,8 @@ class Answers:
 
     def _publish(self, request: Request) -> dict[str, Any]:
         """Publish the message of the body."""
-        fields = _body(request)
-        unknown = sorted(fields.keys() - {"id", "text", "lat", "lon", "bbox", "ts"})
-        if unknown or not isinstance(fields.get("text"), str):
+        fields = _body(request, _MESSAGE, "a message")
+        if not isinstance(fields.get("text"), str):
             raise IllegalArgumentException(explain("This is not a message.", given=sorted(fields), legal="text, and lat and lon, or bbox; id, ts"))
         id = self._sent(request, lambda feed: feed.client.publish(**fields, wait=True))
         return {"message": id, "message_id": id_text(id)}

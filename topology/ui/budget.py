@@ -66,6 +66,7 @@ class Budget:
     streams_per_address: int = _limit(100, "clients of one address that follow events")
     last_id_bytes: int = _limit(16 << 10, "bytes of Last-Event-ID")
     past_readers: int = _limit(8, "Kafka consumers that read the past for all clients that follow events")
+    scrape_connections: int = _limit(32, "connections to the metrics; the one that has been silent for longest makes room for another")
     queued_mb: int = _limit(64, "megabytes of results that wait for the clients of a topology")
 
     def __post_init__(self) -> None:

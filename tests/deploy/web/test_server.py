@@ -53,9 +53,9 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
 
 
 def test_what_is_known_of_a_subscription_does_not_come_from_its_own_record(kafka, served):
-    kafka.topology()
+    topics = kafka.topology()
     told = {"status": "active", "since": 7, "registration": "9-9", "registered_ms": 1, "id": "park"}
-    assert post(served, "subscriptions", {**PARK, **told}) == (200, {"subscription": "park"})
+    kafka.broker.write(topics.subscriptions, "park", json.dumps({**PARK, **told}).encode())
     found = get(served, "subscription?id=park")["registered"]
     assert (found["id"], found["status"], found["since"], found["registration"]) == ("park", "pending", None, "0-0") and found["registered_ms"] > 1
     assert found["text"] == PARK["text"]
@@ -82,7 +82,10 @@ def test_changes_need_the_token(kafka, served, path):
         ("subscriptions", [], "must be a JSON object"),
         ("subscriptions", {**PARK, "lat": 98}, "Expected 'lat' in degrees"),
         ("subscriptions", {**PARK, "id": 7}, "The id of a subscription is a text"),
-        ("subscriptions", {**PARK, "self": 7}, "self"),
+        ("subscriptions", {**PARK, "self": 7}, "a field that is unknown. given: 'self'; legal: id, type, text"),
+        ("subscriptions", {**PARK, "wait": False}, "a field that is unknown. given: 'wait'"),
+        ("subscriptions", {**PARK, "status": "active"}, "a field that is unknown. given: 'status'"),
+        ("subscriptions/remove", {"id": "park", "wait": False}, "a field that is unknown. given: 'wait'"),
         ("subscriptions/remove", {"id": None}, "Expected the id"),
         ("subscriptions/remove", {"id": ""}, "Expected the subscription id as the record's key"),
         ("subscriptions/remove", {"id": "\ud800"}, "Expected the record's key in UTF-8"),
