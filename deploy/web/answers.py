@@ -9,7 +9,7 @@ from typing import Any
 from kafka.errors import KafkaError
 from starlette.requests import Request
 
-from dskype.deploy.client import plan_picture
+from dskype.bolts.results import STORES
 from dskype.deploy.client.plans import PlanOvertakenError, send_plan, with_partitions
 from dskype.deploy.client.pubsub import UnreachableError
 from dskype.deploy.metrics.meter import measure
@@ -94,8 +94,8 @@ class Answers:
             "subscriptions": self._subscriptions,
             "measures": self._measures,
             "trend": lambda request: self._watched(request)[1].trend.columns(),
-            "partitions": lambda request: partitions_of(self._feed(request).plan()),
-            "plan.svg": lambda request: Picture(plan_picture.draw(self._feed(request).plan()[1])),
+            "partitions": lambda request: self._feed(request).partitions(),
+            "plan.svg": lambda request: Picture(self._feed(request).picture()),
         }
         return {path: _reaching(answer) for path, answer in answers.items()}
 
@@ -173,37 +173,35 @@ class Answers:
         return {"topologies": self._feeds.names()}
 
     def _subscription(self, request: Request) -> dict[str, Any]:
-        """Answer what is known of a subscription, and its newest published list. O(topics)."""
+        """Answer what is known of a subscription, and its newest published list."""
         id, feed = request.query_params.get("id"), self._feed(request)
         if id is None:
             raise IllegalArgumentException(explain("Expected the parameter id.", given=None, legal="the id of a subscription"))
-        with feed.reading:
-            registered = feed.client.subscription(id)
-            if registered is None:
-                return {"subscription": id, "registered": None}
-            refused = feed.client.refusal(registered.registration) if registered.status == "pending" else None
-            found = {"subscription": id, "time_ms": now_ms(), "registered": registered.as_json(), "refused": refused, "topk": None, "note": None}
-            if registered.type == "topk":
-                try:
-                    state = feed.client.topk(id)
-                except TopologyError as error:
-                    return {**found, "note": str(error)}
-                if state is not None and state.registration in (None, registered.registration):
-                    entries = [feed.describe({**entry, "message_id": id_text(entry["message"])}) for entry in state.as_json()["topk"]]
-                    found["topk"] = {**state.as_json(), "topk": entries}
-            return found
+        in_log = STORES[feed.client.settings.store].in_log
+        entry = next(iter(feed.directory.entries([id], lists=in_log)), None)
+        if entry is None:
+            return {"subscription": id, "registered": None}
+        registered, topk = entry.registered, entry.topk
+        found = {"subscription": id, "time_ms": now_ms(), "registered": registered.as_json(), "refused": entry.refused, "topk": None, "note": None}
+        if registered.type == "topk":
+            try:
+                state = topk if in_log else feed.client.topk(id)
+            except TopologyError as error:
+                return {**found, "note": str(error)}
+            if state is not None and state.registration in (None, registered.registration):
+                entries = [feed.describe({**entry, "message_id": id_text(entry["message"])}) for entry in state.as_json()["topk"]]
+                found["topk"] = {**state.as_json(), "topk": entries}
+        return found
 
     def _subscriptions(self, request: Request) -> dict[str, Any]:
-        """Answer a page of the registered subscriptions by id, each as in the answer ``subscription``. O(topics)."""
+        """Answer a page of the registered subscriptions by id, each as in the answer ``subscription``."""
         query, feed = request.query_params, self._feed(request)
         limit = query.get("limit", str(_PAGE))
-        if not (limit.isdecimal() and 1 <= int(limit) <= _LONGEST_PAGE):
+        if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _LONGEST_PAGE):
             raise IllegalArgumentException(explain("A page cannot have so many subscriptions.", given=limit, legal=f"1..{_LONGEST_PAGE}"))
         page = feed.directory.select(query.get("prefix", ""), query.get("after", ""), int(limit))
-        with feed.reading:
-            found = feed.client.subscriptions(ids=page.ids) if page.ids else []
-            refused = feed.client.refusals(r.registration for r in found if r.status == "pending")
-        rows = [{**r.as_json(), **({"status": "refused", "error": refused[r.registration]} if r.registration in refused else {})} for r in found]
+        entries = feed.directory.entries(page.ids) if page.ids else []
+        rows = [{**e.registered.as_json(), **({} if e.refused is None else {"status": "refused", "error": e.refused})} for e in entries]
         return {"time_ms": now_ms(), "subscriptions": rows, "total": page.total, "after": page.ids[-1] if page.more else None}
 
     def _register(self, request: Request) -> dict[str, Any]:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
+from dskype.deploy.client import plan_picture
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
 from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
 from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.message_feed import MessageFollower, MessageTail
+from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
-from dskype.topology.ui.budget import Budget
+from dskype.topology.ui.budget import Budget, holding
 
 __all__ = ["Feeds", "TopologyFeed"]
 
 _MESSAGES_BACK = 5000
 _PLAN_S = 5.0
+
+T = TypeVar("T")
 
 
 class TopologyFeed:
@@ -34,10 +40,10 @@ class TopologyFeed:
         self.client, self._shared = client, shared
         self._results = ResultTail(lambda: Follower(client.kafka, self._topics()), client.topics, shared.budget.queued_mb << 20)
         self._messages = MessageTail(lambda: Follower(client.kafka, [client.topics.messages], _MESSAGES_BACK), client.name)
-        self.reading = threading.Lock()
-        """Held while a topic is read from its beginning, so that many such requests wait for each other."""
+        self._planning = threading.Lock()  # held while the plan is read or drawn: many who ask wait for one
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
-        self.directory = Directory(client)
+        self._made: dict[str, tuple[tuple[int, dict[str, Any]], Any]] = {}  # what was made -> the plan, and what it was made to
+        self.directory = Directory(client, shared.budget.topic_read_wait_s)
 
     def _topics(self) -> list[str]:
         """Return the topics of :data:`~dskype.deploy.web.places.LETTERS` that are there."""
@@ -100,10 +106,33 @@ class TopologyFeed:
         :param renewed: read it again in any case.
         :raises TopologyError: the topology does not run.
         """
-        with self.reading:
-            if renewed or self._plan is None or time.monotonic() - self._plan[0] > _PLAN_S:
-                self._plan = time.monotonic(), read_current(self.client)
-            return self._plan[1]
+        with self._plan_held():
+            return self._current(renewed)
+
+    def partitions(self) -> dict[str, Any]:
+        """Return the partitions of the plan, as JSON-able data."""
+        return self._of_plan("partitions", partitions_of)
+
+    def picture(self) -> str:
+        """Return a picture of the plan."""
+        return self._of_plan("picture", lambda current: plan_picture.draw(current[1]))
+
+    def _plan_held(self) -> AbstractContextManager[None]:
+        return holding(self._planning, self._shared.budget.topic_read_wait_s)
+
+    def _current(self, renewed: bool = False) -> tuple[int, dict[str, Any]]:
+        if renewed or self._plan is None or time.monotonic() - self._plan[0] > _PLAN_S:
+            self._plan = time.monotonic(), read_current(self.client)
+        return self._plan[1]
+
+    def _of_plan(self, name: str, make: Callable[[tuple[int, dict[str, Any]]], T]) -> T:
+        """Return what is made of the plan; it is made once for each version, and not for each client."""
+        with self._plan_held():
+            current = self._current()
+            made = self._made.get(name)
+            if made is None or made[0] != current:
+                made = self._made[name] = current, make(current)
+            return made[1]
 
     def describe(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result with text and place of its message, if somebody follows the messages and it is known."""

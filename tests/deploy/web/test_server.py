@@ -286,12 +286,12 @@ def test_a_request_that_waits_for_silent_brokers_is_answered_and_holds_up_no_oth
     """Forty requests hang in Kafka's client; none of them keeps a page from its answer, and all end when the silence is noticed."""
     stuck, go = threading.Semaphore(0), threading.Event()
 
-    def hang(*_):
+    def hang(*_, **more):
         stuck.release()
         go.wait(60)
         raise KafkaTimeoutError("no answer in time")
 
-    monkeypatch.setattr(PubSub, "subscription", hang)
+    monkeypatch.setattr(directory.Directory, "entries", hang)
     monkeypatch.setattr(source, "answer", Contact(True, 1, 0.1))
     with ThreadPoolExecutor(40) as pool:
         asked = [pool.submit(status_of, served, "api/dskype/subscription?id=a") for _ in range(40)]
@@ -433,8 +433,7 @@ def test_subscriptions_are_listed_in_pages(kafka, served):
         assert status_of(served, f"api/dskype/subscriptions?limit={limit}")[0] == 400
 
 
-def test_the_directory_goes_on_where_it_was_and_notices_a_topic_that_was_made_anew(kafka, monkeypatch):
-    monkeypatch.setattr(directory, "_FRESH_S", 0.0)
+def test_the_directory_goes_on_where_it_was_and_notices_a_topic_that_was_made_anew(kafka):
     topics = kafka.topology()
     ids = directory.Directory(PubSub(kafka, "dskype", conf={}))
     kafka.broker.write(topics.subscriptions, "a", b"{}")
