@@ -31,6 +31,8 @@ __all__ = ["ResultFollower", "ResultTail"]
 
 QUEUE = 500
 """Results that wait for one client, at most."""
+_EACH_BYTES = 64 << 10
+"""Bytes of records that may wait for a client although much waits for others."""
 _AT_ONCE = 100
 _READ_RECORDS, _READ_S = 200, 0.2
 _QUIET_S = 15.0
@@ -55,7 +57,7 @@ class ResultTail(Tail["ResultFollower"]):
     """Reads the ends of a topology's topics for all clients.
 
     :param topics: of the topology.
-    :param queued_bytes: how many bytes of records may wait for all clients together, beside what each may have in any case: its share of them.
+    :param queued_bytes: how many bytes of records may wait for all clients together, beside some that each may have in any case.
     """
 
     def __init__(self, open_follower: Callable[[], Follower], topics: Topics, queued_bytes: int = 64 << 20) -> None:
@@ -81,9 +83,12 @@ class ResultTail(Tail["ResultFollower"]):
                 if not others:
                     del self._by_subscription[id]
 
-    def may_wait(self, queued_bytes: int) -> bool:
-        """Tell whether so many bytes may wait for a client; call it with the lock."""
-        return self.queued_bytes < self._most or queued_bytes < self._most // len(self._members)
+    def may_wait(self, queued_bytes: int, more: int) -> bool:
+        """Tell whether further bytes may wait for a client; call it with the lock.
+
+        :param queued_bytes: how many wait for it.
+        """
+        return queued_bytes + more <= _EACH_BYTES or self.queued_bytes + more <= self._most
 
     def _take(self, records: Sequence[Any]) -> None:
         for record in records:
@@ -164,7 +169,7 @@ class ResultFollower:
 
     def offer(self, batch: _Batch) -> bool:
         """Put a record's findings into the queue; return False if there is no room. A single record always finds room in an empty queue."""
-        if self._queued and (self._queued + len(batch.found) > QUEUE or not self._tail.may_wait(self._queued_bytes + batch.size)):
+        if self._queued and (self._queued + len(batch.found) > QUEUE or not self._tail.may_wait(self._queued_bytes, batch.size)):
             return False
         self._queue.append(batch)
         self._count(len(batch.found), batch.size)

@@ -121,7 +121,13 @@ def test_few_answers_read_whole_topics_at_once_few_wait_for_them_and_the_rest_is
 def test_an_answer_that_has_waited_for_others_too_long_is_refused(kafka, source, monkeypatch):
     kafka.topology()
     begun, go = threading.Semaphore(0), threading.Event()
-    monkeypatch.setattr(directory.Directory, "entries", lambda *_, **more: (begun.release(), go.wait(60)) and [])
+
+    def hang(*_, **more):
+        begun.release()
+        go.wait(60)
+        return []
+
+    monkeypatch.setattr(directory.Directory, "entries", hang)
     with serving(kafka, source, topic_reads=1, topic_read_wait_s=1) as server:
         first = connect(server, b"GET /api/dskype/subscription?id=a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert begun.acquire(timeout=30)
@@ -193,7 +199,7 @@ def test_reading_a_topic_goes_on_where_a_client_that_has_gone_had_begun_it(kafka
 def test_requests_of_one_address_beyond_its_limit_are_refused_and_others_are_answered(kafka, source, monkeypatch):
     kafka.topology()
     go, begun = threading.Event(), threading.Semaphore(0)
-    monkeypatch.setattr(feeds.Feeds, "names", lambda self: begun.release() or go.wait(60) and ["dskype"])
+    monkeypatch.setattr(feeds.Feeds, "names", lambda self: begun.release() or (go.wait(60) and ["dskype"]))
     with serving(kafka, source, requests_per_address=2) as server:
         request = b"GET /api/dskype/topologies HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         asked = [connect(server, request) for _ in range(2)]
