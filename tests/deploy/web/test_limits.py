@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
+from itertools import pairwise
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -194,6 +196,18 @@ def test_reading_a_topic_goes_on_where_a_client_that_has_gone_had_begun_it(kafka
     assert known.select("s9", "", 3) == (["s9"], 1, False)
     assert len(polls) == 3  # nothing is new
     client.close()
+
+
+def test_topologies_and_topics_that_do_not_exist_cost_no_connection_each(kafka, served, monkeypatch):
+    kafka.topology()  # without a topic of grouped matches
+    asked, admin = [], type(kafka).admin
+    monkeypatch.setattr(type(kafka), "admin", lambda self: asked.append(time.monotonic()) or admin(self))
+    for number in range(50):
+        assert ask(served, f"api/dskype/subscription?id=a&topology=other-{number}")[0] == 404
+        events = Events(served, "results")
+        assert events.status == 200
+        events.close()
+    assert all(later - earlier >= 1 for earlier, later in pairwise(asked))
 
 
 def test_requests_of_one_address_beyond_its_limit_are_refused_and_others_are_answered(kafka, source, monkeypatch):
