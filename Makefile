@@ -62,11 +62,11 @@ types: $(INSTALLED) ## Check the types of the emulator and of the public contrac
 prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
 
-check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
-	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m "not machine and not thorough" $(PYTEST_ARGS)
+check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no baselines
+	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
 
-test: prepared ## Run all tests, after lint and types
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
+test: prepared ## Run all tests, after lint and types; at the end stand the slowest, and what each tier took
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
 chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)

@@ -30,6 +30,8 @@ from dskype.topology.runtime.record_writer import RecordWriter
 from .helpers import freeze, make_topic, wait_for
 from .test_nimbus_topic import Backend, word_topology
 
+pytestmark = pytest.mark.product
+
 _PATIENCE_S = 3
 BACK_S = 60
 """How long anything may take to go on after the broker has come back, on a busy machine."""

@@ -17,6 +17,8 @@ from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import OUT, TOPOLOGIES, N
 
+pytestmark = pytest.mark.product(schedules=True)
+
 SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "252"))
 CHUNKS = 10
 

@@ -15,6 +15,8 @@ from dskype.topology.windows import Count, Duration, WindowedBolt
 
 from .storm_helpers import AckBolt, Keep, Remember, fed, running
 
+pytestmark = pytest.mark.product(schedules=True)
+
 OUT = "windows"
 
 
