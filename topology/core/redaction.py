@@ -15,7 +15,7 @@ from typing import Any
 
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["HIDDEN", "SPARK_KEYS", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
+__all__ = ["HIDDEN", "SPARK_KEYS", "LineRedactor", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
 
 HIDDEN = "******"
 
@@ -31,8 +31,11 @@ expression first checks the two letters with which an alternative may begin; tha
 
 _SECRET = re.compile(rf"{_NAMES}|(?:^|[._-])(?:auth|pwd)$|{_KEYS}(?!store)", re.I)
 _WHERE = re.compile(r"[._-](?:env|file|path|location|class|type|algorithm)$", re.I)
-_SUSPECT = re.compile(rf"{_NAMES}|auth|pwd|{_KEYS}|sig(?:nature)?=|whsec_|basic ", re.I)
-"""A text without any of these, and without a URL, has no secret: most lines of a log."""
+_SUSPECT = (*(re.sub(r"\(.*\)", "", name) for name in _NAMES.split("|")), "key", "auth", "pwd", "sig", "whsec_", "basic ")
+"""A text without any of these, in small letters, and without a URL, has no secret: most lines of a log."""
+_BEGIN_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_END_KEY = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+_KEY_LINE = re.compile(r"[\w+/=]{0,100}\s*|(?:Proc-Type|DEK-Info): .*")
 _PEM = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
 _KEY = re.compile(r"""(?<![\w.-])(?:--([\w.-]++)(?:(?:\\*["'])?[ \t]{0,8}(?:=>|->|[=:])|[ \t])|([\w.-]++)(?:\\*["'])?[ \t]{0,8}(?:=>|->|[=:]))[ \t]{0,8}""")
 """A key and what follows before its value. No part of it is tried twice, so that the time is proportional to the text."""
@@ -75,7 +78,8 @@ def redact_text(text: str) -> str:
     """
     if "://" in text:
         text = _hide_in_urls(text)
-    if not _SUSPECT.search(text):
+    small = text.lower()
+    if not any(word in small for word in _SUSPECT):
         return text
     if "PRIVATE KEY" in text:
         text = _PEM.sub(rf"\g<1>{HIDDEN}\g<2>", text)
@@ -86,8 +90,8 @@ def _hide_in_urls(text: str) -> str:
     """Hide the password in each ``scheme://user:password@host``, and user information without a colon, which may be a token."""
     parts = text.split("://")
     for i in range(1, len(parts)):
-        run = _RUN.match(parts[i])[0]  # type: ignore[index] - it matches nothing, too
-        user, at, _ = run.rpartition("@")
+        found = _RUN.match(parts[i])
+        user, at, _ = (found[0] if found is not None else "").rpartition("@")
         if not at:
             continue
         name, colon, password = user.partition(":")
@@ -117,6 +121,26 @@ def _hide_assigned(text: str) -> str:
         pieces += [text[done : key.end()], opening, HIDDEN]
         done = at
     return "".join([*pieces, text[done:]])
+
+
+class LineRedactor:
+    """Hides secrets in a text that comes line by line: private keys have several."""
+
+    def __init__(self) -> None:
+        self._in_key = False
+
+    def line(self, text: str) -> str:
+        """Return the next line without secrets."""
+        if self._in_key:
+            if (end := _END_KEY.search(text)) is not None:
+                self._in_key = False
+                return end[0] + redact_text(text[end.end() :])
+            if _KEY_LINE.fullmatch(text):
+                return ""
+            self._in_key = False
+        begins = [*_BEGIN_KEY.finditer(text)]
+        self._in_key = bool(begins) and _END_KEY.search(text, begins[-1].end()) is None
+        return redact_text(text)
 
 
 def restore_secrets(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
