@@ -258,7 +258,7 @@ def test_records_are_checked_by_the_configuration_of_the_running_topology(kafka:
     write(kafka, NIMBUS_TOPIC, [(f"topology:{client.name}", None)])
     with PubSub(kafka, client.name) as ended:
         assert ended.running_conf() is None
-        assert ended.settings.limits.k_max == 1000
+        assert ended.settings.limits.k_max == 100
 
 
 def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSettings) -> None:
