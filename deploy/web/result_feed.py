@@ -34,7 +34,7 @@ QUEUE = 500
 _EACH_BYTES = 64 << 10
 """Bytes of records that may wait for a client although much waits for others."""
 _AT_ONCE = 200
-_READ_RECORDS, _READ_BYTES, _READ_S = 500, 256 << 10, 0.2
+_READ_RECORDS, _READ_BYTES, _READ_S = 500, 128 << 10, 0.2
 """How much a client that reads alone gets at once; how many records have so many bytes is estimated from those that it has had."""
 _QUIET_S = 15.0
 _PATIENCE_S = 3.0
