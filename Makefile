@@ -43,7 +43,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: $(INSTALLED) ## Make the environment in .venv, fetch the jars and compile the kernels
-	@$(BIN)/python -m dskype.deploy.cli.prepare
+	@$(BIN)/python -P -m dskype.deploy.cli.prepare
 
 run: setup ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
 	@mkdir -p build
@@ -62,15 +62,15 @@ types: $(INSTALLED) ## Check the types of the emulator and of the public contrac
 prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
 
-check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
-	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m "not machine and not thorough" $(PYTEST_ARGS)
+check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no baselines
+	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
 
-test: prepared ## Run all tests, after lint and types
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
+test: prepared ## Run all tests, after lint and types; at the end stand the slowest, and what each tier took
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
 chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)
-	@$(BIN)/python -m dskype.deploy.chaos $(CHAOS_ARGS)
+	@$(BIN)/python -P -m dskype.deploy.chaos $(CHAOS_ARGS)
 
 attack: setup ## Attack running servers as a stranger would, and print what it costs them (ATTACK_SCALE=1: as short as in the tests)
 	@DSKYPE_ATTACK_SCALE=$(ATTACK_SCALE) $(BIN)/python -m pytest -q tests/security/attack $(PYTEST_ARGS)

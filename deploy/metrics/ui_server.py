@@ -117,7 +117,7 @@ def require_web_server() -> None:
         for name in ("starlette", "uvicorn"):
             importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
+        raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install '/path/to/dskype[ui]'")) from None
 
 
 _told = Seldom()

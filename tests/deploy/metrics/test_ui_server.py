@@ -99,7 +99,7 @@ def test_a_token_that_was_given_is_not_printed_and_a_short_one_is_refused():
 
 def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(TopologyError, match=r"no module uvicorn.*pip install 'dskype\[ui\]'"):
+    with pytest.raises(TopologyError, match=r"no module uvicorn.*pip install '/path/to/dskype\[ui\]'"):
         serve(FollowedCluster(NoBroker()), UiSettings(port=0), lambda text: None)
     assert cli.main(["ui", "--bootstrap-servers", "127.0.0.1:1"]) == 1
 

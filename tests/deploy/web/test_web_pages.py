@@ -14,6 +14,8 @@ from .scene import messages, run_for, run_plan, watched
 from .server import TOKEN, get, post, view
 from .test_result_feed import write_result
 
+pytestmark = pytest.mark.product
+
 
 @pytest.fixture(scope="module")
 def window(tmp_path_factory):

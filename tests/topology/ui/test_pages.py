@@ -14,6 +14,8 @@ from dskype.topology.testing import FeederSpout
 from .browser import Browser
 from .simulated_source import TOKEN, SimulatedSource, word_count
 
+pytestmark = pytest.mark.product
+
 ID = "words-1-1000000000"
 
 
