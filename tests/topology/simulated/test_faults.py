@@ -139,6 +139,7 @@ def test_faults_of_continuous_queries_change_nothing(name):
     for seed in range(SEEDS // 6):
         met.update(check(name, seed, "continuous").fault_counts)
     missing = {"lost_after", "torn_write", "repeated", "restarted", "second_owner", "stale_batches", "journal_taken", "fenced"} - set(met)
+    missing |= {"overtaken"} - set(met) if name == "acked" else set()  # the others have too few batches for it to be certain
     assert not missing or SEEDS < 100, f"the schedules never met {missing}"
 
 
