@@ -20,6 +20,7 @@ from tests import tiers
 if TYPE_CHECKING:
     from dskype.deploy.machine.broker import EmbeddedBroker
     from dskype.topology.local import LocalCluster
+    from tests.topology.ui.browser import Browser
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background: what tests start would ignore Ctrl-C, too
@@ -120,6 +121,25 @@ def cluster(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) ->
 
     with LocalCluster(bootstrap_servers=bootstrap_servers, folder=tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A window of a real browser for the whole session."""
+    from tests.topology.ui.browser import Browser
+
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def browser(request: pytest.FixtureRequest, window: Browser) -> Iterator[Browser]:
+    """The window. Before a test's server (fixture ``served``) ends, it leaves the page: it would ask on, and the next test would find its complaints."""
+    if "served" in request.fixturenames:
+        request.getfixturevalue("served")
+    yield window
+    window.leave()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Tiers of tests: what each protects, which tests stay in one process, and what the tests took.
 
 A test is in the tier of its mark, ``product`` or ``lab``, at the head of a file (``pytestmark``) or at a test. Without a mark, a test with a parameter that names a baseline is in
-``lab``, and one that takes a broker or Spark from a fixture in ``product``. All others are ``fast``.
+``lab``, and one that takes a broker, Spark or a browser from a fixture in ``product``. All others are ``fast``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ TIERS = {
 }
 """Tier -> what it protects."""
 
-_STARTERS = frozenset({"broker", "bootstrap_servers", "cluster"})
-"""Fixtures that start a broker or Spark."""
+_STARTERS = frozenset({"broker", "bootstrap_servers", "cluster", "window"})
+"""Fixtures that start a broker, Spark or a browser."""
 
 _SAME_KERNELS = {"bolts/boolean/": "boolean", "bolts/topk/": "top-k", "bolts/replication/": "top-k", "bolts/window/": "top-k", "bolts/test_skype.py": "top-k"}
 """Tests that call the same kernels: one process compiles them, not two at once."""
 
-_SHARED, _MACHINE = "machine: the shared cluster", "machine: "
+_MACHINE = "machine: "
+_SHARED = f"{_MACHINE}the shared cluster"
 _GROUPS = pytest.StashKey[Path]()
 _BEGUN = pytest.StashKey[tuple[float, float]]()
 _AT_ONCE = 2
@@ -83,10 +84,13 @@ def is_on_the_machine(item: pytest.Item) -> bool:
 
 
 def group_of(item: pytest.Item) -> str:
-    """Return what tests have in common that stay in one process: the shared cluster, kernels, or a file; a file's tests may also be spread."""
+    """Return what tests have in common that stay in one process: the shared cluster, the browser, kernels, or a file; a file's tests may also be spread."""
     file = item.nodeid.partition("::")[0].removeprefix("tests/")
-    if "cluster" in getattr(item, "fixturenames", ()):
+    fixtures = getattr(item, "fixturenames", ())
+    if "cluster" in fixtures:
         return _SHARED
+    if "window" in fixtures:
+        return f"{_MACHINE}the browser"
     name = item.nodeid if any(mark.kwargs.get("spread") for mark in item.iter_markers()) else file
     if is_on_the_machine(item):
         return f"{_MACHINE}{name}"

@@ -23,7 +23,7 @@ from tests.deploy.metrics.prometheus_server import prometheus, promtool
 from tests.endtoend.feed import FILTER, Feed
 from tests.topology.runtime.helpers import alive, descendants, wait_for
 
-pytestmark = pytest.mark.product
+pytestmark = pytest.mark.product(seconds=60)
 
 DASHBOARDS = Path(__file__).parents[3] / "deploy" / "dashboards"
 MESSAGES, SUBSCRIPTIONS, WINDOW = 1_500, 300, 400
