@@ -26,5 +26,6 @@ class TopicNames:
         """
         with self._lock:
             if self._listed is None or time.monotonic() - self._listed[0] >= self._fresh_s:
-                self._listed = time.monotonic(), ask()
+                names = ask()
+                self._listed = time.monotonic(), names
             return self._listed[1]
