@@ -167,10 +167,10 @@ def _spans(west: float, east: float) -> list[tuple[float, float]]:
 
 
 def _distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
-    """Return the length of the great circle between two points."""
+    """Return the length of the great circle between two points, to the millimetre: rounding errors of the sines are less."""
     a, b = math.radians(lat), math.radians(other_lat)
     h = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(math.radians(other_lon - lon) / 2) ** 2
-    return 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(h)))
+    return round(2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(h))), 6)
 
 
 def _tree(expression: Any, words: set[str]) -> dict[str, Any]:

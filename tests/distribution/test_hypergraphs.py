@@ -10,6 +10,8 @@ import pytest
 from dskype.distribution.baselines.hypergraphs import partition_hypergraph
 from dskype.topology.errors import IllegalArgumentException
 
+pytestmark = pytest.mark.lab
+
 
 def groups(seed=68):
     """Return messages with four words of one of four groups each: vertices, edges, weights."""

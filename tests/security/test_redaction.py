@@ -339,6 +339,16 @@ def test_log_lines_and_tracebacks_are_redacted() -> None:
     assert HUSH not in line and f"password={HIDDEN}" in line and f"redis://u:{HIDDEN}@h" in line
 
 
+def test_log_lines_cannot_control_a_terminal() -> None:
+    try:
+        raise ValueError("\x1b[2J\x9b31m\u202e")
+    except ValueError as error:
+        record = logging.LogRecord("n", logging.ERROR, "f", 1, "GET %s", ("/\x1b]0;PWNED\x07",), (type(error), error, error.__traceback__))
+    line = RedactingFormatter("%(message)s").format(record)
+    assert "GET /\\u001b]0;PWNED\\u0007\nTraceback" in line and "\\u001b[2J\\u009b31m\\u202e" in line
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(line)
+
+
 def test_errors_and_values_on_the_command_line_are_redacted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(json.dumps(CONF))
     assert cli.main(["localconfvalue", "dskype.store.options", "--config", str(tmp_path / "c.yaml")]) == 0

@@ -13,6 +13,8 @@ from numba.core.caching import IndexDataCacheFile
 
 from dskype.topology import kernel_cache
 
+pytestmark = pytest.mark.product(schedules=True)
+
 BOLTS = Path(__file__).parents[2] / "bolts"
 
 PACKAGE = "dskype.bolts"  # of kernels that this test writes

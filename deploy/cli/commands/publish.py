@@ -44,6 +44,9 @@ def _source(args: argparse.Namespace) -> Iterable[tuple[int | None, bytes | None
         raise UsageError("expected a FILE (- is standard input), or one message by options; given: " + ("neither" if fields is None else "both"))
     if fields is None:
         return lines(args.file)
+    if args.check and (args.text is None or args.at is args.bbox is None):
+        given = " ".join(f"--{name}" for name in ("text", "at", "bbox") if getattr(args, name) is not None) or "none of them"
+        raise UsageError(f"expected --text, and its place by --at LAT,LON or --bbox W,S,E,N; given: {given}")
     return [(None, json.dumps(fields, ensure_ascii=False).encode(errors="surrogatepass"))]
 
 

@@ -420,6 +420,9 @@ def test_one_message_is_published_by_options(run: Any, name: str, kafka: KafkaSe
     ]
     code, _, err = run("publish", "--text", "x", "--at=1,2", "--bbox=0,0,1,1")
     assert code == 1 and "error: Expected 'lat' and 'lon', or 'bbox', not both" in err and "0 messages sent, 1 refused" in err
+    for arguments, given in (["--text", "x"], "--text"), (["--at=1,2"], "--at"), (["--id", "a"], "none of them"):
+        code, _, err = run("publish", *arguments)
+        assert code == 1 and f"expected --text, and its place by --at LAT,LON or --bbox W,S,E,N; given: {given}" in err
     file = json_lines(tmp_path / "m", MESSAGES)
     for arguments, given in ([], "neither"), ([file, "--text", "x"], "both"):
         code, _, err = run("publish", *arguments)

@@ -79,6 +79,7 @@ def test_no_distance_is_longer_than_the_way_across_the_antimeridian(bbox, lat, l
     (gap,) = found["rectangle"]["outside"]
     assert (gap["border"], gap["by_deg"]) == (border, by_deg) and gap["by_km"] == pytest.approx(by_km, abs=0.1)
     assert ("km across the antimeridian)" in "\n".join(as_lines(found, "s", "m"))) == (by_deg > 180)
+    assert ("(0 km across" in "\n".join(as_lines(found, "s", "m"))) == (by_km == 0)
 
 
 def test_borders_are_named_with_their_gaps():
