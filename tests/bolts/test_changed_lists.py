@@ -84,4 +84,4 @@ def test_the_bytes_of_lists_are_those_of_their_ids_and_of_what_is_beside_them() 
 
 def test_the_longest_pause_is_that_of_the_longest_list() -> None:
     assert Settings.from_conf({}).topk_pause_max_ms == 1000, "with the defaults every list is written each second"
-    assert Settings.from_conf({"dskype.k.max": 1000, "dskype.id.max.bytes": 512}).topk_pause_max_ms == 8546
+    assert Settings.from_conf({"dskype.k.max": 1000, "dskype.id.max.bytes": 512}).topk_pause_max_ms == 8545
