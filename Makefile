@@ -113,7 +113,7 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	  echo "  fix: apt-get install python$$v-venv" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  echo "making $(VENV) with $$found ($$v)"; rm -rf $(VENV); "$$found" -m venv $(VENV); fi; \
-	echo "installing dskype and what it needs into $(VENV)"; \
+	echo "installing dskype and what it needs into $(VENV)"; began=`date +%s`; \
 	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile"; \
 	if [ -n "$(LOCKED)" ]; then \
 	  sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock; \
@@ -121,4 +121,4 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	  $$pip --require-hashes --no-build-isolation -r requirements.lock; \
 	  $$pip --no-deps --no-build-isolation -e .; \
 	else $$pip -e '.[demo,test,check]'; fi; \
-	touch $@
+	echo "installed after $$((`date +%s` - began)) s"; touch $@

@@ -14,6 +14,8 @@ And numba numbers the compiled forms of a kernel, one for each signature. Two pr
 one of them then loads the machine code of the other. Here a form has a name that follows from its signature.
 
 Processes that need the same kernel at the same time would all compile it. Here one of them compiles it, and the others wait and load it.
+
+What a kernel calls is compiled no further than the kernel needs: see :mod:`dskype.topology.kernel_parts`.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
+from dskype.topology import kernel_parts
 from dskype.topology.core.ownership import fault_of, is_ours
 from dskype.topology.errors import TopologyError, explain
 
@@ -79,11 +82,13 @@ _locked: set[str] = set()
 
 def _compile(dispatcher: Any, signature: Any) -> Any:
     """Load a form of a kernel from the cache, or compile it; of several processes only one compiles."""
-    if not (isinstance(dispatcher._cache, Cache) and dispatcher.py_func.__module__.startswith("dskype.")):
-        return _compile_of_numba(dispatcher, signature)
+    own = dispatcher.py_func.__module__.startswith("dskype.")
     # numba's lock first, which compiling takes anyway: two threads that took them in different order would wait for each other.
-    with global_compiler_lock, _alone(dispatcher._cache._cache_file._index_path + ".lock"):
-        return _compile_of_numba(dispatcher, signature)
+    with global_compiler_lock, kernel_parts.compiling(dispatcher, signature):
+        if not (own and isinstance(dispatcher._cache, Cache)):
+            return _compile_of_numba(dispatcher, signature)
+        with _alone(dispatcher._cache._cache_file._index_path + ".lock"):
+            return _compile_of_numba(dispatcher, signature)
 
 
 @contextlib.contextmanager

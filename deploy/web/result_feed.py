@@ -33,8 +33,9 @@ QUEUE = 500
 """Results that wait for one client, at most."""
 _EACH_BYTES = 64 << 10
 """Bytes of records that may wait for a client although much waits for others."""
-_AT_ONCE = 100
-_READ_RECORDS, _READ_S = 200, 0.2
+_AT_ONCE = 200
+_READ_RECORDS, _READ_BYTES, _READ_S = 500, 128 << 10, 0.2
+"""How much a client that reads alone gets at once; how many records have so many bytes is estimated from those that it has had."""
 _QUIET_S = 15.0
 _PATIENCE_S = 3.0
 _REMEMBERED = 4096
@@ -157,7 +158,7 @@ class ResultFollower:
         self._reads = False
         self._left_over: deque[Any] = deque()  # records that were read, and not handed over yet
         self._read_to: dict[tuple[str, int], int] = {}
-        self._heard_s = 0.0
+        self._heard_s, self._record_bytes = 0.0, 1000.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._once = Once(_REMEMBERED)
@@ -273,9 +274,11 @@ class ResultFollower:
                 if begun and (events := self._began(reader)):
                     return events
                 if not self._places.reached(self._mark):
-                    self._left_over.extend(reader.poll(_READ_S, _READ_RECORDS))
+                    most = max(1, min(_READ_RECORDS, int(_READ_BYTES / self._record_bytes)))
+                    self._left_over.extend(reader.poll(_READ_S, most))
                     if self._left_over:
                         self._heard_s = time.monotonic()
+                        self._record_bytes = sum(len(record.value or b"") for record in self._left_over) / len(self._left_over) + 100
                     elif time.monotonic() - self._heard_s > _PATIENCE_S:
                         reader.check(_PATIENCE_S)
                         self._heard_s = time.monotonic()

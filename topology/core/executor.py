@@ -424,7 +424,6 @@ class Executor:
             hosted.batch_id = batch_id
             return hosted.reply
         while True:
-            # What followed from the records below a snapshot is in Kafka, whoever has saved it.
             if (begin := max(first, hosted.saved)) >= until:
                 return []
             if hosted.task.version != begin:

@@ -663,9 +663,6 @@ def test_what_is_no_record_of_top_words_is_left_out() -> None:
         def assign(self, partitions: list) -> None:
             self.partitions = partitions
 
-        def assignment(self) -> list:
-            return self.partitions
-
         def seek_to_end(self, *partitions: Any) -> None:
             pass
 

@@ -240,6 +240,18 @@ def test_it_waits_for_brokers_that_are_away_and_says_what_they_have_dropped(kafk
         assert any("2 records of dskype.results are lost" in text for text in said)
 
 
+def test_it_says_that_it_is_shown_no_topic_and_goes_on_when_it_is(kafka, receiver, monkeypatch):
+    monkeypatch.setattr("dskype.deploy.web.webhooks._AWAY_S", 0.01)
+    topics = kafka.topology()
+    monkeypatch.setattr("dskype.deploy.client.pubsub.PubSub.result_topics", lambda _: [topics.results])  # it knows that the topic was there
+    partitions = kafka.broker.partitions.pop(topics.results)
+    with delivering(kafka, webhook(receiver.url)) as (_, said):
+        until(lambda: any("Kafka shows no such topic" in text for text in said))
+        kafka.broker.partitions[topics.results] = partitions
+        write_result(kafka, topics, "a", 0)
+        until(lambda: receiver.results() == [0])
+
+
 def test_an_unexpected_error_ends_no_delivery(kafka, receiver, monkeypatch):
     monkeypatch.setattr("dskype.deploy.web.webhooks._AWAY_S", 0.01)
     topics = kafka.topology()
