@@ -38,7 +38,6 @@ _SAME_KERNELS = {"bolts/boolean/": "boolean", "bolts/topk/": "top-k", "bolts/rep
 _MACHINE = "machine: "
 _SHARED = f"{_MACHINE}the shared cluster"
 _GROUPS = pytest.StashKey[Path]()
-_BEGUN = pytest.StashKey[tuple[float, float]]()
 _AT_ONCE = 2
 """How many processes run tests with Spark, brokers, browsers or containers at the same time."""
 
@@ -170,10 +169,13 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 # --- times ------------------------------------------------------------------------------------------------------------
 
 
-def _used_s(item: pytest.Item) -> float:
-    """Return the processor seconds of this process and of all that it has started: those that have ended and, where tests leave some running, those that run."""
+def _used_s(with_running: bool) -> float:
+    """Return the processor seconds of this process and of all that it has started and that have ended.
+
+    :param with_running: add those that run.
+    """
     own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + (_running_s() if is_on_the_machine(item) else 0.0)
+    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + (_running_s() if with_running else 0.0)
 
 
 def _running_s() -> float:
@@ -202,19 +204,21 @@ class Times:
     def __init__(self) -> None:
         self._tests: dict[str, list[float]] = {}  # wall and processor seconds
         self._tiers: dict[str, str] = {}
+        self._begun, self._with_running = (0.0, 0.0), False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
         """Begin to measure."""
-        item.stash[_BEGUN] = (time.perf_counter(), _used_s(item))
+        self._with_running = is_on_the_machine(item) or nextitem is None  # the last one ends what others have started
+        self._begun = (time.perf_counter(), _used_s(self._with_running))
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add to a report what its phase took; pytest-xdist passes it on."""
         report = yield
-        (wall, used), now = item.stash[_BEGUN], (time.perf_counter(), _used_s(item))
-        item.stash[_BEGUN] = now
+        (wall, used), now = self._begun, (time.perf_counter(), _used_s(self._with_running))
+        self._begun = now
         report.took = [tier_of(item), now[0] - wall, max(0.0, now[1] - used)]  # type: ignore[attr-defined]
         return report
 
