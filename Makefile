@@ -6,6 +6,7 @@
 # PYTEST_ARGS='-k broker'   which tests to run
 # PYTEST_FLAGS=             run all tests in one process, instead of those with Spark in two and the rest in two others
 # CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.chaos -h
+# ATTACK_SCALE=10           how many times more 'make attack' asks, holds and sends than the tests do
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
 # HA=1                     three brokers and two drivers instead of one, for 'make compose-up' and 'make compose-demo'
@@ -21,7 +22,7 @@ export PYTHONPYCACHEPREFIX
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology check test lint types prepared chaos doctor clean compose-up compose-demo compose-down compose-logs
+.PHONY: help setup run topology check test lint types prepared chaos attack doctor clean compose-up compose-demo compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,6 +31,7 @@ TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
 DEMO_ARGS ?=
 CHAOS_ARGS ?=
+ATTACK_SCALE ?= 10
 PYTEST_FLAGS ?= -n 4 --no-loadscope-reorder
 PYTEST_ARGS ?=
 LOCKED ?=
@@ -41,7 +43,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: $(INSTALLED) ## Make the environment in .venv, fetch the jars and compile the kernels
-	@$(BIN)/python -m dskype.deploy.cli.prepare
+	@$(BIN)/python -P -m dskype.deploy.cli.prepare
 
 run: setup ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
 	@mkdir -p build
@@ -60,15 +62,18 @@ types: $(INSTALLED) ## Check the types of the emulator and of the public contrac
 prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
 
-check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
-	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m "not machine and not thorough" $(PYTEST_ARGS)
+check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no baselines
+	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
 
-test: prepared ## Run all tests, after lint and types
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
+test: prepared ## Run all tests, after lint and types; at the end stand the slowest, and what each tier took
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
 chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)
-	@$(BIN)/python -m dskype.deploy.chaos $(CHAOS_ARGS)
+	@$(BIN)/python -P -m dskype.deploy.chaos $(CHAOS_ARGS)
+
+attack: setup ## Attack running servers as a stranger would, and print what it costs them (ATTACK_SCALE=1: as short as in the tests)
+	@DSKYPE_ATTACK_SCALE=$(ATTACK_SCALE) $(BIN)/python -m pytest -q tests/security/attack $(PYTEST_ARGS)
 
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor

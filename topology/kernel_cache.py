@@ -35,12 +35,15 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core import config
 from numba.core.caching import Cache, CacheImpl, IndexDataCacheFile, _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
 from dskype.topology import kernel_parts
+from dskype.topology.core.ownership import fault_of, is_ours
+from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["njit"]
 
@@ -139,8 +142,13 @@ class _ContentLocator(_CacheLocator):
         # Beside the sources numba has one folder for a package, elsewhere one for each package, named after its place.
         parent = folder if folder.name == "__pycache__" else folder.parent
         path = parent / f"{module.removeprefix('dskype.')}-{_digest(module).hex()[:16]}"
-        # Another user may have made it, in a cache folder that several use.
-        self._path = path if not path.exists() or os.access(path, os.W_OK) else path.with_name(f"{path.name}-{os.getuid()}")
+        # Another user may have made it, in a cache folder that several use; kernels are pickles with machine code.
+        own = path.with_name(f"{path.name}-{os.getuid()}")
+        self._path = path if not path.exists() or (is_ours(path) and os.access(path, os.W_OK)) else own
+        if self._path == own and (fault := fault_of(own)) is not None:
+            raise TopologyError(
+                explain("Compiled kernels that another user may have written are not used.", given=fault, hint="set NUMBA_CACHE_DIR to a folder of your own")
+            )
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _ContentLocator | None:
@@ -172,7 +180,7 @@ def _use(folder: Path) -> None:
     """Mark a folder as used now, and remove those of older states of its module beyond the number that is kept; once in a process."""
     with contextlib.suppress(OSError):  # a folder where this process may not write
         new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.utime(folder)
         if new:
             states = sorted(folder.parent.glob(f"{glob.escape(folder.name.rpartition('-')[0])}-*"), key=lambda path: path.stat().st_mtime)
@@ -202,6 +210,9 @@ def _source(module: str) -> tuple[bytes, list[str]]:
     return hashlib.sha256(text).digest(), sorted({name.decode() for name in _IMPORTS.findall(text)})
 
 
+# numba reads settings from a file in the working folder: among them the folder that it takes machine code and pickles from.
+config._config_fname = os.devnull
+config.reload_config()
 CacheImpl._locator_classes = [_ContentLocator, *CacheImpl._locator_classes]
 for _cls, _name, _replacement in ((IndexDataCacheFile, "_load_index", _load_index), (IndexDataCacheFile, "save", _save), (Dispatcher, "compile", _compile)):
     setattr(_cls, _name, _replacement)

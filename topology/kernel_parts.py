@@ -3,6 +3,8 @@
 numba makes each kernel callable from Python, whoever calls it: it compiles two more functions around it, which unpack and pack its arguments, makes machine code, and
 loads that into the process. The caller uses none of this. It links the intermediate code of what it calls into its own, and makes machine code of all together. Here a kernel that is
 compiled because another one calls it, a *part*, ends as intermediate code. If Python calls it later, it is compiled once more, as a whole.
+
+This replaces functions inside numba, so it is done for the versions only that it was tested with. Others compile kernels in their own way, with the same results, and take longer.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
+import numba
 from numba.core import codegen, sigutils
 from numba.core.caching import Cache
 from numba.core.compiler_lock import global_compiler_lock
@@ -20,6 +23,9 @@ from numba.core.dispatcher import _DispatcherBase, _FunctionCompiler  # type: ig
 from numba.core.environment import lookup_environment
 
 __all__ = ["compiling"]
+
+_TESTED = ("0.68.",)
+"""How versions of numba begin whose insides this is written for."""
 
 _OWNERS = ("dskype.", "numba.")
 """Whose functions may be parts. Those of users are compiled as numba does it."""
@@ -146,6 +152,7 @@ _replacements: dict[tuple[Any, str], Any] = {
         for cls, name in ((codegen.JITCPUCodegen, "_add_module"), (codegen.JITCPUCodegen, "set_env"), (codegen.JITCodeLibrary, "_finalize_specific"))
     },
 }
-_original = {(cls, name): getattr(cls, name) for cls, name in _replacements}
-for (_cls, _name), _replacement in _replacements.items():
-    setattr(_cls, _name, _replacement)
+if numba.__version__.startswith(_TESTED):
+    _original = {(cls, name): getattr(cls, name) for cls, name in _replacements}
+    for (_cls, _name), _replacement in _replacements.items():
+        setattr(_cls, _name, _replacement)

@@ -20,6 +20,7 @@ import pytest
 
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.errors import JarsError, OptionError
+from dskype.topology.core import ownership
 
 
 @pytest.fixture
@@ -332,15 +333,19 @@ def test_a_home_of_another_user_is_refused_and_ours_is_closed_to_others(tmp_home
     tmp_home.chmod(0o777)
     assert paths.home() == tmp_home
     assert tmp_home.stat().st_mode & 0o777 == 0o755
+    (tmp_home / "jars").mkdir()
     tmp_home.chmod(0o777)
-    real = os.stat
+    with pytest.raises(OptionError, match="must belong to user .*given: .* can be written by others, mode drwxrwxrwx"):
+        paths.home()  # somebody may have put jars there
+    tmp_home.chmod(0o755)
+    real = os.lstat
 
-    def of_another(path: object, **kwargs: object) -> os.stat_result:
-        found = real(path, **kwargs)
+    def of_another(path: object) -> os.stat_result:
+        found = real(path)
         return os.stat_result([*found[:4], os.getuid() + 1, *found[5:]]) if path == tmp_home else found
 
-    monkeypatch.setattr(paths.os, "stat", of_another)
-    with pytest.raises(OptionError, match=f"must be a folder of user {os.getuid()}.*given: owner {os.getuid() + 1}, mode drwxrwxrwx"):
+    monkeypatch.setattr(ownership.os, "lstat", of_another)
+    with pytest.raises(OptionError, match=f"must belong to user {os.getuid()}.*given: .* belongs to user {os.getuid() + 1}, mode drwxr-xr-x"):
         paths.home()
 
 

@@ -295,6 +295,7 @@ def test_what_has_left_the_window_is_forgotten() -> None:
 # --- crashes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("seed", range(4))
 def test_counters_survive_crashes_and_never_fall_at_the_endpoint(seed: int) -> None:
     calm, wild = Metered(), Metered(seed=seed, faults=Faults.heavy())
