@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+PACKAGE = "dskype.bolts"  # of kernels that this test writes
+
 STEPS = """
 import numpy as np
 from dskype.topology.kernel_cache import njit
@@ -49,14 +51,16 @@ def run(tmp_path):
     package.mkdir(parents=True)
     (package / "steps_kernels.py").write_text(STEPS)
     (package / "more_kernels.py").write_text(
-        "from dskype.bolts.steps_kernels import checked\nfrom dskype.topology.kernel_cache import njit\n\n\n"
+        f"from {PACKAGE}.steps_kernels import checked\nfrom dskype.topology.kernel_cache import njit\n\n\n"
         "@njit(cache=True)\ndef first(values, n):\n    return checked(values, n)[0]\n"
     )
-    start = f"import sys, dskype.bolts\ndskype.bolts.__path__.append({str(package)!r})\nfrom dskype.bolts.steps_kernels import *\n{MADE}"
+    start = f"import sys, dskype.bolts\ndskype.bolts.__path__.append({str(package)!r})\nfrom PACKAGE.steps_kernels import *\n{MADE}"
 
     def run(program):
         environ = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba"), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run([sys.executable, "-c", start + program], env=environ, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", (start + program).replace("PACKAGE", PACKAGE)], env=environ, capture_output=True, text=True, timeout=300, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 
@@ -76,7 +80,7 @@ def test_a_part_that_python_calls_later_is_compiled_as_a_whole(run):
 
 def test_a_part_is_kept_for_the_next_kernel_that_calls_it(run):
     assert run("print(total(VALUES, 4))") == ["6.0"]
-    program = "from dskype.bolts.more_kernels import first\nprint(first(VALUES, 1), sum(checked.stats.cache_hits.values()), made(checked))"
+    program = "from PACKAGE.more_kernels import first\nprint(first(VALUES, 1), sum(checked.stats.cache_hits.values()), made(checked))"
     assert run(program) == ["0.0", "1", "[False]"]
 
 
