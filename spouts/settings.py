@@ -294,8 +294,8 @@ class Settings:
         kind, extent = cls._window(conf)
         limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
-            meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 4),
-            id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 512),
+            meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
+            id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 4096),
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
             words_max=_integer(conf, "dskype.text.max.words", 1),
@@ -345,7 +345,7 @@ class Settings:
         )
 
     @property
-    def longest_pause_ms(self) -> int:
+    def topk_pause_max_ms(self) -> int:
         """The longest pause between two writes of a changed top-k list, of ids whose escapes at most double them."""
         longest = list_bytes(self.limits.k_max, 2 * self.limits.k_max * self.limits.id_max_bytes)
         return max(self.topk_interval_ms, 0 if self.topk_bytes_per_s is None else longest * 1000 // self.topk_bytes_per_s)

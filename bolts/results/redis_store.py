@@ -147,7 +147,7 @@ class RedisStore(ResultStore):
         try:
             import redis
         except ImportError:
-            raise IllegalArgumentException(explain("Store 'redis' needs the package redis.", hint="pip install 'dskype[redis]'")) from None
+            raise IllegalArgumentException(explain("Store 'redis' needs the package redis.", hint="pip install '/path/to/dskype[redis]'")) from None
         arguments: dict[str, Any] = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s, "decode_responses": False}
         if "username" in self.options:
             arguments["username"] = self.options["username"]

@@ -9,7 +9,6 @@ from typing import Any
 
 from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, number, output, positive, positive_seconds, seconds, split
 from dskype.deploy.demo.places import places
-from dskype.spouts.settings import DEFAULTS
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
@@ -134,6 +133,8 @@ def build_vocabulary(args: argparse.Namespace, folder: Path) -> Path:
 
 def configuration(args: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
     """Return the configuration that overrides the topology file's: from the options, then from ``-c`` and ``--conf``."""
+    from dskype.spouts.settings import DEFAULTS  # imported late: it would slow down --help
+
     conf: dict[str, Any] = {"dskype.window.messages": args.window, "dskype.vocabulary": str(vocabulary)}
     if args.results:
         conf["dskype.results"] = args.results

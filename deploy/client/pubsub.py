@@ -29,6 +29,7 @@ from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening
 from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.follower import Follower, Once, make_consumer
+from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
@@ -40,7 +41,7 @@ from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_sta
 from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
 from dskype.topology.runtime.standstill import AttentiveClock
 
-__all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError"]
+__all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError", "with_status"]
 
 _LEAST_PATIENCE_S, _LOOK_S, _KEPT_FAILURES = 1.0, 0.2, 10
 
@@ -81,11 +82,19 @@ class PubSub:
     :param name: the topology's name: the prefix of its topics.
     :param conf: the configuration ``dskype.*`` to check records by; default: the running topology's, else the defaults.
     :param timeout_s: how long the brokers may take to answer. Default 30.
+    :param names: remembers which topics there are; clients may share it. Default: they are asked for whenever a topic seems to be missing.
     :param patience_s: after how many seconds a record that the brokers have not taken is given up, and counted as failed. Default: ``timeout_s``.
     """
 
     def __init__(
-        self, kafka: KafkaSettings | str, name: str = "dskype", *, conf: Mapping[str, Any] | None = None, timeout_s: float = 30, patience_s: float | None = None
+        self,
+        kafka: KafkaSettings | str,
+        name: str = "dskype",
+        *,
+        conf: Mapping[str, Any] | None = None,
+        timeout_s: float = 30,
+        patience_s: float | None = None,
+        names: TopicNames | None = None,
     ) -> None:
         if isinstance(kafka, str):
             kafka = KafkaSettings(kafka)
@@ -96,6 +105,7 @@ class PubSub:
         self._lock = threading.RLock()
         self._settled = threading.Condition(self._lock)  # a record has been stored, or was given up
         self._known: set[str] = set()
+        self._names = names or TopicNames(fresh_s=0.0)
         self._producer: RecordProducer | None = None
         self._settings: Any = None
         self._tokenizer: Any = None
@@ -326,7 +336,7 @@ class PubSub:
     def _exists(self, *topics: str) -> bool:
         with self._lock:
             if not self._known.issuperset(topics):
-                self._known = self._list_topics()
+                self._known = self._names.known(self._list_topics)
             return self._known.issuperset(topics)
 
     def _list_topics(self) -> set[str]:
@@ -380,12 +390,8 @@ class PubSub:
         :raises KafkaTimeoutError: nothing came for ``timeout_s`` although there is more.
         """
         self.require(topic)
-        with self._lock:
-            consumer = self._readers.pop() if self._readers else None
-        # A new connection takes a tenth of a second, so finished readers are reused.
-        consumer = consumer or make_consumer(self.kafka)
-        follower = Follower(self.kafka, [topic], start, consumer)
-        try:
+        with self.reader() as consumer:
+            follower = Follower(self.kafka, [topic], start, consumer)
             read, size, heard = 0, follower.size(), time.monotonic()
             while not follower.at_end():
                 records = follower.poll()
@@ -396,9 +402,26 @@ class PubSub:
                         progress(read, size)
                 elif time.monotonic() - heard > self._timeout_s:
                     raise KafkaTimeoutError(f"topic {topic} could not be read to its end: nothing came for {self._timeout_s:g} s")
-        finally:
-            with self._lock:
-                self._readers.append(consumer)
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[KafkaConsumer]:
+        """Lend a consumer. A new connection takes a tenth of a second, so one that was given back is lent again, unless an error of Kafka has ended its use."""
+        with self._lock:
+            consumer = self._readers.pop() if self._readers else None
+        consumer = consumer or make_consumer(self.kafka)
+        try:
+            yield consumer
+        except KafkaError:
+            consumer.close()
+            raise
+        except BaseException:
+            self._give_back(consumer)
+            raise
+        self._give_back(consumer)
+
+    def _give_back(self, consumer: KafkaConsumer) -> None:
+        with self._lock:
+            self._readers.append(consumer)
 
     def subscriptions(self, type: str | None = None, ids: Iterable[str] | None = None) -> list[Registered]:
         """Return the registered subscriptions, by id, with their states.
@@ -422,7 +445,7 @@ class PubSub:
             found = {id: r for id, r in found.items() if r.type == type}
         states = self._states(found)
         now_ms = time.time_ns() // 1_000_000
-        return [_with_status(found[id], states.get(id), now_ms) for id in sorted(found)]
+        return [with_status(found[id], states.get(id), now_ms) for id in sorted(found)]
 
     def subscription(self, id: str) -> Registered | None:
         """Return one subscription, or None."""
@@ -562,7 +585,11 @@ class PubSub:
             follower.close()
 
 
-def _with_status(registered: Registered, state: tuple[str, int] | None, now_ms: int) -> Registered:
+def with_status(registered: Registered, state: tuple[str, int] | None, now_ms: int) -> Registered:
+    """Return a subscription with its status.
+
+    :param state: the newest event of its registration, and its watermark; None if there is none.
+    """
     ttl_s = (registered.fields or {}).get("ttl_s")
     over = isinstance(ttl_s, (int, float)) and registered.registered_ms + ttl_s * 1000 < now_ms
     if over or (state is not None and state[0] == "removed"):

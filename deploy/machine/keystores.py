@@ -26,7 +26,7 @@ def key_and_chain(location: str, kind: str, password: str | None, key_password: 
     except ImportError:
         raise OptionError(
             f"kafka.ssl.keystore.type {kind} needs the Python package cryptography, given: it is not installed",
-            fix="pip install 'dskype[tls]', or use a PEM file with kafka.ssl.keystore.type=PEM",
+            fix="pip install '/path/to/dskype[tls]', or use a PEM file with kafka.ssl.keystore.type=PEM",
         ) from None
     if key_password not in (None, password):
         raise OptionError(

@@ -6,13 +6,15 @@ import base64
 import hashlib
 import hmac
 import http.client
+import io
 import random
 import ssl
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from dskype.deploy.machine.terminal import clean
 from dskype.deploy.web.webhook_settings import Webhook
 
 __all__ = ["Failure", "Sender", "pause_s", "signature"]
@@ -20,6 +22,7 @@ __all__ = ["Failure", "Sender", "pause_s", "signature"]
 _AGAIN = {408, 409, 425, 429}
 """Refusals that may pass."""
 _ANSWER_BYTES = 1 << 16
+_REASON_CHARS = 200
 
 
 def signature(keys: tuple[bytes, ...], id: str, time_s: int, body: bytes) -> str:
@@ -54,6 +57,55 @@ def pause_s(webhook: Webhook, failures: int, asked_s: float | None, chance: floa
     """
     grown = min(webhook.backoff_max_s, webhook.backoff_s * 2 ** min(failures - 1, 60))
     return max(grown * (1 - chance / 2), min(asked_s or 0.0, webhook.backoff_max_s))
+
+
+class _TimedSocket:
+    """A socket whose reads and writes end at one time in all. A timeout of the socket's own counts anew for each byte that a receiver sends.
+
+    :ivar deadline_s: that time, by the monotonic clock.
+    """
+
+    def __init__(self, sock: Any) -> None:
+        self._socket, self.deadline_s = sock, 0.0
+
+    def limit(self) -> None:
+        """Let the next operation end in time.
+
+        :raises TimeoutError: the time has passed.
+        """
+        left_s = self.deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(left_s)
+
+    def sendall(self, data: Any) -> None:
+        """Write as a socket does."""
+        self.limit()
+        self._socket.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return a file to read from; it works as long as it is open, as that of a socket does."""
+        return io.BufferedReader(_TimedFile(self, self._socket.makefile(mode, buffering=0)))
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class _TimedFile(io.RawIOBase):
+    def __init__(self, timed: _TimedSocket, raw: Any) -> None:
+        self._timed, self._raw = timed, raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Any:
+        self._timed.limit()
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 class Sender:
@@ -102,7 +154,7 @@ class Sender:
             self.close()
             if kept and isinstance(error, (BrokenPipeError, ConnectionResetError)):
                 return self._attempt(id, body)
-            return Failure(f"no answer ({error or type(error).__name__})", not isinstance(error, ssl.SSLCertVerificationError))
+            return Failure(f"no answer ({clean(str(error), _REASON_CHARS) or type(error).__name__})", not isinstance(error, ssl.SSLCertVerificationError))
 
     def _request(self, id: str, body: bytes) -> Failure | None:
         now_s = int(time.time())
@@ -113,8 +165,12 @@ class Sender:
             "webhook-timestamp": str(now_s),
             "webhook-signature": signature(self._webhook.keys, id, now_s, body),
         }
+        deadline_s = time.monotonic() + self._webhook.timeout_s
         if self._connection is None:
             self._connection = self._connect()
+            self._connection.connect()
+            self._connection.sock = _TimedSocket(self._connection.sock)
+        self._connection.sock.deadline_s = deadline_s
         self._connection.request("POST", self._path, body, headers)
         answer = self._connection.getresponse()
         if len(answer.read(_ANSWER_BYTES)) == _ANSWER_BYTES or answer.will_close:

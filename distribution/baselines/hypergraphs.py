@@ -85,6 +85,6 @@ def _library() -> ModuleType:
         import mtkahypar
     except ImportError as error:
         raise IllegalArgumentException(
-            explain("Partitioning by hypergraph needs the package mtkahypar.", given=str(error), hint="pip install 'dskype[bench]'")
+            explain("Partitioning by hypergraph needs the package mtkahypar.", given=str(error), hint="pip install '/path/to/dskype[bench]'")
         ) from None
     return mtkahypar

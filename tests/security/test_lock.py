@@ -34,6 +34,14 @@ def wanted() -> list[Requirement]:
     return [Requirement(line) for text in texts for line in text.strip().splitlines()]
 
 
+def test_nothing_says_to_install_from_the_package_index_by_name() -> None:
+    """Nobody owns the name there: whoever takes it would run code wherever such a line is typed."""
+    files = {p for pattern in ("*.py", "*.md", "*.yaml", "*.yml", "*.cfg", "Makefile", "Dockerfile") for p in ROOT.rglob(pattern)} - {Path(__file__)}
+    ours = [p for p in files if not {".venv", "build", "dist"} & set(p.relative_to(ROOT).parts)]
+    said = {str(p.relative_to(ROOT)): found for p in ours if (found := re.findall(r"pip3? install (?:-[\w-]+ )*['\"]?dskype\b.*", p.read_text()))}
+    assert not said
+
+
 @pytest.mark.parametrize("requirement", wanted(), ids=str)
 def test_the_lock_has_everything_that_the_install_asks_for(requirement: Requirement) -> None:
     versions = [next(iter(r.specifier)).version for r in locked()[canonicalize_name(requirement.name)]]

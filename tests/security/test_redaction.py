@@ -156,6 +156,111 @@ def test_texts_lose_their_secrets_and_nothing_else(text: str, seen: str) -> None
     assert redact_text(text) == seen
 
 
+NAMES = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "access_token",
+    "credential",
+    "credentials",
+    "private_key",
+    "bearer",
+    "authorization",
+    "sasl.jaas.config",
+]
+NAMES += [
+    "secret_key",
+    "AccountKey",
+    "account_key",
+    "signing_key",
+    "encryption.key",
+    "auth",
+    "redis.auth",
+    "pwd",
+    "passwords",
+    "db_password_main",
+    "secret_value",
+]
+NAMES += ["apiKey", "api-key", "x-api-key", "access.key", "shared_key", "ssl.key", "tls-key", "keystore.key", "oauthToken", "spark.authenticate.secret"]
+FORMS = [
+    "{name}={value}",
+    "{name} = {value}, user=ann",
+    "{name}: {value}",
+    "{name} -> {value}",
+    "{name} => {value}",
+    "{{'{name}': '{value}', 'a': 1}}",
+    '{{"{name}":"{value}","a":1}}',
+    '{{\\"{name}\\":\\"{value}\\",\\"a\\":1}}',
+    '{{"{name}": ["{value}", "{value}"]}}',
+    "{name}: [{value}]",
+    '"{name}": {{"main": "{value}"}}',
+    "{name}=b'{value}'",
+    '{name}="a\\"{value}"',
+    "--{name} {value}",
+    "--{name}={value}",
+    "GET /x?{name}={value}&a=1",
+    "{name}: Bearer {value}",
+    "{name}: Basic {value}",
+    "({name}={value})",
+    "config: {name}={value}/{value}+{value}==",
+]
+CANARY = "Canary4711x58"
+UNNAMED = [
+    "https://{}@host/x",
+    "postgres://u:p@ss/{}@host/db",
+    "postgres://u:1/{}@host",
+    "redis://:{}@h:1, amqp://v:{}@h",
+    "https://h/x?se=2026&sig={}&a=1",
+    "https://h/x?X-Amz-Signature={}",
+    "key whsec_{} is wrong",
+    "sent Bearer {} to it",
+    "sent Basic {}== to it",
+    "-----BEGIN PRIVATE KEY-----\n{}\n{}\n-----END PRIVATE KEY-----",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_secret_key_is_hidden_in_texts_in_every_form(name: str) -> None:
+    for form in FORMS:
+        for key in (name, name.upper()):
+            assert is_secret(key)
+            text = redact_text(form.format(name=key, value=CANARY))
+            assert CANARY not in text and HIDDEN in text, (form, text)
+            assert redact_text(text) == text
+
+
+@pytest.mark.parametrize("form", UNNAMED)
+def test_secrets_without_a_name_are_hidden_in_texts(form: str) -> None:
+    text = redact_text(form.replace("{}", CANARY))
+    assert CANARY not in text and HIDDEN in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password.env=NAME, keystore.location=/a/b and tokenizer=standard",
+        "password: none, auth: true",
+        "http://127.0.0.1:8080/@ann/x and mailto a@b, http://h/?mail=a@b",
+        "Class not found: x, named by bolt 'count'. given: 'x'; hint: did you mean y?",
+        "author=ann, key=3, partition.key: 5, Basic authentication",
+        "2026-11-27 09:00:00,000 INFO dskype.topology batch 17: 1,024 tuples in 5 ms",
+    ],
+)
+def test_ordinary_texts_stay_as_they_are(text: str) -> None:
+    assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece", ["a://b:", "password=", "password='", "x=", "a.", "--", "Bearer ", "\\", "?sig=", "token[", "a@b://", "-----BEGIN PRIVATE KEY-----"]
+)
+def test_hiding_takes_time_in_proportion_to_the_text(piece: str) -> None:
+    """The work is counted, not timed: steps of the expressions that could be repeated are possessive or bounded, so that texts of this size are done at once."""
+    text = piece * (200_000 // len(piece))
+    assert len(redact_text(text)) <= 8 * len(text)
+
+
 # --- the exits --------------------------------------------------------------------------------------------------------
 
 
@@ -232,6 +337,16 @@ def test_log_lines_and_tracebacks_are_redacted() -> None:
         record = logging.LogRecord("n", logging.ERROR, "f", 1, "password=%s", (HUSH,), (type(error), error, error.__traceback__))
     line = RedactingFormatter("%(message)s").format(record)
     assert HUSH not in line and f"password={HIDDEN}" in line and f"redis://u:{HIDDEN}@h" in line
+
+
+def test_log_lines_cannot_control_a_terminal() -> None:
+    try:
+        raise ValueError("\x1b[2J\x9b31m\u202e")
+    except ValueError as error:
+        record = logging.LogRecord("n", logging.ERROR, "f", 1, "GET %s", ("/\x1b]0;PWNED\x07",), (type(error), error, error.__traceback__))
+    line = RedactingFormatter("%(message)s").format(record)
+    assert "GET /\\u001b]0;PWNED\\u0007\nTraceback" in line and "\\u001b[2J\\u009b31m\\u202e" in line
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(line)
 
 
 def test_errors_and_values_on_the_command_line_are_redacted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

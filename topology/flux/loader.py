@@ -22,8 +22,7 @@ from dskype.topology.fields import DEFAULT_STREAM_ID, Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import BoltDef, GroupingDef, SpoutDef, StreamDef, TopologyDef, TopologySourceDef, read_topology
 from dskype.topology.flux.objects import ObjectBuilder, find_member
-from dskype.topology.flux.permissions import check_settings, check_topology
-from dskype.topology.flux.registry import Registry, default_registry
+from dskype.topology.flux.registry import Registry, default_registry, within
 from dskype.topology.flux.strict_yaml import Limits, parse
 from dskype.topology.flux.substitution import parse_properties, substitute
 from dskype.topology.groupings import (
@@ -135,28 +134,52 @@ def load(
     :param properties: values for ``${key}``: a mapping, or the path of a Java ``.properties`` file (UTF-8).
     :param environ: values for ``${ENV-NAME}``, e.g. ``os.environ``; None does not replace these placeholders.
     :param allow_modules: modules whose classes the file may name, including all modules below them.
-    :param allow_commands: whether it may start commands, with ``FluxShellSpout`` and ``FluxShellBolt``.
+    :param allow_commands: whether components of the file may start programs (``FluxShellSpout``, ``FluxShellBolt``).
     :param registry: the other classes that it may name; default :func:`default_registry`.
     :param resources: folders to search for files that are marked as resources.
     :param resource: whether ``source`` (and ``properties``, if a path) is such a resource (``-R``).
     :param name: a name that replaces the file's.
-    :param config: configuration that overrides the file's, and may hold what a file may not set (:mod:`dskype.topology.flux.permissions`).
+    :param config: configuration that overrides the file's.
     :param limits: bounds of each YAML document.
     :returns: the topology; its streams and fields are not checked yet.
-    :raises FluxException: the file cannot be read or built, or asks for more than is allowed; the message says where and why.
+    :raises FluxException: the file cannot be read or built; the message says where and why.
     :raises IllegalArgumentException: a configuration value is of the wrong type.
     """
     reader = _Reader(properties, environ, resources, resource, limits)
     definition = reader.read(source, resource)
     if name is not None:
         definition.name = name
-    for part, conf in definition.configurations():
-        check_settings(conf, part, environment=environ is not None)
+    if environ is None:
+        for part, conf in definition.configurations():
+            _refuse_variables(part, conf)
     definition.config.update(config or {})
-    objects = ObjectBuilder(registry or default_registry(), tuple(allow_modules), allow_commands)
-    loaded = _Builder(definition, objects, reader.warnings).build()
-    check_topology(loaded.topology, allow_commands)
-    return loaded
+    topology = _Builder(definition, registry or default_registry(), tuple(allow_modules), reader.warnings).build()
+    if not allow_commands:
+        _refuse_commands(topology.topology, tuple(allow_modules))
+    return topology
+
+
+def _refuse_variables(part: str, conf: Any) -> None:
+    """Refuse a file's options that send an environment variable of its choice to a server of its choice, unless it may read the environment."""
+    for key, value in conf.items():
+        if key == "password.env":
+            raise FluxException(explain(f"{part} reads an environment variable.", given=f"{key}: {value}", hint="if you trust the file, allow it with -e"))
+        if isinstance(value, Mapping):
+            _refuse_variables(part, value)
+
+
+def _refuse_commands(topology: StormTopology, allow_modules: tuple[str, ...]) -> None:
+    """Refuse components that start programs; those of modules that the caller allows are the caller's."""
+    for id, spec in topology.components.items():
+        if getattr(spec.obj, "starts_processes", False) and not within(type(spec.obj).__module__, allow_modules):
+            raise FluxException(
+                explain(
+                    "A component of the file starts a program, which is not allowed.",
+                    given=getattr(spec.obj, "command", type(spec.obj).__name__),
+                    component=id,
+                    hint="if you trust the file, allow it with --allow-commands (allow_commands=True in load)",
+                )
+            )
 
 
 def read_properties(path: str | os.PathLike[str], limits: Limits = Limits()) -> dict[str, str]:
@@ -249,9 +272,9 @@ class _Reader:
 class _Builder:
     """Creates the objects and the topology of a definition, in Storm's order."""
 
-    def __init__(self, definition: TopologyDef, objects: ObjectBuilder, warnings: list[str]) -> None:
+    def __init__(self, definition: TopologyDef, registry: Registry, allow_modules: tuple[str, ...], warnings: list[str]) -> None:
         self.definition = definition
-        self.objects = objects
+        self.objects = ObjectBuilder(registry, allow_modules)
         self.warnings = warnings
         self._made: dict[str, Any] = {}
 

@@ -39,7 +39,6 @@ from dskype.topology.errors import explain
 from dskype.topology.fields import Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import ListRef, ObjectDef, PropertyDef, Ref
-from dskype.topology.flux.permissions import refuse_commands
 from dskype.topology.flux.registry import Registry
 
 __all__ = ["ObjectBuilder", "find_member"]
@@ -58,20 +57,17 @@ class ObjectBuilder:
 
     :param registry: the classes that the file may name.
     :param allow_modules: modules whose classes it may name as well.
-    :param allow_commands: whether it may name classes that start commands.
     """
 
-    def __init__(self, registry: Registry, allow_modules: tuple[str, ...] = (), allow_commands: bool = False) -> None:
+    def __init__(self, registry: Registry, allow_modules: tuple[str, ...] = ()) -> None:
         self._registry = registry
         self._allow_modules = allow_modules
-        self._allow_commands = allow_commands
         self.components: dict[str, Any] = {}
         self.modules: set[str] = set()
 
     def resolve(self, name: str, where: str) -> type:
         """Return a class that the file names; see :meth:`~dskype.topology.flux.registry.Registry.resolve`."""
         cls = self._registry.resolve(name, where, self._allow_modules)
-        refuse_commands(cls, where, self._allow_commands)
         if any(cls.__module__ == m or cls.__module__.startswith(m + ".") for m in self._allow_modules):
             self.modules.add(cls.__module__)
         return cls

@@ -136,7 +136,7 @@ class Report:
     def _markdown(self, found: Mapping[str, Any], plots: Mapping[str, str]) -> str:
         lines = [f"# {self.title}", "", *(f"- {line}" for line in self.conditions(found)), *(f"- {line}" for line in self.legend), ""]
         if not plots:
-            lines += ["No plots: matplotlib is not installed (`pip install 'dskype[bench]'`).", ""]
+            lines += ["No plots: matplotlib is not installed (`pip install '/path/to/dskype[bench]'`).", ""]
         lines += [
             f"| {self.claims} | here | figures |",
             "|---|---|---|",

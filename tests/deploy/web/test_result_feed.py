@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.web import result_feed, tail
-from dskype.deploy.web.feeds import BusyError, Feeds
+from dskype.deploy.web.feeds import Feeds
 from dskype.deploy.web.message_feed import MessageTail
 from dskype.deploy.web.places import Place, Places
 from dskype.spouts.topics import Topics
@@ -522,40 +522,26 @@ def test_the_map_gets_a_bounded_sample_and_the_number_of_all(kafka, feeds):
     assert seen == 3001 and len({m["id"] for m in messages}) == len(messages) >= 100
 
 
-def test_more_clients_than_the_limit_are_turned_away(kafka, feeds, monkeypatch):
-    monkeypatch.setattr("dskype.deploy.web.feeds.FOLLOWERS", 1)
-    kafka.topology()
-
-    async def scene():
-        feeds.admit()
-        follower = feeds.of("dskype").results(None, "now", "", False)
-        await follower.next()
-        with pytest.raises(BusyError, match="Too many clients follow"):
-            feeds.admit()
-        follower.close()
-        feeds.admit()
-
-    run(scene())
-
-
-def test_each_client_counts_once_also_if_it_takes_nothing(kafka, feeds, monkeypatch):
-    monkeypatch.setattr(result_feed, "QUEUE", 5)
+def test_maps_share_their_samples_and_each_gets_every_message_once_while_they_are_few(kafka, feeds):
     topics = kafka.topology()
 
     async def scene():
-        feed = feeds.of("dskype")
-        followers = [feed.results(None, "now", "", True), feed.messages()]
-        for follower in followers:
-            await follower.next()
-        for i in range(20):
-            write_result(kafka, topics, "a", i)
-        until(lambda: followers[0].left is not None)
-        assert feed.followers() == 2
-        for follower in followers:
-            follower.close()
-        assert feed.followers() == 0
+        maps = [feeds.of("dskype").messages() for _ in range(3)]
+        for one in maps:
+            await one.next()
+        got = {one: [] for one in maps}
+        for i in range(60):
+            kafka.broker.write(topics.messages, None, json.dumps({"id": i, "text": "x", "lat": 1, "lon": 0}).encode())
+            if i % 20 == 19:
+                for one in maps[: 3 - i // 20]:  # some look less often
+                    got[one] += [message["id"] for event in await one.next() for message in event.data["messages"]]
+        for one in maps:
+            while len(got[one]) < 60:
+                got[one] += [message["id"] for event in await one.next() for message in event.data["messages"]]
+            one.close()
+        return list(got.values())
 
-    run(scene())
+    assert run(scene()) == [list(range(60))] * 3
 
 
 def test_a_topology_that_is_not_there_is_named(feeds):

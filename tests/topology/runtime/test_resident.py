@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,9 +18,10 @@ from dskype.topology.core.executor import PendingSnapshot
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime.executor_log import redirect_output
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.processes import Stop, StopSignal
-from dskype.topology.runtime.resident import LogFile, Payload, _Resident
+from dskype.topology.runtime.resident import Payload, _Resident
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
 from .helpers import alive, wait_for
@@ -57,11 +59,7 @@ def resident(tmp_path):
     listener.bind("s")
     listener.listen()
     yield _Resident(
-        listener,
-        Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0, 0, None),
-        "first",
-        0,
-        SimpleNamespace(check=lambda: None),
+        listener, Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0, 0, None), "first", 0
     )
     listener.close()
 
@@ -144,17 +142,39 @@ def test_the_log_of_an_executor_has_an_end(tmp_path):
     pid = os.fork()
     if not pid:
         try:
-            log = LogFile(tmp_path / "a.log", 1000)
+            redirect_output(tmp_path / "a.log", 1000)
             for i in range(100):
                 os.write(i % 2 + 1, b"%03d %s\n" % (i, b"x" * 95))
-                log._check_at = 0.0
-                log.check()
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
+    wait_for(lambda: any(b"099" in path.read_bytes() for path in tmp_path.glob("a.log*")), 30, "the last line")
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.is_file()}
     assert set(sizes) == {"a.log", "a.log.1"} and sum(sizes.values()) <= 2200
     assert (tmp_path / "a.log.1").read_text().splitlines()[-1].startswith("099") or (tmp_path / "a.log").read_text().splitlines()[-1].startswith("099")
+
+
+def test_what_libraries_and_programs_write_has_no_secrets_in_the_log_and_last_words_are_kept(tmp_path):
+    pid = os.fork()
+    if not pid:
+        try:
+            redirect_output(tmp_path / "a.log")
+            os.write(1, b"print password=Canary-1\n")
+            os.write(2, b"a library in C: token=Canary-2, \xff\n-----BEGIN PRIVATE KEY-----\nCanary3\n")
+            os.write(1, b"Canary4=\n-----END PRIVATE KEY-----\nafter\n")
+            subprocess.run(["sh", "-c", "echo a program: secret: Canary-5 >&2"], check=True)
+            os.write(2, b"last words")
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    log = tmp_path / "a.log"
+    wait_for(lambda: log.exists() and log.read_text().endswith("last words"), 30, "the last words")
+    assert "Canary" not in log.read_text()
+    assert log.read_text() == (
+        "print password=******\na library in C: token=******, \\xff\n-----BEGIN PRIVATE KEY-----******\n\n\n-----END PRIVATE KEY-----\nafter\n"
+        "a program: secret: ******\nlast words"
+    )
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 class Loop:
