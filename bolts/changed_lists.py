@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dskype.bolts.topk.pool import grown
 from dskype.spouts.settings import ENTRY_BYTES, pause_ms
@@ -15,13 +17,15 @@ __all__ = ["ChangedLists", "list_bytes"]
 _LONG_AGO = np.iinfo(np.int64).min // 2
 
 
-def list_bytes(offsets: np.ndarray, messages: Sequence[str]) -> np.ndarray:
+def list_bytes(offsets: np.ndarray, messages: pa.Array | Sequence[str]) -> np.ndarray:
     """Return about how many bytes each written list has.
 
     :param offsets: where each list begins in the messages, and where the last one ends.
     :param messages: ids as JSON.
     """
-    ends = np.concatenate(([0], np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)) + ENTRY_BYTES)))
+    ids = messages if isinstance(messages, pa.Array) else pa.array(messages, pa.string())
+    lengths = pc.binary_length(ids).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.concatenate(([0], np.cumsum(lengths + ENTRY_BYTES)))
     return np.diff(ends[np.asarray(offsets)])
 
 

@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dskype.bolts.changed_lists import ChangedLists, list_bytes
@@ -79,7 +80,9 @@ def test_a_long_list_waits_for_its_bytes_and_a_short_one_for_the_interval() -> N
 
 
 def test_the_bytes_of_lists_are_those_of_their_ids_and_of_what_is_beside_them() -> None:
-    assert list_bytes(np.array([0, 2, 2, 3]), ['"ab"', "17", '"cdefg"']).tolist() == [6 + 2 * ENTRY_BYTES, 0, 7 + ENTRY_BYTES]
+    ids = ['"ab"', "17", '"cdefg"']
+    for given in (ids, pa.array(ids)):
+        assert list_bytes(np.array([0, 2, 2, 3]), given).tolist() == [6 + 2 * ENTRY_BYTES, 0, 7 + ENTRY_BYTES]
 
 
 def test_the_longest_pause_is_that_of_the_longest_list() -> None:
