@@ -10,9 +10,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from dskype.topology.core.plain_text import plain
-
 __all__ = ["Progress", "clean", "clock_text", "counted", "plain", "put", "say"]
+
+
+def plain(text: str) -> str:
+    """Escape what could control a terminal: :func:`dskype.topology.core.plain_text.plain`, imported late, since ``--help`` waits for nothing heavy."""
+    from dskype.topology.core import plain_text
+
+    return plain_text.plain(text)
 
 
 class _Shown(dict):

@@ -74,7 +74,8 @@ class Following(Generic[S]):
         self._thread = threading.Thread(target=self._run, name="following", daemon=True)
 
     def start(self) -> None:
-        """Start to follow."""
+        """Start to follow; from now on the brokers are asked."""
+        self._contact = ContactWatch()
         self._thread.start()
 
     def known(self) -> list[Followed[S]]:
