@@ -55,14 +55,14 @@ def suite(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     shutil.copy(ROOT / "setup.cfg", tmp_path / "setup.cfg")
 
-    def run(files: dict[str, str], *arguments: str) -> str:
+    def run(files: dict[str, str], *arguments: str, code: int = 0) -> str:
         for name, text in files.items():
             (tmp_path / name).write_text(text)
         command = [sys.executable, "-m", "pytest", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", *arguments, *files]
         done = subprocess.run(
             command, cwd=tmp_path, env={**_environment(), "PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False, timeout=300
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
     return run
@@ -112,13 +112,21 @@ def test_it(number):
 def test_a_file_stays_in_one_process_and_two_processes_have_the_machine(suite, tmp_path):
     on_machine = {f"test_m{i}.py": WHO.format(mark="pytestmark = pytest.mark.product") for i in range(5)}
     others = {f"test_o{i}.py": WHO.format(mark="") for i in range(5)}
-    output = suite(on_machine | others, "-n", "4", "--no-loadscope-reorder", "--times")
+    output = suite(on_machine | others, "-n", "4", "--times")
     rows = [line.split() for line in (tmp_path / "who").read_text().splitlines()]
     workers = {file: {worker for name, worker in rows if name == file} for file, _ in rows}
     assert len(rows) == 30 and all(len(some) == 1 for some in workers.values())
     assert len(set().union(*(some for file, some in workers.items() if file.startswith("test_m")))) <= 2
     table = {line.split()[0]: line.split()[1] for line in output.splitlines() if line.split()[:1] and line.split()[0] in tiers.TIERS}
     assert table == {"fast": "15", "product": "15", "lab": "0"} and "the slowest tests" in output
+
+
+def test_nothing_is_left_over_when_a_process_breaks_down(suite, tmp_path):
+    crash = 'def test_crash():\n    if not pathlib.Path(__file__).with_name("crashed").exists():\n        pathlib.Path(__file__).with_name("crashed").touch()\n        os._exit(1)\n'
+    on_machine = {f"test_m{i}.py": WHO.format(mark="pytestmark = pytest.mark.product") + (crash if i == 0 else "") for i in range(4)}
+    others = {f"test_o{i}.py": WHO.format(mark="") for i in range(2)}
+    output = suite(on_machine | others, "-n", "2", code=1)
+    assert "19 passed" in output and "1 failed" in output and "worker 'gw" in output
 
 
 def test_tests_of_the_same_kernels_are_where_the_groups_say():

@@ -150,7 +150,9 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
         def _may_have(self, node: Any, group: str) -> bool:
             if not group.startswith(_MACHINE) or node in self._on_machine:
                 return True
-            if self.assigned_work[node] or len(self._on_machine) >= _AT_ONCE:
+            self._on_machine = tuple(other for other in self._on_machine if other in self.assigned_work and not other.shutting_down)
+            # A process that has had other tests has a lower priority: it gets one of these only if nothing else is left.
+            if len(self._on_machine) >= _AT_ONCE or (self.assigned_work[node] and not all(left.startswith(_MACHINE) for left in self.workqueue)):
                 return False
             self._on_machine += (node,)
             return True
@@ -163,6 +165,7 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
             self.workqueue.move_to_end(group, last=False)
             super()._assign_work_unit(node)
 
+    config.option.loadscopereorder = False  # they are in order
     return Groups(config, log)
 
 
