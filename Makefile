@@ -41,7 +41,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: $(INSTALLED) ## Make the environment in .venv, fetch the jars and compile the kernels
-	@$(BIN)/python -m dskype.deploy.cli.prepare
+	@$(BIN)/python -P -m dskype.deploy.cli.prepare
 
 run: setup ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
 	@mkdir -p build
@@ -68,7 +68,7 @@ test: prepared ## Run all tests, after lint and types
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
 chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)
-	@$(BIN)/python -m dskype.deploy.chaos $(CHAOS_ARGS)
+	@$(BIN)/python -P -m dskype.deploy.chaos $(CHAOS_ARGS)
 
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core import config
 from numba.core.caching import Cache, CacheImpl, IndexDataCacheFile, _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
@@ -196,6 +197,9 @@ def _source(module: str) -> tuple[bytes, list[str]]:
     return hashlib.sha256(text).digest(), sorted({name.decode() for name in _IMPORTS.findall(text)})
 
 
+# numba reads settings from a file in the working folder: among them the folder that it takes machine code and pickles from.
+config._config_fname = os.devnull
+config.reload_config()
 CacheImpl._locator_classes = [_ContentLocator, *CacheImpl._locator_classes]
 for _cls, _name, _replacement in ((IndexDataCacheFile, "_load_index", _load_index), (IndexDataCacheFile, "save", _save), (Dispatcher, "compile", _compile)):
     setattr(_cls, _name, _replacement)

@@ -40,11 +40,11 @@ class Feeder:
     """
 
     def __init__(self, kafka: Any, topics: tuple[str, str], *, messages: int | None = None, places: str | None = None, seed: int = 0) -> None:
-        from dskype.deploy.machine.processes import spawn_tied
+        from dskype.deploy.machine.processes import module_command, spawn_tied
 
         self.written = 0
         """Messages written so far."""
-        self._process = spawn_tied([sys.executable, "-m", "dskype.deploy.benchmarks.feeder"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = spawn_tied(module_command("dskype.deploy.benchmarks.feeder"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._send(servers=kafka.bootstrap_servers, options=dict(kafka.options), topics=topics, messages=messages, places=places, seed=seed)
 
     def ready(self) -> dict[str, Any]:

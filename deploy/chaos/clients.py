@@ -15,7 +15,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.machine import paths
-from dskype.deploy.machine.processes import spawn_tied
+from dskype.deploy.machine.processes import module_command, spawn_tied
 from dskype.topology.errors import DskypeError
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Scene:
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of a command of ``dskype``."""
-        return [sys.executable, "-m", "dskype.deploy", *arguments, "--bootstrap-servers", self.system.bootstrap_servers]
+        return module_command("dskype.deploy", *arguments, "--bootstrap-servers", self.system.bootstrap_servers)
 
     def environ(self) -> dict[str, str]:
         """Return the environment of commands."""

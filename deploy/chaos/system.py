@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ from dskype.deploy.chaos import clock, processes
 from dskype.deploy.chaos.door import Door
 from dskype.deploy.machine import paths
 from dskype.deploy.machine.broker import EmbeddedBroker, free_ports
-from dskype.deploy.machine.processes import spawn_tied
+from dskype.deploy.machine.processes import module_command, spawn_tied
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.restarts import RESTARTED
 
@@ -123,9 +122,7 @@ class System:
         env = {**os.environ, paths.HOME_VARIABLE: str(self.home), "NUMBA_CACHE_DIR": str(paths.numba_cache_dir())}
         if self.clock is not None:
             env |= self.clock.environ()
-        command = [
-            sys.executable,
-            "-m",
+        command = module_command(
             "dskype.deploy",
             "submit",
             str(self.folder / "topology.yaml"),
@@ -134,7 +131,7 @@ class System:
             "--bootstrap-servers",
             self.bootstrap_servers,
             *(a for m in self._modules for a in ("--allow-module", m)),
-        ]
+        )
         with open(self.log, "ab") as output:
             self._process = spawn_tied(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=self.folder)
         self.starts.append(time.monotonic())
@@ -180,7 +177,7 @@ class System:
         self._hold.set()
         env = {**os.environ, paths.HOME_VARIABLE: str(self.home)}
         done = subprocess.run(
-            [sys.executable, "-m", "dskype.deploy", "kill", self.name, "-w", "0", "--bootstrap-servers", self.bootstrap_servers],
+            module_command("dskype.deploy", "kill", self.name, "-w", "0", "--bootstrap-servers", self.bootstrap_servers),
             env=env,
             capture_output=True,
             text=True,

@@ -21,7 +21,7 @@ from typing import Any
 
 from dskype.deploy.machine import paths
 from dskype.deploy.machine.errors import DeployError
-from dskype.deploy.machine.processes import spawn_tied
+from dskype.deploy.machine.processes import module_command, spawn_tied
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.terminal import counted
 
@@ -110,7 +110,7 @@ def _compile_in_a_process(tell: Callable[[], None]) -> None:
     :raises DeployError: it failed.
     """
     # In a session of its own, so that Ctrl-C does not reach it, and prints no traceback: it ends with this block.
-    process = spawn_tied([sys.executable, "-m", _MODULE, _ALL], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    process = spawn_tied(module_command(_MODULE, _ALL), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
     try:
         while True:
             try:
@@ -149,7 +149,7 @@ def _seldom_collected() -> Iterator[None]:
 @_seldom_collected()
 def _compile_all() -> None:
     """Run the small topology, and beside it a process that compiles what it begins with late or does not need."""
-    other = spawn_tied([sys.executable, "-m", _MODULE, _PART]) if (os.cpu_count() or 1) > 1 else None
+    other = spawn_tied(module_command(_MODULE, _PART)) if (os.cpu_count() or 1) > 1 else None
     _run_small_topology(lambda: other and other.wait())
     if other is None or other.wait() != 0:
         _compile_part()

@@ -9,7 +9,7 @@ while IFS= read -r -d '' variable; do
     esac
 done < <(env -0)
 
-jars=$(python -c 'import os, pyspark; print(os.path.join(os.path.dirname(pyspark.__file__), "jars"))')
+jars=$(python -P -c 'import os, pyspark; print(os.path.join(os.path.dirname(pyspark.__file__), "jars"))')
 
 exec java "${options[@]}" -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" -cp "${SPARK_CONF_DIR:-/opt/spark/conf}:$jars/*" \
     org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \

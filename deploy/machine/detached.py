@@ -9,13 +9,13 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dskype.deploy.machine import paths
 from dskype.deploy.machine.errors import DeployError
+from dskype.deploy.machine.processes import module_command
 
 __all__ = ["report_ready", "start", "systemd_unit"]
 
@@ -44,7 +44,7 @@ def start(arguments: Sequence[str], log: Path, show: Callable[[str], None], *, c
         with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output, open(log, "rb") as said:
             said.seek(0, os.SEEK_END)
             process = subprocess.Popen(
-                [sys.executable, "-m", "dskype.deploy", *arguments],
+                module_command("dskype.deploy", *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -105,7 +105,7 @@ def systemd_unit(description: str, arguments: Sequence[str], *, cwd: Path, as_ro
     :param as_root: make a unit of the system, else one of a user (``systemctl --user``).
     :param variables: environment variables that the command needs, too; the unit has their present values.
     """
-    command = " ".join(_quoted(a).replace("$", "$$") for a in (sys.executable, "-m", "dskype.deploy", *arguments))
+    command = " ".join(_quoted(a).replace("$", "$$") for a in module_command("dskype.deploy", *arguments))
     lines = [
         "[Unit]",
         f"Description={description.replace('%', '%%')}",

@@ -1,4 +1,4 @@
-"""Child processes that never outlive this process."""
+"""Child processes: those that never outlive this process, and the command of one that runs a module of this software."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+__all__ = ["command_line", "module_command", "spawn_tied"]
 
 # The child asks the kernel to be killed together with its parent, then executes the program; the request survives exec. A separate interpreter
 # does this, because code between fork and exec of a process with threads (preexec_fn) can deadlock. 1 is PR_SET_PDEATHSIG, 9 is SIGKILL.
@@ -25,6 +27,14 @@ os.execv(program[0], program)
 _lock = threading.Lock()
 _requests: queue.SimpleQueue[Any] | None = None
 _requests_pid = 0
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module as a program, with this process's Python. No other place builds such a command.
+
+    ``-P``: without it, Python imports modules that lie in the working folder before all others, and anybody may have put them there.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def spawn_tied(command: Sequence[str], **popen_options: Any) -> subprocess.Popen[bytes]:

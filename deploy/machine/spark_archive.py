@@ -10,13 +10,13 @@ import contextlib
 import hashlib
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
+from dskype.deploy.machine.processes import module_command
 
 __all__ = ["archive_path", "existing_archive", "write_archive"]
 
@@ -61,7 +61,7 @@ def write_archive(report: Callable[[str], None]) -> bool:
         environ = {**os.environ, "SPARK_SUBMIT_OPTS": options.strip(), paths.HOME_VARIABLE: str(paths.home())}
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
-                [sys.executable, "-m", __name__],
+                module_command(__name__),
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

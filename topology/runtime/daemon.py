@@ -86,10 +86,12 @@ def _quiet_main(main: Callable[..., None]) -> Callable[..., None]:
 if __name__ == "__main__":
     _clean_path()
     # Compiled kernels that are on this host where they are on the driver's; if they are not, numba looks in its usual places.
-    from dskype.topology.runtime.wire import KERNELS_VARIABLE
+    from dskype.topology.runtime.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
     if "NUMBA_CACHE_DIR" not in os.environ and os.access(os.environ.get(KERNELS_VARIABLE, ""), os.W_OK):
         os.environ["NUMBA_CACHE_DIR"] = os.environ[KERNELS_VARIABLE]
+    if os.environ.get(SAFE_PATH_VARIABLE) == SAFE_PATH_OF_WORKERS:
+        del os.environ[SAFE_PATH_VARIABLE]
     # Threads of numeric libraries do not survive a fork, and those of several executors would compete for the cores.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")

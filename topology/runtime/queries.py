@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -85,7 +86,7 @@ class QueryContext:
 
     @cached_property
     def _payload(self) -> Payload:
-        return Payload(self.plan, self.kafka, self.store, self.logs, list(sys.path), self.term, self.epoch, self.given_up_s)
+        return Payload(self.plan, self.kafka, self.store, self.logs, list(map(os.path.abspath, sys.path)), self.term, self.epoch, self.given_up_s)
 
     @cached_property
     def _plain_payload(self) -> bytes:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from dskype.topology.core.redaction import SPARK_KEYS, redact_text
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.tuning import exclude_rules
-from dskype.topology.runtime.wire import KERNELS_VARIABLE
+from dskype.topology.runtime.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
 __all__ = ["SessionError", "end_jvm", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
 
@@ -98,6 +98,8 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     archive = ["-Xshare:auto"] if class_archive is None else ["-Xshare:auto", f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error"]
     settings["spark.driver.extraJavaOptions"] = " ".join([*archive, logging])
     settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
+    # Python workers start in a folder that may be anybody's (that of the caller, of a Spark worker): modules that lie there are not imported.
+    settings[f"spark.executorEnv.{SAFE_PATH_VARIABLE}"] = os.environ.get(SAFE_PATH_VARIABLE) or SAFE_PATH_OF_WORKERS
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
         settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:

@@ -25,6 +25,8 @@ __all__ = [
     "KERNELS_VARIABLE",
     "OUTPUT",
     "OUTPUT_DDL",
+    "SAFE_PATH_OF_WORKERS",
+    "SAFE_PATH_VARIABLE",
     "SUPERVISOR_VARIABLE",
     "decode_batches",
     "encode_batches",
@@ -36,6 +38,11 @@ __all__ = [
 
 KERNELS_VARIABLE = "DSKYPE_KERNELS"
 """Names, on other hosts, the folder of the driver's compiled kernels; most likely they are in the same place there."""
+
+SAFE_PATH_VARIABLE = "PYTHONSAFEPATH"
+"""If it is set, Python does not import modules from the working folder."""
+SAFE_PATH_OF_WORKERS = "workers"
+"""Its value for Spark's Python workers. The daemon removes this value, because a program that a component starts may import modules from its own folder."""
 
 SUPERVISOR_VARIABLE = "DSKYPE_SUPERVISOR"
 """Environment variable with the path of the supervisor's socket; the daemon sets it, and its workers inherit it."""

@@ -80,7 +80,7 @@ runpy.run_module({warmup.__name__!r}, run_name="__main__")
 """
     environ = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False, timeout=300)
-    assert (done.returncode, done.stdout) == (0, f"['-m', {warmup.__name__!r}, 'part']\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"['-P', '-m', {warmup.__name__!r}, 'part']\n"), done.stderr
 
 
 @pytest.mark.parametrize("master, obj", [("spark://somewhere:7077", AggregationBolt), (None, TestWordSpout)])

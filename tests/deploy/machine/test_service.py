@@ -307,7 +307,7 @@ def test_a_unit_starts_the_service_with_the_machine(tmp_path, monkeypatch, capsy
     text = capsys.readouterr().out
     unit = unit_of(text)
     assert shlex.split(unit["Service"]["ExecStart"].replace("%%", "%").replace("$$", "$"))[1:] == [
-        *("-m", "dskype.deploy", "up", "--folder", str(folder), "--foreground", "-c", 'dskype.stop.words=["a"]')
+        *("-P", "-m", "dskype.deploy", "up", "--folder", str(folder), "--foreground", "-c", 'dskype.stop.words=["a"]')
     ]
     assert unit["Service"]["Type"] == "notify" and unit["Service"]["KillMode"] == "mixed"
     assert unit["Install"]["WantedBy"] == ("multi-user.target" if os.geteuid() == 0 else "default.target")
