@@ -31,6 +31,7 @@ __all__ = [
     "integer",
     "json_value",
     "layers",
+    "limits",
     "number",
     "offline_settings",
     "open_client",
@@ -140,6 +141,12 @@ def integer(expected: str, least: int = 0, most: float = math.inf) -> Callable[[
         return int(text)
 
     return parse
+
+
+def limits(parser: argparse.ArgumentParser) -> None:
+    """Add the option that changes what readers of a server may use."""
+    words = "change what those who read may use, for example streams=100; repeatable, and in $DSKYPE_LIMITS. SECURITY.md lists the names"
+    parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=words)
 
 
 def number(expected: str, *, zero: bool = False, most: float = math.inf) -> Callable[[str], float]:

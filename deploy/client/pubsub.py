@@ -40,7 +40,7 @@ from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_sta
 from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
 from dskype.topology.runtime.standstill import AttentiveClock
 
-__all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError"]
+__all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError", "with_status"]
 
 _LEAST_PATIENCE_S, _LOOK_S, _KEPT_FAILURES = 1.0, 0.2, 10
 
@@ -380,12 +380,8 @@ class PubSub:
         :raises KafkaTimeoutError: nothing came for ``timeout_s`` although there is more.
         """
         self.require(topic)
-        with self._lock:
-            consumer = self._readers.pop() if self._readers else None
-        # A new connection takes a tenth of a second, so finished readers are reused.
-        consumer = consumer or make_consumer(self.kafka)
-        follower = Follower(self.kafka, [topic], start, consumer)
-        try:
+        with self.reader() as consumer:
+            follower = Follower(self.kafka, [topic], start, consumer)
             read, size, heard = 0, follower.size(), time.monotonic()
             while not follower.at_end():
                 records = follower.poll()
@@ -396,9 +392,26 @@ class PubSub:
                         progress(read, size)
                 elif time.monotonic() - heard > self._timeout_s:
                     raise KafkaTimeoutError(f"topic {topic} could not be read to its end: nothing came for {self._timeout_s:g} s")
-        finally:
-            with self._lock:
-                self._readers.append(consumer)
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[KafkaConsumer]:
+        """Lend a consumer. A new connection takes a tenth of a second, so one that was given back is lent again, unless an error of Kafka has ended its use."""
+        with self._lock:
+            consumer = self._readers.pop() if self._readers else None
+        consumer = consumer or make_consumer(self.kafka)
+        try:
+            yield consumer
+        except KafkaError:
+            consumer.close()
+            raise
+        except BaseException:
+            self._give_back(consumer)
+            raise
+        self._give_back(consumer)
+
+    def _give_back(self, consumer: KafkaConsumer) -> None:
+        with self._lock:
+            self._readers.append(consumer)
 
     def subscriptions(self, type: str | None = None, ids: Iterable[str] | None = None) -> list[Registered]:
         """Return the registered subscriptions, by id, with their states.
@@ -422,7 +435,7 @@ class PubSub:
             found = {id: r for id, r in found.items() if r.type == type}
         states = self._states(found)
         now_ms = time.time_ns() // 1_000_000
-        return [_with_status(found[id], states.get(id), now_ms) for id in sorted(found)]
+        return [with_status(found[id], states.get(id), now_ms) for id in sorted(found)]
 
     def subscription(self, id: str) -> Registered | None:
         """Return one subscription, or None."""
@@ -562,7 +575,11 @@ class PubSub:
             follower.close()
 
 
-def _with_status(registered: Registered, state: tuple[str, int] | None, now_ms: int) -> Registered:
+def with_status(registered: Registered, state: tuple[str, int] | None, now_ms: int) -> Registered:
+    """Return a subscription with its status.
+
+    :param state: the newest event of its registration, and its watermark; None if there is none.
+    """
     ttl_s = (registered.fields or {}).get("ttl_s")
     over = isinstance(ttl_s, (int, float)) and registered.registered_ms + ttl_s * 1000 < now_ms
     if over or (state is not None and state[0] == "removed"):

@@ -10,17 +10,19 @@ held at its highest value.
 
 from __future__ import annotations
 
+import math
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.utils import floatToGoString
 
-from dskype.deploy.machine.addresses import is_loopback, url_host
+from dskype.deploy.machine.addresses import is_loopback, own_names, url_host
 from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.following import Following
 from dskype.deploy.metrics.meter import (
@@ -36,8 +38,10 @@ from dskype.deploy.metrics.meter import (
     report_age_s,
 )
 from dskype.deploy.metrics.reader import describe
+from dskype.deploy.metrics.scrape_server import ScrapeServer
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.reports import PARTS
+from dskype.topology.ui.budget import Budget, Usage
 
 __all__ = ["METRICS", "Collector", "Exporter", "Metric", "serve"]
 
@@ -51,6 +55,7 @@ class Metric(NamedTuple):
     help: str
 
 
+_FRESH_S = 1.0
 _T = "topology"
 _EDGE = (_T, "source", "stream", "target", "task")
 
@@ -67,6 +72,12 @@ METRICS = tuple(
             "brokers do not answer; `dskype list` says why.",
         ),
         ("dskype_brokers_answer", "gauge", (), "1 while the brokers answer the process that serves these numbers, else 0: then all others are as they were."),
+        (
+            "dskype_reader_refusals_total",
+            "counter",
+            ("limit",),
+            "Readers of the server that serves these numbers that were refused or cut off, by the limit (SECURITY.md has the list).",
+        ),
         ("dskype_report_age_seconds", "gauge", (_T,), "How long ago the newest report of a task was made, which is what all numbers of the topology are from."),
         (
             "dskype_query_restarts_total",
@@ -195,6 +206,7 @@ class Collector:
     :param topologies: returns (about, meter, next offsets of input topics) of each known topology.
     :param lock: held during a scrape, so that no meter changes meanwhile.
     :param brokers_answer: whether the brokers have just answered.
+    :param usage: what the readers of the server that serves these numbers use.
     """
 
     def __init__(
@@ -202,8 +214,9 @@ class Collector:
         topologies: Callable[[], list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]],
         lock: Any = None,
         brokers_answer: Callable[[], bool] = lambda: True,
+        usage: Usage | None = None,
     ) -> None:
-        self._topologies, self._brokers_answer = topologies, brokers_answer
+        self._topologies, self._brokers_answer, self._usage = topologies, brokers_answer, usage or Usage()
         self._highest: dict[tuple[Any, ...], float] = {}
         self._lock = lock or threading.Lock()
 
@@ -220,6 +233,8 @@ class Collector:
             families = _Families(self._highest)
             families["dskype_build_info"].add_metric([], {"version": own_version(), "python": platform.python_version()})
             families["dskype_brokers_answer"].add_metric([], int(self._brokers_answer()))
+            for limit in fields(Budget):
+                families["dskype_reader_refusals_total"].add_metric([limit.name.replace("_", "-")], self._usage.refused[limit.name])
             for about, meter, ends in found:
                 _add_topology(families, about, meter, ends)
             families.add_held()
@@ -320,6 +335,26 @@ def _add_dskype(count: Callable[..., None], about: Mapping[str, Any], meter: Met
 # --- serving ----------------------------------------------------------------------------------------------------------
 
 
+class _Shared:
+    """A collector whose families several scrapes share: however often they are asked for, they are made once a second."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector, self._lock = collector, threading.Lock()
+        self._found: list[Any] = []
+        self._found_s = -math.inf
+
+    def describe(self) -> list[Any]:
+        """Return nothing; see :meth:`Collector.describe`."""
+        return []
+
+    def collect(self) -> list[Any]:
+        """Return all families."""
+        with self._lock:
+            if time.monotonic() - self._found_s > _FRESH_S:
+                self._found, self._found_s = self._collector.collect(), time.monotonic()
+            return self._found
+
+
 class Exporter:
     """Follows the metrics of topologies in a thread, and serves them to Prometheus.
 
@@ -327,16 +362,29 @@ class Exporter:
     :param names: only these topologies; None: all, including those that start later.
     :param port: 0: a free one.
     :param host: an address of this machine. Other machines can connect unless it is a loopback address.
+    :param allow_hosts: further names by which requests may name the server; on all addresses it goes by any name without this.
+    :param budget: what readers may use; default: :meth:`~dskype.topology.ui.budget.Budget.given`.
     :ivar url: the address of the metrics.
+    :ivar usage: what readers use.
     :raises OSError: the port is taken.
     """
 
-    def __init__(self, kafka: Any, *, names: list[str] | None = None, port: int = 0, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        kafka: Any,
+        *,
+        names: list[str] | None = None,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        allow_hosts: Sequence[str] = (),
+        budget: Budget | None = None,
+    ) -> None:
         self._following: Following[Meter] = Following(kafka, _new_meter(time.time_ns() // 1_000_000), names=names)
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Collector(self._known, self._following.lock, lambda: self._following.contact().answer is True))
-        self._server, self._server_thread = start_http_server(port, addr=host, registry=registry)
-        self.url = f"http://{url_host(host)}:{self._server.server_port}/metrics"
+        self.usage = Usage(budget or Budget.given())
+        registry.register(_Shared(Collector(self._known, self._following.lock, lambda: self._following.contact().answer is True, self.usage)))
+        self._server = ScrapeServer(make_wsgi_app(registry), (host, port), own_names(host, allow_hosts), self.usage)
+        self.url = f"http://{url_host(host)}:{self._server.address[1]}/metrics"
         self._following.start()
 
     def _known(self) -> list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]:
@@ -352,9 +400,7 @@ class Exporter:
 
     def close(self) -> None:
         """Stop serving and reading."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._server_thread.join(timeout=5)
+        self._server.close()
         self._following.close()
 
 
@@ -369,12 +415,11 @@ def _new_meter(since_ms: int) -> Callable[[Mapping[str, Any]], Meter]:
     return make
 
 
-def serve(
-    kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None], allow_remote: bool = False
-) -> Exporter:
+def serve(kafka: Any, *, port: int, host: str = "127.0.0.1", say: Callable[[str], None], allow_remote: bool = False, **more: Any) -> Exporter:
     """Start serving, and print the address.
 
     :param allow_remote: allow an address that other machines can reach.
+    :param more: see :class:`Exporter`.
     :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it.
     """
     if not is_loopback(host) and not allow_remote:
@@ -387,7 +432,7 @@ def serve(
             )
         )
     try:
-        exporter = Exporter(kafka, names=names, port=port, host=host)
+        exporter = Exporter(kafka, port=port, host=host, **more)
     except OSError as ex:
         hint = "0 takes a free port"
         raise TopologyError(explain(f"The metrics cannot be served ({ex.strerror or ex}).", given=f"{host}:{port}", hint=hint)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import secrets
 import socket
 import threading
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.machine.addresses import is_loopback, url_host
+from dskype.deploy.machine.addresses import ALL_ADDRESSES, is_loopback, own_names, url_host
 from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
@@ -21,14 +22,15 @@ from dskype.topology.nimbus.observing import Contact
 from dskype.topology.runtime.control_files import MANIFEST
 from dskype.topology.runtime.liveness import machine_id
 from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.ui.budget import Budget, Seldom, Usage
 from dskype.topology.ui.logs import check_folder
 from dskype.topology.ui.view import BrokersAwayError, Reports, TopologyView
 
 __all__ = ["FollowedCluster", "UiServer", "UiSettings", "require_web_server", "serve"]
 
+TOKEN_LENGTH = 16
+"""Characters of a token, at least: a shorter one could be found by trying."""
 _START_S = 10
-_ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
-"""What to listen on to be reached by every address of this machine -> the address by which this machine itself reaches it."""
 
 
 def _logs(record: Mapping[str, Any]) -> Path | None:
@@ -88,18 +90,22 @@ class UiSettings:
 
     :param host: an address of this machine.
     :param port: 0: a free one.
-    :param token: what changes have to show; default: a new random one.
+    :param token: what changes have to show, at least :data:`TOKEN_LENGTH` characters; None: a new random one, which is printed.
     :param names: further names by which requests may name the server; with none, a server on all addresses goes by any name.
     :param origin: the origin whose pages may read the answers, ``*`` for all; None: only the server's own.
     :param allow_remote: allow an address that other machines can reach.
+    :param proxies: addresses of proxies in front of the server, which say where a request comes from (``X-Forwarded-For``).
+    :param budget: what readers may use.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    token: str | None = field(default=None, repr=False)
     names: tuple[str, ...] = ()
     origin: str | None = None
     allow_remote: bool = False
+    proxies: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
 
 
 def require_web_server() -> None:
@@ -114,6 +120,14 @@ def require_web_server() -> None:
         raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install 'dskype[ui]'")) from None
 
 
+_told = Seldom()
+
+
+def _seldom(record: logging.LogRecord) -> bool:
+    """Let a line of uvicorn through once a minute: clients cause them, as often as they like."""
+    return _told.is_due(str(record.msg))
+
+
 class UiServer:
     """The web server, in a thread of its own.
 
@@ -121,6 +135,7 @@ class UiServer:
     :param settings: how it is served.
     :param extensions: what is mounted in it, each an :class:`~dskype.topology.ui.extension.Extension`; closed with the server.
     :ivar url: the address of the first page.
+    :ivar usage: what readers use.
     :raises TopologyError: the libraries of the web server are not installed.
     :raises OSError: the port is taken, or the address is not one of this machine.
     """
@@ -129,16 +144,29 @@ class UiServer:
         require_web_server()
         import uvicorn
 
+        from dskype.deploy.metrics.connections import protocol
         from dskype.topology.ui.server import UiOptions, make_app
 
-        self._source, self._extensions, self.token = source, tuple(extensions), settings.token
+        self._source, self._extensions, self.token = source, tuple(extensions), settings.token or secrets.token_urlsafe(24)
+        self.usage = Usage(settings.budget)
         self._socket = socket.create_server((settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
-        host = url_host(_ALL_ADDRESSES.get(settings.host, settings.host))
+        host = url_host(ALL_ADDRESSES.get(settings.host, settings.host))
         self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
-        hosts = frozenset({"127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in settings.names)})
-        any_name = settings.host in _ALL_ADDRESSES and not settings.names
-        options = UiOptions(source, settings.token, own_version(), None if any_name else hosts, settings.origin, self._extensions)
-        config = uvicorn.Config(make_app(options), log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=2)
+        options = UiOptions(source, self.token, own_version(), own_names(settings.host, settings.names), settings.origin, self._extensions, self.usage)
+        config = uvicorn.Config(
+            make_app(options),
+            http=protocol(self.usage, frozenset(settings.proxies)),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+            h11_max_incomplete_event_size=settings.budget.head_bytes,
+            proxy_headers=bool(settings.proxies),
+            forwarded_allow_ips=list(settings.proxies),
+        )
+        logging.getLogger("uvicorn.error").addFilter(_seldom)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="ui", daemon=True)
 
@@ -167,8 +195,11 @@ def serve(source: Any, settings: UiSettings, say: Callable[[str], None], extensi
 
     :param source: the topologies, for example a :class:`FollowedCluster`.
     :param extensions: what is mounted in the server.
-    :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it.
+    :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it; or the token is too short.
     """
+    if settings.token is not None and len(settings.token) < TOKEN_LENGTH:
+        hint = "leave it out, and one is made and printed; or make one: openssl rand -base64 24"
+        raise TopologyError(explain("The token is too short.", given=f"{len(settings.token)} characters", legal=f"at least {TOKEN_LENGTH}", hint=hint))
     if not is_loopback(settings.host) and not settings.allow_remote:
         raise TopologyError(
             explain(
@@ -184,8 +215,12 @@ def serve(source: Any, settings: UiSettings, say: Callable[[str], None], extensi
         raise TopologyError(
             explain(f"The UI cannot be served ({ex.strerror or ex}).", given=f"{settings.host}:{settings.port}", hint="--port 0 takes a free port")
         ) from None
-    say(f"UI: {server.url}#token={server.token}")
-    say(f"changes by other programs need the header 'Authorization: Bearer {server.token}'")
+    if settings.token is None:
+        say(f"UI: {server.url}#token={server.token}")
+        say(f"changes by other programs need the header 'Authorization: Bearer {server.token}'")
+    else:  # whoever gave it has it; what is printed is kept in journals and logs
+        say(f"UI: {server.url}")
+        say("changes need the token that the server was given: #token=TOKEN in the address, or the header 'Authorization: Bearer TOKEN'")
     if not is_loopback(settings.host):
         say(f"warning: everyone who can reach {settings.host} can read the pages: there is no password, and no encryption")
     return server

@@ -9,7 +9,7 @@ from typing import Any
 from kafka.errors import KafkaError
 from starlette.requests import Request
 
-from dskype.deploy.client import plan_picture
+from dskype.bolts.results import STORES
 from dskype.deploy.client.plans import PlanOvertakenError, send_plan, with_partitions
 from dskype.deploy.client.pubsub import UnreachableError
 from dskype.deploy.metrics.meter import measure
@@ -29,6 +29,9 @@ from dskype.topology.ui.view import TopologyView
 
 __all__ = ["Answers"]
 
+_SUBSCRIPTION = ("id", "type", "text", "keywords", "lat", "lon", "k", "alpha", "bbox", "expression", "ttl_s", "meta")
+_MESSAGE = ("id", "text", "lat", "lon", "bbox", "ts")
+"""The fields that a body may have; each is an argument of the client's method, and nothing else from the web may be one."""
 _SUBSCRIPTIONS = 1000
 """Subscriptions that one client may name."""
 _PAGE, _LONGEST_PAGE = 50, 500
@@ -51,9 +54,11 @@ def _reaching(answer: Callable[..., Any]) -> Callable[..., Any]:
     return answered
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _body(request: Request, fields: tuple[str, ...], what: str) -> dict[str, Any]:
     """Return the JSON object of a POST.
 
+    :param fields: those that it may have.
+    :param what: it is, for example "a message".
     :raises IllegalArgumentException: it is something else.
     """
     try:
@@ -64,6 +69,8 @@ def _body(request: Request) -> dict[str, Any]:
         raise IllegalArgumentException(
             explain("The body must be a JSON object.", given=request.state.body[:100].decode(errors="replace"), legal='{"name": value, ...}')
         )
+    if unknown := sorted(found.keys() - set(fields)):
+        raise IllegalArgumentException(explain(f"This is not {what}: it has a field that is unknown.", given=unknown[0], legal=", ".join(fields)))
     return found
 
 
@@ -87,8 +94,8 @@ class Answers:
             "subscriptions": self._subscriptions,
             "measures": self._measures,
             "trend": lambda request: self._watched(request)[1].trend.columns(),
-            "partitions": lambda request: partitions_of(self._feed(request).plan()),
-            "plan.svg": lambda request: Picture(plan_picture.draw(self._feed(request).plan()[1])),
+            "partitions": lambda request: self._feed(request).partitions(),
+            "plan.svg": lambda request: Picture(self._feed(request).picture()),
         }
         return {path: _reaching(answer) for path, answer in answers.items()}
 
@@ -114,12 +121,10 @@ class Answers:
         ids = query.getlist("sub")
         if len(ids) > _SUBSCRIPTIONS:
             raise IllegalArgumentException(explain("Too many subscriptions.", given=len(ids), legal=f"up to {_SUBSCRIPTIONS}, or none for the results of all"))
-        self._feeds.admit()
         wanted = frozenset(ids) or None
         return self._feed(request).results(wanted, query.get("start", "now"), last_event_id(request.headers, query), _flag(request, "messages"))
 
     def _messages(self, request: Request) -> MessageFollower:
-        self._feeds.admit()
         return self._feed(request).messages()
 
     # -- measurements ------------------------------------------------------------------------------------------------------
@@ -149,7 +154,7 @@ class Answers:
         return self._changed(request, ("one", "other"), lambda plan, one, other: plan.merge(one, other))
 
     def _changed(self, request: Request, names: tuple[str, str], change: Callable[..., Mapping[str, Any]]) -> dict[str, Any]:
-        body, feed = _body(request), self._feed(request)
+        body, feed = _body(request, (*names, "version"), "a change of the plan"), self._feed(request)
         if not all(type(body.get(name)) is int for name in (*names, "version")):
             legal = f"{', '.join(names)} and version, each an integer"
             raise IllegalArgumentException(explain("Expected numbers.", given=body, legal=legal, hint="GET partitions has them"))
@@ -168,49 +173,47 @@ class Answers:
         return {"topologies": self._feeds.names()}
 
     def _subscription(self, request: Request) -> dict[str, Any]:
-        """Answer what is known of a subscription, and its newest published list. O(topics)."""
+        """Answer what is known of a subscription, and its newest published list."""
         id, feed = request.query_params.get("id"), self._feed(request)
         if id is None:
             raise IllegalArgumentException(explain("Expected the parameter id.", given=None, legal="the id of a subscription"))
-        with feed.reading:
-            registered = feed.client.subscription(id)
-            if registered is None:
-                return {"subscription": id, "registered": None}
-            refused = feed.client.refusal(registered.registration) if registered.status == "pending" else None
-            found = {"subscription": id, "time_ms": now_ms(), "registered": registered.as_json(), "refused": refused, "topk": None, "note": None}
-            if registered.type == "topk":
-                try:
-                    state = feed.client.topk(id)
-                except TopologyError as error:
-                    return {**found, "note": str(error)}
-                if state is not None and state.registration in (None, registered.registration):
-                    entries = [feed.describe({**entry, "message_id": id_text(entry["message"])}) for entry in state.as_json()["topk"]]
-                    found["topk"] = {**state.as_json(), "topk": entries}
-            return found
+        in_log = STORES[feed.client.settings.store].in_log
+        entry = next(iter(feed.directory.entries([id], lists=in_log)), None)
+        if entry is None:
+            return {"subscription": id, "registered": None}
+        registered, topk = entry.registered, entry.topk
+        found = {"subscription": id, "time_ms": now_ms(), "registered": registered.as_json(), "refused": entry.refused, "topk": None, "note": None}
+        if registered.type == "topk":
+            try:
+                state = topk if in_log else feed.client.topk(id)
+            except TopologyError as error:
+                return {**found, "note": str(error)}
+            if state is not None and state.registration in (None, registered.registration):
+                entries = [feed.describe({**entry, "message_id": id_text(entry["message"])}) for entry in state.as_json()["topk"]]
+                found["topk"] = {**state.as_json(), "topk": entries}
+        return found
 
     def _subscriptions(self, request: Request) -> dict[str, Any]:
-        """Answer a page of the registered subscriptions by id, each as in the answer ``subscription``. O(topics)."""
+        """Answer a page of the registered subscriptions by id, each as in the answer ``subscription``."""
         query, feed = request.query_params, self._feed(request)
         limit = query.get("limit", str(_PAGE))
-        if not (limit.isdecimal() and 1 <= int(limit) <= _LONGEST_PAGE):
+        if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _LONGEST_PAGE):
             raise IllegalArgumentException(explain("A page cannot have so many subscriptions.", given=limit, legal=f"1..{_LONGEST_PAGE}"))
         page = feed.directory.select(query.get("prefix", ""), query.get("after", ""), int(limit))
-        with feed.reading:
-            found = feed.client.subscriptions(ids=page.ids) if page.ids else []
-            refused = feed.client.refusals(r.registration for r in found if r.status == "pending")
-        rows = [{**r.as_json(), **({"status": "refused", "error": refused[r.registration]} if r.registration in refused else {})} for r in found]
+        entries = feed.directory.entries(page.ids) if page.ids else []
+        rows = [{**e.registered.as_json(), **({} if e.refused is None else {"status": "refused", "error": e.refused})} for e in entries]
         return {"time_ms": now_ms(), "subscriptions": rows, "total": page.total, "after": page.ids[-1] if page.more else None}
 
     def _register(self, request: Request) -> dict[str, Any]:
         """Register the subscription of the body; its ``id`` is optional."""
-        fields = _body(request)
+        fields = _body(request, _SUBSCRIPTION, "a subscription")
         id = fields.pop("id", None)
         if id is not None and not isinstance(id, str):
             raise IllegalArgumentException(explain("The id of a subscription is a text.", given=id, legal="a text, or no id: then one is made"))
         return {"subscription": self._sent(request, lambda feed: feed.client.subscribe(id or None, wait=True, **fields))}
 
     def _remove(self, request: Request) -> dict[str, Any]:
-        id = _body(request).get("id")
+        id = _body(request, ("id",), "the id of a subscription").get("id")
         if not isinstance(id, str):
             raise IllegalArgumentException(explain("Expected the id of a subscription.", given=id, legal='{"id": "..."}'))
         self._sent(request, lambda feed: feed.client.unsubscribe(id, wait=True))
@@ -218,9 +221,8 @@ class Answers:
 
     def _publish(self, request: Request) -> dict[str, Any]:
         """Publish the message of the body."""
-        fields = _body(request)
-        unknown = sorted(fields.keys() - {"id", "text", "lat", "lon", "bbox", "ts"})
-        if unknown or not isinstance(fields.get("text"), str):
+        fields = _body(request, _MESSAGE, "a message")
+        if not isinstance(fields.get("text"), str):
             raise IllegalArgumentException(explain("This is not a message.", given=sorted(fields), legal="text, and lat and lon, or bbox; id, ts"))
         id = self._sent(request, lambda feed: feed.client.publish(**fields, wait=True))
         return {"message": id, "message_id": id_text(id)}

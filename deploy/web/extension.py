@@ -7,6 +7,7 @@ from typing import Any
 
 from dskype.deploy.web.answers import Answers
 from dskype.deploy.web.feeds import Feeds
+from dskype.topology.ui.budget import Budget
 from dskype.topology.ui.extension import Extension, Page
 
 __all__ = ["make_extension"]
@@ -19,19 +20,21 @@ _PAGES = (
 )
 
 
-def make_extension(kafka: Any, source: Any) -> Extension:
+def make_extension(kafka: Any, source: Any, budget: Budget | None = None) -> Extension:
     """Return DSkype's pages and answers.
 
     :param kafka: how to reach the brokers.
     :param source: the topologies; the server's own.
+    :param budget: what readers may use; default: the usual limits.
     """
-    feeds = Feeds(kafka, source)
+    feeds = Feeds(kafka, source, budget)
     answers = Answers(feeds)
     return Extension(
         "dskype",
         Path(__file__).with_name("static"),
         _PAGES,
         readers=answers.readers(),
+        reads_topics=frozenset({"subscription", "subscriptions", "partitions", "plan.svg"}),
         changers=answers.changers(),
         streams=answers.streams(),
         running=(feeds,),

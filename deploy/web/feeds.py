@@ -4,53 +4,46 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from dskype.deploy.client import plan_picture
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
 from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
 from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.message_feed import MessageFollower, MessageTail
+from dskype.deploy.web.partitions import partitions_of
+from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
-from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
+from dskype.topology.ui.budget import Budget, holding
 
-__all__ = ["BusyError", "Feeds", "TopologyFeed"]
+__all__ = ["Feeds", "TopologyFeed"]
 
-FOLLOWERS = 500
-"""Clients that may follow at the same time, over all topologies."""
-_THREADS = 4
 _MESSAGES_BACK = 5000
 _PLAN_S = 5.0
 
-F = TypeVar("F", ResultFollower, MessageFollower)
-
-
-class BusyError(TopologyError):
-    """Too many clients follow."""
-
-    retriable = True
+T = TypeVar("T")
 
 
 class TopologyFeed:
     """One topology: its client, and the readers of its results and messages.
 
     :param client: of the topology.
-    :param pool: runs what blocks.
+    :param shared: what reads for all topologies.
     """
 
-    def __init__(self, client: PubSub, pool: ThreadPoolExecutor) -> None:
-        self.client, self._pool = client, pool
-        self._results = ResultTail(lambda: Follower(client.kafka, self._topics()), client.topics)
+    def __init__(self, client: PubSub, shared: Shared) -> None:
+        self.client, self._shared = client, shared
+        self._results = ResultTail(lambda: Follower(client.kafka, self._topics()), client.topics, shared.budget.queued_mb << 20)
         self._messages = MessageTail(lambda: Follower(client.kafka, [client.topics.messages], _MESSAGES_BACK), client.name)
-        self.reading = threading.Lock()
-        """Held while a topic is read from its beginning, so that many such requests wait for each other."""
+        self._planning = threading.Lock()  # held while the plan is read or drawn: many who ask wait for one
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
-        self.directory = Directory(client)
-        self._lock = threading.Lock()
-        self._followers: list[ResultFollower | MessageFollower] = []
+        self._made: dict[str, tuple[tuple[int, dict[str, Any]], Any]] = {}  # what was made -> the plan, and what it was made to
+        self.directory = Directory(client, shared.budget.topic_read_wait_s)
 
     def _topics(self) -> list[str]:
         """Return the topics of :data:`~dskype.deploy.web.places.LETTERS` that are there."""
@@ -62,9 +55,6 @@ class TopologyFeed:
             except UnknownTopicError:
                 continue
         return present
-
-    def _open(self, start: Mapping[tuple[str, int], int], settings: Mapping[str, int]) -> Follower:
-        return Follower(self.client.kafka, self._topics(), start, self.client.kafka.consumer(allow_auto_create_topics=False, **settings))
 
     def results(self, wanted: frozenset[str] | None, start: str, last_id: str, with_messages: bool) -> ResultFollower:
         """Return the events of a client that follows results.
@@ -80,21 +70,24 @@ class TopologyFeed:
             topics = self._topics()
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
+        if len(last_id) > self._shared.budget.last_id_bytes:
+            raise IllegalArgumentException(explain("Last-Event-ID is too long.", given=len(last_id), legal=f"up to {self._shared.budget.last_id_bytes} bytes"))
         places = Places.parse(last_id, self.client.topics) if last_id else self._start(start, topics)
         unknown = None if wanted is None or last_id else lambda: self.directory.unknown(wanted)  # one that comes back has been told
         messages = self._messages if with_messages else None
-        return self._counted(ResultFollower(self._results, self.client.topics, wanted, places, self._open, self._pool, messages, unknown))
+        return ResultFollower(self._results, self.client.topics, wanted, places, self._topics, self._shared, messages, unknown)
 
     def _start(self, start: str, topics: list[str]) -> Places | None:
         if start == "now":
             return None
         if start != "beginning" and not (start.isdecimal() and len(start) < 16):
             raise IllegalArgumentException(explain("The results cannot begin there.", given=start, legal="now, beginning, or a time in epoch ms"))
-        follower = Follower(self.client.kafka, topics, "beginning")
+        asks = object()
         try:
-            return Places.of(follower.positions() if start == "beginning" else follower.at_time(int(start)))
+            with self._shared.past.reading(asks, lambda: topics, lambda: "beginning") as (reader, _):
+                return Places.of(reader.positions() if start == "beginning" else reader.at_time(int(start)))
         finally:
-            follower.close()
+            self._shared.past.release(asks)
 
     def messages(self) -> MessageFollower:
         """Return the events of a client that follows messages.
@@ -105,7 +98,7 @@ class TopologyFeed:
             self.client.require(self.client.topics.messages)
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
-        return self._counted(MessageFollower(self._messages, self._pool))
+        return MessageFollower(self._messages, self._shared.joining)
 
     def plan(self, *, renewed: bool = False) -> tuple[int, dict[str, Any]]:
         """Return version and content of the distribution plan that the topology follows, not older than some seconds.
@@ -113,25 +106,37 @@ class TopologyFeed:
         :param renewed: read it again in any case.
         :raises TopologyError: the topology does not run.
         """
-        with self.reading:
-            if renewed or self._plan is None or time.monotonic() - self._plan[0] > _PLAN_S:
-                self._plan = time.monotonic(), read_current(self.client)
-            return self._plan[1]
+        with self._plan_held():
+            return self._current(renewed)
+
+    def partitions(self) -> dict[str, Any]:
+        """Return the partitions of the plan, as JSON-able data."""
+        return self._of_plan("partitions", partitions_of)
+
+    def picture(self) -> str:
+        """Return a picture of the plan."""
+        return self._of_plan("picture", lambda current: plan_picture.draw(current[1]))
+
+    def _plan_held(self) -> AbstractContextManager[None]:
+        return holding(self._planning, self._shared.budget.topic_read_wait_s)
+
+    def _current(self, renewed: bool = False) -> tuple[int, dict[str, Any]]:
+        if renewed or self._plan is None or time.monotonic() - self._plan[0] > _PLAN_S:
+            self._plan = time.monotonic(), read_current(self.client)
+        return self._plan[1]
+
+    def _of_plan(self, name: str, make: Callable[[tuple[int, dict[str, Any]]], T]) -> T:
+        """Return what is made of the plan; it is made once for each version, and not for each client."""
+        with self._plan_held():
+            current = self._current()
+            made = self._made.get(name)
+            if made is None or made[0] != current:
+                made = self._made[name] = current, make(current)
+            return made[1]
 
     def describe(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result with text and place of its message, if somebody follows the messages and it is known."""
         return self._messages.describe(result)
-
-    def followers(self) -> int:
-        """Return how many clients follow, whether they take anything or not."""
-        with self._lock:
-            self._followers = [follower for follower in self._followers if not follower.closed]
-            return len(self._followers)
-
-    def _counted(self, follower: F) -> F:
-        with self._lock:
-            self._followers.append(follower)
-        return follower
 
     def close(self) -> None:
         """Stop, and close the connections."""
@@ -145,11 +150,12 @@ class Feeds:
 
     :param kafka: how to reach the brokers.
     :param source: the topologies: a :class:`~dskype.deploy.metrics.ui_server.FollowedCluster`, or what has its methods.
+    :param budget: what readers may use; default: the usual limits.
     """
 
-    def __init__(self, kafka: Any, source: Any) -> None:
+    def __init__(self, kafka: Any, source: Any, budget: Budget | None = None) -> None:
         self._kafka, self.source = kafka, source
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="feed")
+        self._shared = Shared(kafka, budget or Budget())
         self._lock = threading.Lock()
         self._feeds: dict[str, TopologyFeed] = {}
 
@@ -190,18 +196,10 @@ class Feeds:
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
         with self._lock:  # kept only for topics that are there, so there are not more than these
-            return self._feeds.setdefault(name, TopologyFeed(client, self._pool))
-
-    def admit(self) -> None:
-        """Check that one more client may follow.
-
-        :raises BusyError: too many do.
-        """
-        if sum(feed.followers() for feed in list(self._feeds.values())) >= FOLLOWERS:
-            raise BusyError(explain("Too many clients follow.", given=FOLLOWERS, hint="close some pages, or read the topics with a Kafka client"))
+            return self._feeds.setdefault(name, TopologyFeed(client, self._shared))
 
     def close(self) -> None:
         """Stop all."""
         for feed in list(self._feeds.values()):
             feed.close()
-        self._pool.shutdown(wait=False)  # what is submitted still runs: it closes connections
+        self._shared.close()

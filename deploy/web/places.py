@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from dskype.spouts.topics import Topics
@@ -39,7 +39,18 @@ class Place(NamedTuple):
 
 
 class Places(dict[tuple[str, int], Place]):
-    """(topic, partition) -> place."""
+    """(topic, partition) -> place. Change it by item only: each partition's part of the text is written when its place changes, and not for every event."""
+
+    _parts: dict[tuple[str, int], str] | None = None
+    _letters: Mapping[str, str] = {}
+
+    def __setitem__(self, where: tuple[str, int], place: Place) -> None:
+        super().__setitem__(where, place)
+        if self._parts is not None:
+            if where in self._parts:
+                self._parts[where] = self._part(where, place)
+            else:
+                self._parts = None
 
     @classmethod
     def of(cls, offsets: Mapping[tuple[str, int], int]) -> Places:
@@ -64,8 +75,17 @@ class Places(dict[tuple[str, int], Place]):
 
     def text(self, topics: Topics) -> str:
         """Return the places as a text without spaces."""
-        letter = {getattr(topics, name): letter for letter, name in LETTERS.items()}
-        return ",".join(f"{letter[topic]}{partition}:{at.offset}" + (f".{at.taken}" if at.taken else "") for (topic, partition), at in sorted(self.items()))
+        if self._parts is None:
+            self._letters = {getattr(topics, name): letter for letter, name in LETTERS.items()}
+            self._parts = {where: self._part(where, place) for where, place in sorted(self.items())}
+        return ",".join(self._parts.values())
+
+    def _part(self, where: tuple[str, int], at: Place) -> str:
+        return f"{self._letters[where[0]]}{where[1]}:{at.offset}" + (f".{at.taken}" if at.taken else "")
+
+    def within(self, partitions: Collection[tuple[str, int]]) -> Places:
+        """Return the places in these partitions. Whoever names places may name partitions that do not exist."""
+        return Places({where: place for where, place in self.items() if where in partitions})
 
     def offsets(self) -> dict[tuple[str, int], int]:
         """Return (topic, partition) -> offset of the next record."""

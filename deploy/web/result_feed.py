@@ -2,18 +2,16 @@
 
 One thread per topology reads the ends of the topics (:class:`ResultTail`) and puts what a client wants into its queue. A client that begins in the
 past, or whose queue was full because it takes too slowly, reads the topics itself until it has reached the place from which on the queue holds
-everything. So a client costs a bounded queue, whatever it does: what does not fit stays in Kafka.
+everything; the consumers for that are shared (:mod:`~dskype.deploy.web.past`). So a client costs a bounded queue and some hundred records, whatever it does: what does not fit stays in Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,6 +20,7 @@ from kafka.errors import KafkaError
 from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.web.findings import Found, found_in
 from dskype.deploy.web.message_feed import Listener, MessageTail
+from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Place, Places
 from dskype.deploy.web.tail import Tail
 from dskype.spouts.topics import Topics
@@ -32,47 +31,72 @@ __all__ = ["ResultFollower", "ResultTail"]
 
 QUEUE = 500
 """Results that wait for one client, at most."""
-_AT_ONCE = 200
-_READ_RECORDS, _READ_S = 500, 0.2
+_AT_ONCE = 100
+_READ_RECORDS, _READ_S = 200, 0.2
 _QUIET_S = 15.0
 _PATIENCE_S = 3.0
 _REMEMBERED = 4096
-_LEAST_BYTES = {"max_partition_fetch_bytes": 1 << 20, "fetch_max_bytes": 1 << 22}
-"""What a client that reads by itself may hold of each partition, and of all; a single larger record still comes."""
 
 
 class _Batch(NamedTuple):
     """What a record has for one client.
 
     :ivar place: behind the record.
+    :ivar size: of this client's share of the record, bytes.
     """
 
     where: tuple[str, int]
     place: Place
     found: Sequence[Found]
+    size: int
 
 
 class ResultTail(Tail["ResultFollower"]):
     """Reads the ends of a topology's topics for all clients.
 
     :param topics: of the topology.
+    :param queued_bytes: how many bytes of records may wait for all clients together, beside what each may have in any case: its share of them.
     """
 
-    def __init__(self, open_follower: Callable[[], Follower], topics: Topics) -> None:
+    def __init__(self, open_follower: Callable[[], Follower], topics: Topics, queued_bytes: int = 64 << 20) -> None:
         super().__init__(open_follower, f"results of {topics.results}")
-        self._topics = topics
+        self._topics, self._most = topics, queued_bytes
+        self._by_subscription: dict[str, set[ResultFollower]] = {}
+        self._of_all: set[ResultFollower] = set()
+        self.queued_bytes = 0
+
+    def _add(self, member: ResultFollower) -> None:
+        super()._add(member)
+        if member.wanted is None:
+            self._of_all.add(member)
+        for id in member.wanted or ():
+            self._by_subscription.setdefault(id, set()).add(member)
+
+    def _remove(self, member: ResultFollower) -> None:
+        super()._remove(member)
+        self._of_all.discard(member)
+        for id in member.wanted or ():
+            if (others := self._by_subscription.get(id)) is not None:
+                others.discard(member)
+                if not others:
+                    del self._by_subscription[id]
+
+    def may_wait(self, queued_bytes: int) -> bool:
+        """Tell whether so many bytes may wait for a client; call it with the lock."""
+        return self.queued_bytes < self._most or queued_bytes < self._most // len(self._members)
 
     def _take(self, records: Sequence[Any]) -> None:
-        everything = any(member.wanted is None for member in self._members)
-        wanted: frozenset[str] | None = None if everything else frozenset().union(*(member.wanted or () for member in self._members))
         for record in records:
-            found = found_in(record, self._topics, wanted)
+            found = found_in(record, self._topics, None if self._of_all else self._by_subscription)
             if not found:
                 continue
-            where = (record.topic, record.partition)
-            for member in [m for m in self._members if m.wanted is None or any(f.subscription in m.wanted for f in found)]:
-                its = found if member.wanted is None else [f for f in found if f.subscription in member.wanted]
-                if not member.offer(_Batch(where, Place(record.offset + 1), its)):
+            shares: dict[ResultFollower, list[Found]] = dict.fromkeys(self._of_all, found)
+            for one in found:
+                for member in self._by_subscription.get(one.subscription, ()):
+                    shares.setdefault(member, []).append(one)
+            for member, its in shares.items():
+                size = len(record.value or b"") * len(its) // len(found)
+                if not member.offer(_Batch((record.topic, record.partition), Place(record.offset + 1), its, size)):
                     member.left = Places.of({**self._positions, **self._read_before(records, record)})
                     self._remove(member)
 
@@ -96,8 +120,8 @@ class ResultFollower:
     :param topics: of the topology.
     :param wanted: ids of subscriptions; None: all.
     :param places: where to begin; None: now.
-    :param open_follower: opens a follower at given offsets, for reading alone.
-    :param pool: runs what blocks.
+    :param present: returns the topics that are there.
+    :param shared: consumers and threads.
     :param messages: adds to a result what is known of its message; None: nothing is added.
     :param unknown: returns which of the wanted subscriptions are not registered; None: nobody wants to know.
     :ivar closed: whether the client has gone.
@@ -109,8 +133,8 @@ class ResultFollower:
         topics: Topics,
         wanted: frozenset[str] | None,
         places: Places | None,
-        open_follower: Callable[[dict[tuple[str, int], int], dict[str, int]], Follower],
-        pool: Executor,
+        present: Callable[[], list[str]],
+        shared: Shared,
         messages: MessageTail | None = None,
         unknown: Callable[[], list[str]] | None = None,
     ) -> None:
@@ -119,14 +143,16 @@ class ResultFollower:
         self.wanted = wanted
         self.left: Places | None = None
         """Where the queue ends, if the tail has dropped this client because it was full."""
-        self._tail, self._topics, self._open, self._pool, self._messages = tail, topics, open_follower, pool, messages
+        self._tail, self._topics, self._present, self._messages = tail, topics, present, messages
+        self._past, self._pool, self._joining = shared.past, shared.reading, shared.joining
         self._listener = Listener(self.end)
         self._queue: deque[_Batch] = deque()
-        self._queued = 0
+        self._queued = self._queued_bytes = 0
         self._places, self._mark = places, Places()
-        self._reader: Follower | None = None
-        self._reader_lock = threading.Lock()
-        self._reading: Iterator[list[Event]] | None = None
+        self._reads = False
+        self._left_over: deque[Any] = deque()  # records that were read, and not handed over yet
+        self._read_to: dict[tuple[str, int], int] = {}
+        self._heard_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._once = Once(_REMEMBERED)
@@ -138,12 +164,17 @@ class ResultFollower:
 
     def offer(self, batch: _Batch) -> bool:
         """Put a record's findings into the queue; return False if there is no room. A single record always finds room in an empty queue."""
-        if self._queued and self._queued + len(batch.found) > QUEUE:
+        if self._queued and (self._queued + len(batch.found) > QUEUE or not self._tail.may_wait(self._queued_bytes + batch.size)):
             return False
         self._queue.append(batch)
-        self._queued += len(batch.found)
+        self._count(len(batch.found), batch.size)
         self._notify()
         return True
+
+    def _count(self, results: int, size: int) -> None:
+        self._queued += results
+        self._queued_bytes += size
+        self._tail.queued_bytes += size
 
     def end(self) -> None:
         """Note that the tail of results or of messages has stopped: the client has to connect again."""
@@ -163,7 +194,7 @@ class ResultFollower:
             while not self.closed:
                 self._wake.clear()
                 if not self._joined:
-                    await self._loop.run_in_executor(self._pool, self._join)
+                    await self._loop.run_in_executor(self._joining, self._join)
                     if not self._opened:
                         self._opened = True
                         return [Event("following", {"subscriptions": None if self.wanted is None else sorted(self.wanted)}, self._text())]
@@ -174,7 +205,7 @@ class ResultFollower:
                     missing, self._asked = self._asked.result(), None
                     if missing:
                         return [Event("unknown", {"subscriptions": missing}, self._text())]
-                if self._reading is not None:
+                if self._reads:
                     events = self._described(await self._loop.run_in_executor(self._pool, self._read))
                 else:
                     events = await self._described_when_known(self._from_queue())
@@ -183,7 +214,7 @@ class ResultFollower:
                 if events:
                     self._told_at = time.monotonic()
                     return events
-                if self._reading is None and self._joined:
+                if not self._reads and self._joined:
                     if self._ended:
                         return None
                     await self._woken()
@@ -196,81 +227,83 @@ class ResultFollower:
             await asyncio.wait_for(self._wake.wait(), max(0.0, self._told_at + _QUIET_S - time.monotonic()))
 
     def close(self) -> None:
-        """Leave the tail, and close the connection in the background."""
+        """Leave the tail, and let others have the consumer."""
         self.closed = True
         self._leave()
-        with contextlib.suppress(RuntimeError):  # the server stops
-            self._pool.submit(self._close_reader)
 
     def _leave(self) -> None:
         self._tail.leave(self)
+        with self._tail.lock:
+            self._queue.clear()
+            self._count(-self._queued, -self._queued_bytes)
+        self._past.release(self)
         if self._messages is not None:
             self._messages.leave(self._listener)
-
-    def _close_reader(self) -> None:
-        with self._reader_lock:
-            reader, self._reader, self._reading = self._reader, None, None
-            if reader is not None:
-                reader.close()
 
     # -- reading alone, in a thread -------------------------------------------------------------------------------------
 
     def _join(self) -> None:
-        """Join the tail, and begin to read alone what lies before it."""
+        """Join the tail, and note whether something lies before it, which is read alone."""
         if self._messages is not None and not self._opened:
             self._messages.join(self._listener)
         self.left = None  # before it joins: from then on the tail may set it
         self._mark = Places.of(self._tail.join(self))
         if self._places is None:
             self._places = Places(self._mark)
-        # Behind the mark there may be records that the tail has not read yet, or nothing, because the topic was made anew: only Kafka knows.
-        ahead = any(place.offset > self._mark.get(where, place).offset for where, place in self._places.items())
-        if ahead or not self._places.reached(self._mark):
-            with self._reader_lock:
-                self._reader = self._open(self._places.offsets(), _LEAST_BYTES)
-                self._reading = self._read_to_mark(self._reader)
+        # Behind the mark there may be records that the tail has not read yet, or nothing, because the topic was made anew: only Kafka knows. So it does of
+        # partitions that the tail does not have.
+        ahead = any(where not in self._mark or place.offset > self._mark[where].offset for where, place in self._places.items())
+        self._reads, self._heard_s = ahead or not self._places.reached(self._mark), time.monotonic()
         self._joined = True
         if self.closed:  # meanwhile
             self._leave()
-            self._close_reader()
 
     def _read(self) -> list[Event]:
-        with self._reader_lock:
-            events = None if self._reading is None else next(self._reading, None)
-        if events is None:
-            self._close_reader()
-        return events or []
-
-    def _read_to_mark(self, reader: Follower) -> Iterator[list[Event]]:
-        """Yield events up to the mark, at most some hundred at once."""
+        """Read on towards the mark, and return events, some hundred at most."""
         assert self._places is not None
-        for where, at in reader.positions().items():
-            if self._places.get(where, Place(0)).offset != at:
-                self._places[where] = Place(at)
-        if reader.lost:
-            rows = [{"topic": topic, "partition": partition, "records": n} for (topic, partition), n in sorted(reader.lost.items())]
-            yield [Event("lost", {"reason": "Kafka has dropped these records by age or size.", "partitions": rows}, self._text())]
-        heard_s = time.monotonic()
-        while not self._places.reached(self._mark):
-            events: list[Event] = []
-            if records := reader.poll(_READ_S, _READ_RECORDS):
-                heard_s = time.monotonic()
-            elif time.monotonic() - heard_s > _PATIENCE_S:
-                reader.check(_PATIENCE_S)
-                heard_s = time.monotonic()
-            for record in records:
-                where = (record.topic, record.partition)
-                if record.offset >= self._mark.get(where, Place(0)).offset:
-                    continue  # the queue has it
-                events += self._events(where, record.offset, found_in(record, self._topics, self.wanted))
-                self._places[where] = Place(record.offset + 1)
-                if len(events) >= _AT_ONCE:
-                    yield events
-                    events = []
-            for where, at in reader.positions().items():  # offsets without records: what was compacted, marks of transactions
+        if not self._left_over:
+            with self._past.reading(self, self._present, self._places.offsets) as (reader, begun):
+                if self.closed:
+                    return []
+                if begun and (events := self._began(reader)):
+                    return events
+                if not self._places.reached(self._mark):
+                    self._left_over.extend(reader.poll(_READ_S, _READ_RECORDS))
+                    if self._left_over:
+                        self._heard_s = time.monotonic()
+                    elif time.monotonic() - self._heard_s > _PATIENCE_S:
+                        reader.check(_PATIENCE_S)
+                        self._heard_s = time.monotonic()
+                self._read_to = reader.positions()
+        events: list[Event] = []
+        while self._left_over and len(events) < _AT_ONCE:
+            record = self._left_over.popleft()
+            where = (record.topic, record.partition)
+            if record.offset >= self._mark.get(where, Place(0)).offset:
+                continue  # the queue has it
+            events += self._events(where, record.offset, found_in(record, self._topics, self.wanted))
+            self._places[where] = Place(record.offset + 1)
+        if not self._left_over:
+            for where, at in self._read_to.items():  # offsets without records: what was compacted, marks of transactions
                 end = self._mark.get(where, Place(at))
                 self._places.advance([(where, min(Place(at), end))])
-            yield events
+            if self._places.reached(self._mark):
+                self._reads = False
+                self._past.release(self)
+        return events
+
+    def _began(self, reader: Follower) -> list[Event]:
+        """Take the places from which the consumer really reads; return what has to be said about the difference."""
+        positions = reader.positions()
+        places = (self._places or Places()).within(positions.keys() | self._mark.keys())
+        for where, at in positions.items():
+            if places.get(where, Place(0)).offset != at:
+                places[where] = Place(at)
+        self._places = places
+        if not reader.lost:
+            return []
+        rows = [{"topic": topic, "partition": partition, "records": n} for (topic, partition), n in sorted(reader.lost.items())]
+        return [Event("lost", {"reason": "Kafka has dropped these records by age or size.", "partitions": rows}, self._text())]
 
     # -- events ----------------------------------------------------------------------------------------------------------
 
@@ -285,7 +318,7 @@ class ResultFollower:
                         self._joined = False
                     break
                 batch = self._queue.popleft()
-                self._queued -= len(batch.found)
+                self._count(-len(batch.found), -batch.size)
             events += self._events(batch.where, batch.place.offset - 1, batch.found)
             self._places.advance([(batch.where, batch.place)])
         return events

@@ -59,12 +59,12 @@ class Tail(ABC, Generic[M]):
                 if self._closed:
                     raise TopologyError("The server is stopping.")
                 if self._follower is not None:
-                    self._members.append(member)
+                    self._add(member)
                     return dict(self._positions)
             follower = self._open()
             with self.lock:
                 self._positions, self._begun_at = follower.positions(), follower.ends()
-                self._members.append(member)
+                self._add(member)
                 self._follower = follower
                 positions = dict(self._positions)
             threading.Thread(target=self._run, args=(follower,), name=self._name, daemon=True).start()
@@ -74,6 +74,9 @@ class Tail(ABC, Generic[M]):
         """Hand nothing more to a member; it need not be there."""
         with self.lock:
             self._remove(member)
+
+    def _add(self, member: M) -> None:
+        self._members.append(member)
 
     def _remove(self, member: M) -> None:
         self._members = [other for other in self._members if other is not member]
@@ -99,10 +102,9 @@ class Tail(ABC, Generic[M]):
         """Tell a member that the reading has ended; called with the lock."""
 
     def _drop_all(self) -> None:
-        for member in self._members:
+        for member in list(self._members):
             self._dropped(member)
-        self._members = []
-        self._empty_since = time.monotonic()
+            self._remove(member)
 
     def _run(self, follower: Follower) -> None:
         try:

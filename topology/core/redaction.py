@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dskype.topology.core.plain_text import plain
 from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["HIDDEN", "SPARK_KEYS", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
@@ -118,8 +119,8 @@ def _restore(stored: Any, given: Any, path: str, missing: list[str]) -> Any:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats log records, tracebacks included, with secrets redacted."""
+    """Formats log records, tracebacks included, with secrets redacted, and so that they cannot control a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the redacted text of a record."""
-        return redact_text(super().format(record))
+        return plain(redact_text(super().format(record)))

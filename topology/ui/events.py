@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +17,8 @@ _BEGIN = b"retry: 1000\n\n"
 """A client that is cut off comes back after a second."""
 _NO_EVENT = b":\n\n"
 """A comment: shows that the connection lives."""
+_PART_BYTES = 64 << 10
+"""How much is handed to the connection at once."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +59,31 @@ class EventSource(Protocol):
 
 
 class EventStream(StreamingResponse):
-    """The answer with the events of a source. It asks for more only when the client has taken what was sent."""
+    """The answer with the events of a source. It asks for more only when the client has taken what was sent.
+
+    :param ended: called once, after the source was closed.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, source: EventSource) -> None:
-        self._source = source
+    def __init__(self, source: EventSource, ended: Callable[[], object] = lambda: None) -> None:
+        self._source, self._ended = source, ended
         super().__init__(self._chunks(), headers={"X-Accel-Buffering": "no"})
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         yield _BEGIN  # headers reach the client at once
         while (events := await self._source.next()) is not None:
-            yield b"".join(event.encode() for event in events) or _NO_EVENT
+            part, size = [], 0
+            for event in events:
+                part.append(event.encode())
+                size += len(part[-1])
+                if size >= _PART_BYTES:
+                    yield b"".join(part)
+                    part, size = [], 0
+                    await asyncio.sleep(0)  # where the client takes everything at once, nothing else would let others have their turn
+            if part or not events:
+                yield b"".join(part) or _NO_EVENT
+            await asyncio.sleep(0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client goes or the source ends."""
@@ -75,6 +91,7 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._source.close()
+            self._ended()
 
 
 def last_event_id(headers: Any, query: Any) -> str:

@@ -64,6 +64,7 @@ class Extension:
     :ivar folder: its static files; folders in it are served as well.
     :ivar pages: its pages.
     :ivar readers: path below ``/api/<name>/`` -> what answers a GET.
+    :ivar reads_topics: those of the readers that may read whole topics: few of them run at the same time.
     :ivar changers: path -> what answers a POST, which needs the token. The body is ``request.state.body``.
     :ivar streams: path -> what answers a GET with server-sent events.
     :ivar running: closed with the server.
@@ -73,6 +74,7 @@ class Extension:
     folder: Path
     pages: tuple[Page, ...] = ()
     readers: Mapping[str, Answer] = field(default_factory=dict)
+    reads_topics: frozenset[str] = frozenset()
     changers: Mapping[str, Answer] = field(default_factory=dict)
     streams: Mapping[str, StreamAnswer] = field(default_factory=dict)
     running: tuple[Lifecycle, ...] = ()

@@ -12,20 +12,19 @@ import hmac
 import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anyio import to_thread
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
@@ -33,8 +32,12 @@ from dskype.topology.nimbus.observing import Contact
 from dskype.topology.ui import cluster_answers as cluster
 from dskype.topology.ui import logs
 from dskype.topology.ui import topology_answers as answers
+from dskype.topology.ui.budget import BusyError, Gate, GoneError, RefusedTokens, Seldom, Usage, wanted_while
 from dskype.topology.ui.events import EventStream
-from dskype.topology.ui.extension import Answer, Extension, Picture, StreamAnswer
+from dskype.topology.ui.extension import Answer, Extension, StreamAnswer
+from dskype.topology.ui.guard import Guard
+from dskype.topology.ui.lanes import Lane, reader_of, until_gone
+from dskype.topology.ui.replies import TYPES, as_json, refusal, response_of
 from dskype.topology.ui.view import BrokersAwayError, ClusterSource, TopologyView, find
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, Window
 
@@ -43,32 +46,9 @@ __all__ = ["UiOptions", "make_app"]
 log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).with_name("static")
-_BODY_BYTES = 64 << 10
-_THREADS = 16
-"""Answers that may wait for the brokers at the same time; further ones wait for these."""
 _LOOK_S = 0.5
 _PAGES = {"/": "index.html", "/index.html": "index.html", "/topology.html": "topology.html", "/component.html": "component.html", "/logs.html": "logs.html"}
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".json": "application/json",
-}
 _CALLBACK = re.compile(r"[A-Za-z_$][\w$.]{0,99}")
-
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-cache, no-store",
-}
-
-_PICTURE_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""Of SVG pictures, which have their styles in them; opened alone, they run nothing."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +61,7 @@ class UiOptions:
     :param hosts: the names by which requests may name the server (header ``Host``, without a port); None: any.
     :param origin: the origin whose pages may read the answers (CORS), ``*`` for all, which also allows JSONP; None: only the server's own.
     :param extensions: what other parts of the product add.
+    :param usage: what readers use, and may use.
     """
 
     source: ClusterSource
@@ -89,6 +70,7 @@ class UiOptions:
     hosts: frozenset[str] | None = frozenset({"127.0.0.1", "localhost", "[::1]"})
     origin: str | None = None
     extensions: tuple[Extension, ...] = ()
+    usage: Usage = field(default_factory=Usage)
 
     def __repr__(self) -> str:
         return f"UiOptions(version={self.version!r}, hosts={self.hosts!r}, origin={self.origin!r})"
@@ -101,6 +83,7 @@ def make_app(options: UiOptions) -> ASGIApp:
     routes += [Route(f"/api/v1/{path}", api.changing(answer), methods=["POST"]) for path, answer in api.changers().items()]
     routes += [Route(f"/api/ui/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.own_readers().items()]
     routes += [Route("/api/ui/health", api.health, methods=["GET"])]
+    routes += [Route("/api/ui/usage", api.usage, methods=["GET"])]
     routes += [Route("/api/ui/pages", api.reading(lambda r: _linked(options.extensions)), methods=["GET"])]
     for extension in options.extensions:
         routes += _extension_routes(api, extension)
@@ -108,12 +91,15 @@ def make_app(options: UiOptions) -> ASGIApp:
     routes += [Route(path, _page(STATIC / name), methods=["GET"]) for path, name in _PAGES.items()]
     routes += [Route("/static/{name}", _files(STATIC), methods=["GET"])]
     app = Starlette(routes=routes, exception_handlers={HTTPException: api.refused, Exception: api.failed})
-    return _Guard(app, options)
+    return Guard(app, options.hosts, options.origin, options.usage)
 
 
 def _extension_routes(api: _Api, extension: Extension) -> list[Route]:
     base = f"/api/{extension.name}/"
-    routes = [Route(base + path, api.reading(answer, waits=True), methods=["GET"]) for path, answer in extension.readers.items()]
+    routes = [
+        Route(base + path, api.reading(answer, waits=True, reads_topics=path in extension.reads_topics), methods=["GET"])
+        for path, answer in extension.readers.items()
+    ]
     routes += [Route(base + path, api.changing(answer), methods=["POST"]) for path, answer in extension.changers.items()]
     routes += [Route(base + path, api.following(answer), methods=["GET"]) for path, answer in extension.streams.items()]
     routes += [Route(page.path, _page(extension.folder / page.file), methods=["GET"]) for page in extension.pages]
@@ -124,47 +110,9 @@ def _linked(extensions: tuple[Extension, ...]) -> dict[str, Any]:
     return {"pages": [{"title": page.title, "path": page.path} for extension in extensions for page in extension.pages if page.title is not None]}
 
 
-class _Guard:
-    """Adds the headers of every answer, and refuses requests to foreign names."""
-
-    def __init__(self, app: ASGIApp, options: UiOptions) -> None:
-        self._app, self._hosts = app, options.hosts
-        headers = dict(_HEADERS)
-        if options.origin is None:
-            headers["Cross-Origin-Resource-Policy"] = "same-origin"
-        else:
-            headers |= {"Access-Control-Allow-Origin": options.origin, "Vary": "Origin"}
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        self._picture_headers = [(name, _PICTURE_POLICY if name == b"content-security-policy" else value) for name, value in self._headers]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                given = {name.lower() for name, _ in self._headers}
-                own = [pair for pair in message.get("headers", ()) if pair[0].lower() not in given]
-                picture = any(name.lower() == b"content-type" and value.startswith(b"image/svg+xml") for name, value in own)
-                message["headers"] = own + (self._picture_headers if picture else self._headers)
-            await send(message)
-
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        if self._hosts is not None and re.sub(r":\d+$", "", host).lower() not in self._hosts:
-            text = explain("The server does not go by this name.", given=host, legal=", ".join(sorted(self._hosts)), hint="--allow-host adds one")
-            await _json({"error": "400 Bad Request", "errorMessage": text}, 400)(scope, receive, send_with_headers)
-            return
-        await self._app(scope, receive, send_with_headers)
-
-
-def _json(data: Any, status: int = 200) -> Response:
-    return Response(json.dumps(data, ensure_ascii=False, allow_nan=False, default=str), status, media_type="application/json; charset=utf-8")
-
-
 def _page(path: Path) -> Callable[[Request], Awaitable[Response]]:
     async def page(request: Request) -> Response:
-        return FileResponse(path, media_type=_TYPES[".html"])
+        return FileResponse(path, media_type=TYPES[".html"])
 
     return page
 
@@ -172,10 +120,14 @@ def _page(path: Path) -> Callable[[Request], Awaitable[Response]]:
 def _files(folder: Path) -> Callable[[Request], Awaitable[Response]]:
     async def file(request: Request) -> Response:
         path = folder / request.path_params["name"]
-        # Only files that lie there are served: neither ".." nor a link leads out of the folder.
-        if path.suffix not in _TYPES or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+        try:  # a name may be too long for a file, or none
+            # Only files that lie there are served: neither ".." nor a link leads out of the folder.
+            found = path.suffix in TYPES and path.is_file() and path.resolve().is_relative_to(folder.resolve())
+        except (OSError, ValueError):
+            found = False
+        if not found:
             raise HTTPException(404)
-        return FileResponse(path, media_type=_TYPES[path.suffix])
+        return FileResponse(path, media_type=TYPES[path.suffix])
 
     return file
 
@@ -217,7 +169,12 @@ class _Api:
 
     def __init__(self, options: UiOptions) -> None:
         self._options, self._source, self._version = options, options.source, options.version
-        self._threads = asyncio.Semaphore(_THREADS)
+        self._usage = options.usage
+        budget = self._usage.budget
+        self._computed, self._waits = Lane(budget.threads), Lane(budget.threads, waits=True)
+        queue = Gate(budget, "topic_reads_waiting", "Too many answers that read whole topics are asked for.", per_address=False)
+        self._topic_reads = Lane(budget.topic_reads, waits=True, queue=queue, patience_s=budget.topic_read_wait_s)
+        self._refused_tokens, self._told = RefusedTokens(), Seldom()
 
     def _view(self, request: Request) -> TopologyView:
         return find(self._source, request.path_params["id"])
@@ -292,22 +249,27 @@ class _Api:
 
     async def health(self, request: Request) -> Response:
         """Answer how the server, the brokers and the topologies are: without a thread, so that nothing else can hold it up."""
-        return _json(cluster.health(self._source))
+        return as_json(cluster.health(self._source))
 
-    def reading(self, answer: Answer, *, waits: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    async def usage(self, request: Request) -> Response:
+        """Answer what readers may use, use, and were refused."""
+        return as_json(self._usage.as_json())
+
+    def reading(self, answer: Answer, *, waits: bool = False, reads_topics: bool = False) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a GET.
 
         :param waits: whether the answer may have to wait for the brokers.
+        :param reads_topics: whether it may read whole topics.
         """
 
         async def endpoint(request: Request) -> Response:
-            response = await self._answer(answer, request, waits=waits)
+            response = await self._answer(answer, request, self._topic_reads if reads_topics else self._waits if waits else self._computed)
             callback = request.query_params.get("callback")
             if callback is None:
                 return response
             if self._options.origin != "*" or not _CALLBACK.fullmatch(callback):
-                return self._error(400, explain("JSONP is off.", given=callback, hint="--allow-origin '*' lets any page of any site read the answers"))
-            return Response(b"".join((callback.encode(), b"(", bytes(response.body), b");")), response.status_code, media_type=_TYPES[".js"])
+                return refusal(400, explain("JSONP is off.", given=callback, hint="--allow-origin '*' lets any page of any site read the answers"))
+            return Response(b"".join((callback.encode(), b"(", bytes(response.body), b");")), response.status_code, media_type=TYPES[".js"])
 
         return endpoint
 
@@ -315,61 +277,91 @@ class _Api:
         """Return the endpoint of a POST, which needs the token."""
 
         async def endpoint(request: Request) -> Response:
-            given = request.headers.get("x-csrf-token") or re.sub(r"(?i)^bearer ", "", request.headers.get("authorization", ""))
-            if not hmac.compare_digest(given.encode(), self._options.token.encode()):
-                return self._error(401, "A change needs the token that was printed when the UI started: Authorization: Bearer TOKEN")
-            if int(request.headers.get("content-length") or 0) > _BODY_BYTES:
-                return self._error(413, explain("The body is too long.", legal=f"at most {_BODY_BYTES} bytes"))
-            body = bytearray()
-            async for part in request.stream():
-                body += part
-                if len(body) > _BODY_BYTES:
-                    return self._error(413, explain("The body is too long.", legal=f"at most {_BODY_BYTES} bytes"))
+            if (refused := self._without_token(request)) is not None:
+                return refused
+            most, body = self._usage.budget.body_bytes, bytearray()
+            try:
+                async with asyncio.timeout(self._usage.budget.head_s):
+                    async for part in request.stream():
+                        body += part
+                        if len(body) > most:
+                            self._usage.note("body_bytes")
+                            return refusal(413, explain("The body is too long.", legal=f"at most {most} bytes"))
+            except TimeoutError:
+                self._usage.note("head_s")
+                return refusal(408, explain("The body has not come.", legal=f"within {self._usage.budget.head_s} s"))
             request.state.body = bytes(body)
-            return await self._answer(answer, request, waits=True)
+            return await self._answer(answer, request, self._waits)
 
         return endpoint
+
+    def _without_token(self, request: Request) -> Response | None:
+        """Return the refusal of a change without the token; None if it has it."""
+        address = reader_of(request)
+        if (pause_s := self._refused_tokens.pause_s(address)) > 0:
+            text = explain("Too many wrong tokens came from this address.", hint=f"try again in {pause_s} s")
+            return refusal(429, text, retry_after_s=pause_s)
+        given = request.headers.get("x-csrf-token") or re.sub(r"(?i)^bearer ", "", request.headers.get("authorization", ""))
+        if hmac.compare_digest(given.encode(), self._options.token.encode()):
+            self._refused_tokens.forget(address)
+            return None
+        if given:  # a program that does not know that it needs one is no danger
+            self._refused_tokens.note(address)
+        return refusal(401, "A change needs the token that was printed when the UI started, or given to it: Authorization: Bearer TOKEN")
 
     def following(self, answer: StreamAnswer) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a GET that is answered with events."""
 
         async def endpoint(request: Request) -> Response:
+            streams, address = self._usage.streams, reader_of(request)
             try:
-                return EventStream(await self._waiting(answer, request, lambda late: late.close()))
-            except TopologyError as error:
+                streams.enter(address)
+            except BusyError as error:
                 return self._problem(request, error)
+            try:
+                source = await self._work(answer, request, self._waits, drop=lambda late: late.close())
+            except BaseException as error:
+                streams.leave(address)
+                if isinstance(error, TopologyError):
+                    return self._problem(request, error)
+                raise
+            return EventStream(source, lambda: streams.leave(address))
 
         return endpoint
 
-    async def _waiting(self, answer: Callable[[Request], Any], request: Request, drop: Callable[[Any], object] = lambda late: None) -> Any:
-        """Return an answer that may have to wait for the brokers, or refuse as soon as it is clear that they do not answer.
+    async def _work(self, answer: Callable[[Request], Any], request: Request, lane: Lane, drop: Callable[[Any], object] = lambda late: None) -> Any:
+        """Return an answer that is made in a thread, or refuse as soon as it is clear that it will not come, or that nobody waits for it any more.
 
-        A thread that waits for them goes on, but the request does not; there are never more such threads than :data:`_THREADS`.
+        The thread goes on, but the request does not; there are never more such threads than its lane has.
 
         :param drop: is given an answer that came after the refusal.
-        :raises BrokersAwayError: they do not answer.
+        :raises BrokersAwayError: the answer needs them, and they do not answer.
+        :raises BusyError: there are too many requests.
+        :raises GoneError: the client has gone.
         """
-        contact = await self._contact()
-        task, wanted = None, True
-
-        def end(ended: asyncio.Task[Any]) -> None:
-            if not ended.cancelled() and ended.exception() is None and not wanted and ended.result() is not None:
-                drop(ended.result())
-
-        while contact.answer:
-            if task is None:
-                task = asyncio.create_task(self._in_thread(answer, request, lambda: wanted))
-                task.add_done_callback(end)
-            await asyncio.wait({task}, timeout=_LOOK_S)
-            if task.done():
-                return task.result()
-            contact = self._source.contact()
-        wanted = False
-        raise BrokersAwayError.after(contact, ", ".join(f"{host}:{port}" for host, port in self._source.brokers()))
-
-    async def _in_thread(self, answer: Callable[[Request], Any], request: Request, wanted: Callable[[], bool]) -> Any:
-        async with self._threads:
-            return await to_thread.run_sync(answer, request, abandon_on_cancel=True) if wanted() else None
+        gone, address, task = threading.Event(), reader_of(request), None
+        self._usage.requests.enter(address)
+        try:
+            leaving = asyncio.create_task(until_gone(request))
+            contact = await self._contact() if lane.waits else None
+            with wanted_while(gone):
+                while contact is None or contact.answer:
+                    if task is None:
+                        task = asyncio.create_task(lane.run(answer, request, gone))
+                    await asyncio.wait({task, leaving}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                    if task.done():
+                        return task.result()
+                    if leaving.done():
+                        raise GoneError("the client has gone")
+                    contact = self._source.contact() if lane.waits else None
+            raise BrokersAwayError.after(contact, ", ".join(f"{host}:{port}" for host, port in self._source.brokers()))
+        finally:
+            leaving.cancel()
+            if task is not None and not task.done():
+                task.add_done_callback(lambda ended: None if ended.cancelled() or ended.exception() or ended.result() is None else drop(ended.result()))
+                gone.set()
+                lane.give_up(task)
+            self._usage.requests.leave(address)
 
     async def _contact(self) -> Contact:
         """Return whether the brokers answer, as soon as that is known: just after its start the server cannot say."""
@@ -377,13 +369,12 @@ class _Api:
             await asyncio.sleep(_LOOK_S / 5)
         return contact
 
-    async def _answer(self, answer: Answer, request: Request, *, waits: bool = False) -> Response:
+    async def _answer(self, answer: Answer, request: Request, lane: Lane) -> Response:
         started = time.monotonic()
         try:
             if request.url.path.startswith("/api/v1/"):
                 await self._contact()
-            found = await (self._waiting if waits else run_in_threadpool)(answer, request)
-            return Response(found.svg, media_type=_TYPES[".svg"]) if isinstance(found, Picture) else _json(found)
+            return await self._work(lambda request: response_of(answer(request)), request, lane)
         except TopologyError as error:
             return self._problem(request, error)
         finally:
@@ -391,37 +382,28 @@ class _Api:
 
     def _problem(self, request: Request, error: TopologyError) -> Response:
         """Answer after a refusal. Storm's API has one status for all of them; that of an extension says whose fault it is."""
+        if isinstance(error, BusyError):
+            self._usage.note(error.limit)
+            return refusal(error.status, str(error), retry_after_s=error.retry_after_s)
         storms = request.url.path.startswith("/api/v1/")
         kinds = ((IllegalArgumentException, 400), (NotAliveException, 404))
         status = 500 if storms else next((status for kind, status in kinds if isinstance(error, kind)), 503 if getattr(error, "retriable", False) else 500)
-        return self._error(status, redact_text(str(error)), gone=isinstance(error, NotAliveException) and request.url.path.startswith(("/api/v1/", "/api/ui/")))
-
-    @staticmethod
-    def _error(status: int, text: str, *, gone: bool = False) -> Response:
-        names = {
-            400: "Bad Request",
-            401: "Unauthorized",
-            404: "Not Found",
-            405: "Method Not Allowed",
-            413: "Content Too Large",
-            500: "Server Error",
-            503: "Service Unavailable",
-        }
-        return _json({"error": f"{status} {names.get(status, 'Error')}", "errorMessage": text, **({"notAlive": True} if gone else {})}, status)
+        return refusal(status, redact_text(str(error)), gone=isinstance(error, NotAliveException) and request.url.path.startswith(("/api/v1/", "/api/ui/")))
 
     async def unknown(self, request: Request) -> Response:
         """Answer a path of the API that does not exist, or not with this method."""
-        return self._error(404, explain("The API has no such path.", given=f"{request.method} {request.url.path}"))
+        return refusal(404, explain("The API has no such path.", given=f"{request.method} {request.url.path}"))
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """Answer what the server itself refuses."""
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return self._error(status, f"{request.method} {request.url.path}")
+        return refusal(status, f"{request.method} {request.url.path}")
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Answer after an error of this program; the log has the details."""
-        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return self._error(500, "an internal error; the log of the UI says more")
+        if self._told.is_due(f"{type(error).__name__} {request.scope.get('endpoint')}"):
+            log.error("%s %s failed; the same error is told once a minute", request.method, request.url.path, exc_info=error)
+        return refusal(500, "an internal error; the log of the UI says more")
 
 
 def _not_here(reason: str) -> Any:

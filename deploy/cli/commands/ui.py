@@ -6,7 +6,7 @@ import argparse
 import os
 import threading
 
-from dskype.deploy.cli.arguments import common, port, target
+from dskype.deploy.cli.arguments import common, limits, port, target
 from dskype.deploy.machine import cluster
 from dskype.deploy.machine.terminal import say
 
@@ -27,7 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a further name of the server in URLs; repeatable. On 0.0.0.0 it goes by any name without this",
     )
     parser.add_argument("--allow-origin", metavar="ORIGIN", help="let the pages of another site read the answers; '*': of all sites, with JSONP, too")
-    parser.epilog = f"Changes (activate, kill, ...) need a token. It is printed, and new with every start unless ${_TOKEN} has one."
+    parser.add_argument(
+        "--proxy",
+        metavar="ADDRESS",
+        action="append",
+        default=[],
+        help="the address of a proxy in front of it, which names the clients (X-Forwarded-For); repeatable",
+    )
+    limits(parser)
+    parser.epilog = (
+        f"Changes (activate, kill, ...) need a token. A new one is made and printed at every start, unless ${_TOKEN} has one of at least 16 characters."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,11 +47,20 @@ def run(args: argparse.Namespace) -> int:
     require_web_server()  # before what imports it
     from dskype.deploy.web.extension import make_extension
     from dskype.deploy.web.trend import WatchedReports
+    from dskype.topology.ui.budget import Budget
 
-    token = {"token": os.environ[_TOKEN]} if os.environ.get(_TOKEN) else {}
-    settings = UiSettings(args.host, args.port, names=tuple(args.allow_host), origin=args.allow_origin, allow_remote=args.allow_remote, **token)
+    settings = UiSettings(
+        args.host,
+        args.port,
+        os.environ.get(_TOKEN) or None,
+        tuple(args.allow_host),
+        args.allow_origin,
+        args.allow_remote,
+        tuple(args.proxy),
+        Budget.given(args.limit),
+    )
     kafka = cluster.kafka_settings(target(args))
     source = FollowedCluster(kafka, WatchedReports)
-    with serve(source, settings, say, [make_extension(kafka, source)]):
+    with serve(source, settings, say, [make_extension(kafka, source, settings.budget)]):
         threading.Event().wait()
     return 0

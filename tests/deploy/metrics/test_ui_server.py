@@ -113,10 +113,10 @@ def test_the_command_passes_its_options_on(monkeypatch):
         return Served()
 
     monkeypatch.setattr(ui_server, "serve", served)
-    monkeypatch.setenv("DSKYPE_UI_TOKEN", "from-outside")
+    monkeypatch.setenv("DSKYPE_UI_TOKEN", "from-outside-with-16")
     options = ["--bootstrap-servers", "127.0.0.1:1", "--port", "0", "--allow-host", "a", "--allow-host", "b", "--allow-origin", "*"]
     assert cli.main(["ui", *options]) == 130
-    assert seen == [UiSettings("127.0.0.1", 0, "from-outside", ("a", "b"), "*", False)]
+    assert seen == [UiSettings("127.0.0.1", 0, "from-outside-with-16", ("a", "b"), "*", False)]
 
 
 def test_commands_go_to_the_process_that_runs_the_topology(monkeypatch):

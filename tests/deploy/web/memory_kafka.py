@@ -59,6 +59,7 @@ class Consumer:
         broker.answer()
         self._broker, self._most, self._group = broker, max_poll_records, group_id
         self._at: dict[TopicPartition, int] = {}
+        self._closed = False
         with broker.changed:
             broker.open_consumers += 1
 
@@ -111,7 +112,8 @@ class Consumer:
 
     def close(self) -> None:
         with self._broker.changed:
-            self._broker.open_consumers -= 1
+            self._broker.open_consumers -= not self._closed
+            self._closed = True
 
 
 class Producer(RecordProducer):

@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.web import result_feed, tail
-from dskype.deploy.web.feeds import BusyError, Feeds
+from dskype.deploy.web.feeds import Feeds
 from dskype.deploy.web.message_feed import MessageTail
 from dskype.deploy.web.places import Place, Places
 from dskype.spouts.topics import Topics
@@ -520,42 +520,6 @@ def test_the_map_gets_a_bounded_sample_and_the_number_of_all(kafka, feeds):
 
     seen, messages = run(scene())
     assert seen == 3001 and len({m["id"] for m in messages}) == len(messages) >= 100
-
-
-def test_more_clients_than_the_limit_are_turned_away(kafka, feeds, monkeypatch):
-    monkeypatch.setattr("dskype.deploy.web.feeds.FOLLOWERS", 1)
-    kafka.topology()
-
-    async def scene():
-        feeds.admit()
-        follower = feeds.of("dskype").results(None, "now", "", False)
-        await follower.next()
-        with pytest.raises(BusyError, match="Too many clients follow"):
-            feeds.admit()
-        follower.close()
-        feeds.admit()
-
-    run(scene())
-
-
-def test_each_client_counts_once_also_if_it_takes_nothing(kafka, feeds, monkeypatch):
-    monkeypatch.setattr(result_feed, "QUEUE", 5)
-    topics = kafka.topology()
-
-    async def scene():
-        feed = feeds.of("dskype")
-        followers = [feed.results(None, "now", "", True), feed.messages()]
-        for follower in followers:
-            await follower.next()
-        for i in range(20):
-            write_result(kafka, topics, "a", i)
-        until(lambda: followers[0].left is not None)
-        assert feed.followers() == 2
-        for follower in followers:
-            follower.close()
-        assert feed.followers() == 0
-
-    run(scene())
 
 
 def test_a_topology_that_is_not_there_is_named(feeds):

@@ -17,6 +17,7 @@ from dskype.deploy.web import directory, feeds, tail
 from dskype.deploy.web.extension import make_extension
 from dskype.spouts.records import RecordError
 from dskype.topology.nimbus.observing import Contact
+from dskype.topology.ui.budget import Budget
 from dskype.topology.ui.events import Event
 
 from .memory_kafka import MemoryKafka, Producer
@@ -52,9 +53,9 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
 
 
 def test_what_is_known_of_a_subscription_does_not_come_from_its_own_record(kafka, served):
-    kafka.topology()
+    topics = kafka.topology()
     told = {"status": "active", "since": 7, "registration": "9-9", "registered_ms": 1, "id": "park"}
-    assert post(served, "subscriptions", {**PARK, **told}) == (200, {"subscription": "park"})
+    kafka.broker.write(topics.subscriptions, "park", json.dumps({**PARK, **told}).encode())
     found = get(served, "subscription?id=park")["registered"]
     assert (found["id"], found["status"], found["since"], found["registration"]) == ("park", "pending", None, "0-0") and found["registered_ms"] > 1
     assert found["text"] == PARK["text"]
@@ -81,7 +82,10 @@ def test_changes_need_the_token(kafka, served, path):
         ("subscriptions", [], "must be a JSON object"),
         ("subscriptions", {**PARK, "lat": 98}, "Expected 'lat' in degrees"),
         ("subscriptions", {**PARK, "id": 7}, "The id of a subscription is a text"),
-        ("subscriptions", {**PARK, "self": 7}, "self"),
+        ("subscriptions", {**PARK, "self": 7}, "a field that is unknown. given: 'self'; legal: id, type, text"),
+        ("subscriptions", {**PARK, "wait": False}, "a field that is unknown. given: 'wait'"),
+        ("subscriptions", {**PARK, "status": "active"}, "a field that is unknown. given: 'status'"),
+        ("subscriptions/remove", {"id": "park", "wait": False}, "a field that is unknown. given: 'wait'"),
         ("subscriptions/remove", {"id": None}, "Expected the id"),
         ("subscriptions/remove", {"id": ""}, "Expected the subscription id as the record's key"),
         ("subscriptions/remove", {"id": "\ud800"}, "Expected the record's key in UTF-8"),
@@ -200,6 +204,29 @@ def test_a_receiver_that_does_not_read_holds_nobody_up(kafka, served):
     until(lambda: kafka.broker.open_consumers <= 1)  # only the one that stays for a while
 
 
+def test_more_clients_than_the_limit_are_turned_away_until_one_goes(kafka, source):
+    topics = kafka.topology()
+    with UiServer(source, UiSettings(port=0, budget=Budget(streams=2)), [make_extension(kafka, source)]) as server:
+        stuck, other = Events(server, "results?messages=true"), Events(server, "messages")
+        assert stuck.next()[0] == other.next()[0] == "following"
+        for i in range(2000):  # whether it takes what is there or not
+            kafka.broker.write(topics.results, "a", delta("a", i, meta="x" * 4000), headers=[("result-id", str(i))])
+        for path in ("results", "messages"):
+            refused = Events(server, path)
+            assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+            refused.close()
+        status, answer = status_of(server, "api/dskype/results")
+        assert status == 503 and "Too many clients follow" in answer["errorMessage"] and "--limit streams=N" in answer["errorMessage"]
+        assert server.usage.refused == {"streams": 3} and server.usage.streams.taken == 2
+        stuck.close()
+        until(lambda: server.usage.streams.taken == 1)
+        again = Events(server, "results")
+        assert again.next()[0] == "following"
+        for events in (again, other):
+            events.close()
+        until(lambda: server.usage.streams.taken == 0)
+
+
 def test_pages_and_files_are_served_and_nothing_else(served):
     def status(path):
         try:
@@ -259,12 +286,12 @@ def test_a_request_that_waits_for_silent_brokers_is_answered_and_holds_up_no_oth
     """Forty requests hang in Kafka's client; none of them keeps a page from its answer, and all end when the silence is noticed."""
     stuck, go = threading.Semaphore(0), threading.Event()
 
-    def hang(*_):
+    def hang(*_, **more):
         stuck.release()
         go.wait(60)
         raise KafkaTimeoutError("no answer in time")
 
-    monkeypatch.setattr(PubSub, "subscription", hang)
+    monkeypatch.setattr(directory.Directory, "entries", hang)
     monkeypatch.setattr(source, "answer", Contact(True, 1, 0.1))
     with ThreadPoolExecutor(40) as pool:
         asked = [pool.submit(status_of, served, "api/dskype/subscription?id=a") for _ in range(40)]
@@ -406,8 +433,7 @@ def test_subscriptions_are_listed_in_pages(kafka, served):
         assert status_of(served, f"api/dskype/subscriptions?limit={limit}")[0] == 400
 
 
-def test_the_directory_goes_on_where_it_was_and_notices_a_topic_that_was_made_anew(kafka, monkeypatch):
-    monkeypatch.setattr(directory, "_FRESH_S", 0.0)
+def test_the_directory_goes_on_where_it_was_and_notices_a_topic_that_was_made_anew(kafka):
     topics = kafka.topology()
     ids = directory.Directory(PubSub(kafka, "dskype", conf={}))
     kafka.broker.write(topics.subscriptions, "a", b"{}")
