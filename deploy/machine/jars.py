@@ -33,6 +33,7 @@ from xml.sax.saxutils import quoteattr
 from dskype.deploy.machine import paths
 from dskype.deploy.machine.errors import JarsError
 from dskype.deploy.machine.java import find_java, proxy_flags
+from dskype.topology.extras import how_to_install
 
 KAFKA_VERSION = "4.1.2"
 """Version of the embedded broker. The connector's version is that of the installed PySpark."""
@@ -113,7 +114,7 @@ def spark_home() -> Path:
         return Path(given)
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
-        raise JarsError("expected an installed pyspark, given: none", fix="pip install dskype (it brings pyspark)")
+        raise JarsError("expected an installed pyspark, given: none", fix=f"{how_to_install()} (it brings pyspark)")
     return Path(spec.origin).parent
 
 
@@ -122,7 +123,7 @@ def spark_version() -> str:
     try:
         return importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError as e:
-        raise JarsError("expected an installed pyspark, given: none", fix="pip install dskype (it brings pyspark)") from e
+        raise JarsError("expected an installed pyspark, given: none", fix=f"{how_to_install()} (it brings pyspark)") from e
 
 
 def scala_version() -> str:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import http.client
 import random
+import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from dskype.deploy.machine.terminal import clean
 from dskype.deploy.web.webhook_settings import Webhook
+from dskype.topology.core.redaction import redact_text
 
 __all__ = ["Failure", "Sender", "pause_s", "signature"]
 
 _AGAIN = {408, 409, 425, 429}
 """Refusals that may pass."""
 _ANSWER_BYTES = 1 << 16
+_REASON_CHARACTERS = 200
+"""Of what the receiver has sent, an error quotes no more: it goes into a header of the dead letter."""
 
 
 def signature(keys: tuple[bytes, ...], id: str, time_s: int, body: bytes) -> str:
@@ -70,6 +77,8 @@ class Sender:
         self._parts = urlsplit(webhook.url)
         self._path = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
         self._connection: http.client.HTTPConnection | None = None
+        self._handle: socket.socket | None = None  # of the same connection: a shutdown of it ends what waits for the other
+        self._handle_lock = threading.Lock()
         self._random = random.Random()
         self.retries = 0
 
@@ -94,17 +103,38 @@ class Sender:
         return failure
 
     def _attempt(self, id: str, body: bytes) -> Failure | None:
-        """Send a request once; a connection that the receiver has closed meanwhile is opened again."""
-        kept = self._connection is not None
-        try:
-            return self._request(id, body)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            if kept and isinstance(error, (BrokenPipeError, ConnectionResetError)):
-                return self._attempt(id, body)
-            return Failure(f"no answer ({error or type(error).__name__})", not isinstance(error, ssl.SSLCertVerificationError))
+        """Send a request once; a connection that the receiver has closed meanwhile is opened again.
 
-    def _request(self, id: str, body: bytes) -> Failure | None:
+        The timeout of a socket begins anew with each byte, so another thread ends a request that takes too long in all.
+        """
+        ends_at, over = time.monotonic() + self._webhook.timeout_s, threading.Event()
+        timer = threading.Timer(self._webhook.timeout_s, self._end, (over,))
+        timer.daemon = True
+        timer.start()
+        try:
+            while True:
+                kept = self._connection is not None
+                try:
+                    return self._request(id, body, ends_at)
+                except (OSError, http.client.HTTPException) as error:
+                    self.close()
+                    if over.is_set() or isinstance(error, TimeoutError):
+                        return Failure(f"no answer within {self._webhook.timeout_s:g} s", True)
+                    if kept and isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                        continue
+                    reason = clean(redact_text(f"no answer ({error or type(error).__name__})"), _REASON_CHARACTERS)
+                    return Failure(reason, not isinstance(error, ssl.SSLCertVerificationError))
+        finally:
+            timer.cancel()
+
+    def _end(self, over: threading.Event) -> None:
+        """End the request that is under way; called by another thread."""
+        over.set()
+        with self._handle_lock, contextlib.suppress(OSError):
+            if self._handle is not None:
+                self._handle.shutdown(socket.SHUT_RDWR)
+
+    def _request(self, id: str, body: bytes, ends_at: float) -> Failure | None:
         now_s = int(time.time())
         headers = {
             "Content-Type": "application/json",
@@ -114,7 +144,7 @@ class Sender:
             "webhook-signature": signature(self._webhook.keys, id, now_s, body),
         }
         if self._connection is None:
-            self._connection = self._connect()
+            self._connect(ends_at)
         self._connection.request("POST", self._path, body, headers)
         answer = self._connection.getresponse()
         if len(answer.read(_ANSWER_BYTES)) == _ANSWER_BYTES or answer.will_close:
@@ -129,14 +159,39 @@ class Sender:
             float(after) if after.isdecimal() and len(after) < 9 else None,
         )
 
-    def _connect(self) -> http.client.HTTPConnection:
-        host, timeout_s = self._parts.hostname or "", self._webhook.timeout_s
-        if self._parts.scheme == "https":
-            return http.client.HTTPSConnection(host, self._parts.port, timeout=timeout_s, context=ssl.create_default_context())
-        return http.client.HTTPConnection(host, self._parts.port, timeout=timeout_s)
+    def _connect(self, ends_at: float) -> None:
+        """Open the connection.
+
+        :param ends_at: when to give up, on the monotonic clock. The receiver's name may have any number of addresses.
+        """
+        secure, host = self._parts.scheme == "https", self._parts.hostname or ""
+        connection = http.client.HTTPSConnection(host, self._parts.port) if secure else http.client.HTTPConnection(host, self._parts.port)
+        found = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
+        for i, (*_, address) in enumerate(found, 1):
+            if (left_s := ends_at - time.monotonic()) <= 0:
+                raise TimeoutError
+            try:
+                connection.sock = socket.create_connection(address[:2], left_s)
+                break
+            except OSError:
+                if i == len(found):
+                    raise
+        self._connection = connection
+        connection.sock.settimeout(self._webhook.timeout_s)
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._handle_lock:
+            self._handle = connection.sock.dup()
+        if time.monotonic() >= ends_at:  # too late for the other thread to have seen the connection
+            raise TimeoutError
+        if secure:
+            connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
 
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        with self._handle_lock:
+            if self._handle is not None:
+                self._handle.close()
+                self._handle = None

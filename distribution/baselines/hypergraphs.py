@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.extras import how_to_install
 
 __all__ = ["partition_hypergraph"]
 
@@ -85,6 +86,6 @@ def _library() -> ModuleType:
         import mtkahypar
     except ImportError as error:
         raise IllegalArgumentException(
-            explain("Partitioning by hypergraph needs the package mtkahypar.", given=str(error), hint="pip install 'dskype[bench]'")
+            explain("Partitioning by hypergraph needs the package mtkahypar.", given=str(error), hint=how_to_install("bench"))
         ) from None
     return mtkahypar

@@ -261,6 +261,63 @@ def test_a_connection_that_the_receiver_has_closed_is_opened_again(receiver):
     sender.close()
 
 
+class Raw:
+    """A receiver that answers a request with any bytes: the first once, the second for ever."""
+
+    def __init__(self, first, again=b""):
+        self._first, self._again, self.left = first, again, threading.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection = self._socket.accept()[0]
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(1 << 16)
+                    connection.sendall(self._first)
+                    while self._again:
+                        connection.sendall(self._again)
+                        time.sleep(0.02)
+                self.left.set()
+
+    def close(self):
+        self._socket.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 2", b"0"),
+        (b"HTTP/1.1 500 No\r\nX: ", b"x"),
+        (b"HTTP/1.1 503 No\r\nContent-Length: 60000\r\n\r\n", b"x"),
+    ],
+)
+def test_a_receiver_that_never_ends_its_answer_is_left_when_the_time_is_over(first, again):
+    receiver, failures = Raw(first, again), []
+    sender = Sender(webhook(receiver.url, timeout_s=0.3, attempts=1), lambda secs: False, lambda text: None)
+    threading.Thread(target=lambda: failures.append(sender.send("msg_1", b"{}")), daemon=True).start()
+    until(lambda: failures)
+    sender.close()
+    assert receiver.left.wait(60)
+    assert failures[0].again and failures[0].reason in ("no answer within 0.3 s", "answers 500", "answers 503")
+    receiver.close()
+
+
+def test_what_a_receiver_sends_reaches_the_dead_letter_clean_and_short(kafka):
+    receiver, topics = Raw(b"\x1b]0;PWNED\x07 password=Canary4711 \xc2\x9b2J" + b"x" * 60_000 + b"\r\n\r\n"), kafka.topology()
+    write_result(kafka, topics, "a", 0)
+    with delivering(kafka, webhook(receiver.url, attempts=1)) as (deliveries, said):
+        until(lambda: deliveries[0].counts().dead == 1)
+    (letter,) = kafka.broker.logs[letters_topic("dskype"), 0]
+    error = dict(letter.headers)["error"].decode()
+    assert "PWNED" in error and error.isprintable() and len(error) <= 200 and "Canary4711" not in error
+    assert all(len(text) < 300 and text.isprintable() for text in said)
+    receiver.close()
+
+
 def test_large_results_are_sent_in_several_requests(kafka, receiver):
     topics = kafka.topology()
     for i in range(5):
