@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dskype.topology.core.redaction import redact_text
+from dskype.topology.core.redaction import LineRedactor
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
 
 __all__ = ["PART_BYTES", "check_folder", "log_files", "log_part"]
@@ -21,6 +21,8 @@ __all__ = ["PART_BYTES", "check_folder", "log_files", "log_part"]
 PART_BYTES = 64 << 10
 """Bytes of a part, at most, if no other number is asked for."""
 _MOST_BYTES = 1 << 20
+_BEFORE_BYTES = PART_BYTES
+_LONG_LINE = f"(part of a line of more than {PART_BYTES >> 10} KiB, which is not shown)\n"
 _NAME = re.compile(r"[\w.-]{1,240}\.log(\.1)?", re.ASCII)
 
 
@@ -60,9 +62,11 @@ def log_files(folder: Path | None) -> dict[str, Any]:
 def log_part(folder: Path | None, name: str, end: int | None = None, size: int = PART_BYTES) -> dict[str, Any]:
     """Return whole lines of a log, without secrets: the last ones before a place.
 
+    It reads what is before the lines as well, because a key may begin there.
+
     :param name: of the file.
     :param end: the place, in bytes; None: the end of the file.
-    :param size: how many bytes to read, at most.
+    :param size: how many bytes to return, at most.
     :returns: ``text``; ``start`` and ``end``, the place of the text in the file; ``size`` of the file. Without a whole line, the text begins within one.
     :raises NotAliveException: there is no such log.
     :raises IllegalArgumentException: the place or the size makes no sense.
@@ -82,12 +86,21 @@ def log_part(folder: Path | None, name: str, end: int | None = None, size: int =
         raise missing
     with open(descriptor, "rb") as file:
         end = info.st_size if end is None else min(end, info.st_size)
-        start = max(0, end - size)
-        before = min(1, start)  # says whether a line begins at the start
-        file.seek(start - before)
-        data = file.read(end - start + before)
-    if before:
-        line = data.find(b"\n") + 1
-        skipped = line if 0 < line < len(data) else 1
-        start, data = start + skipped - 1, data[skipped:]
-    return {"file": name, "text": redact_text(data.decode(errors="replace")), "start": start, "end": end, "size": info.st_size}
+        first = max(0, end - size - _BEFORE_BYTES)
+        file.seek(first)
+        data = file.read(end - first)
+    known = data.find(b"\n") + 1 if first else 0  # nothing is known of the line before it
+    wanted = max(0, len(data) - size)  # the first byte that was asked for
+    begin = data.find(b"\n", wanted - 1, len(data) - 1) + 1 if wanted else 0
+    within = wanted > 0 and not begin  # no line begins in the part
+    if within:
+        begin = data.rfind(b"\n", 0, wanted) + 1
+    if known > begin or (first and not known):
+        text = _LONG_LINE
+    else:
+        redactor = LineRedactor()
+        redactor.redact(data[known:begin].decode(errors="replace"))
+        text = redactor.redact(data[begin:].decode(errors="replace"))
+        if within:
+            text = text[-size:]
+    return {"file": name, "text": text, "start": first + (wanted if within else begin), "end": end, "size": info.st_size}

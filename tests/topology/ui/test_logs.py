@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from dskype.topology.core.redaction import HIDDEN
 from dskype.topology.errors import IllegalArgumentException, NotAliveException
 from dskype.topology.ui.logs import check_folder, log_files, log_part
 
@@ -45,6 +46,27 @@ def test_a_line_that_is_longer_than_the_part_begins_within(folder):
 def test_secrets_are_not_shown(folder):
     (folder / "a.log").write_text("connecting with password=open-sesame\n")
     assert "open-sesame" not in log_part(folder, "a.log")["text"]
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIICANARY1\nMIICANARY2+/=\n-----END RSA PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize("text", ["a\nconnecting with password=LiveCANARY4711 to db\nb\n", "a\n" + KEY + "b\n", "a\n" + KEY[:-30], KEY * 3])
+def test_no_part_of_a_log_shows_what_the_whole_hides(folder, text):
+    (folder / "a.log").write_text(text)
+    shown = {log_part(folder, "a.log", end, size)["text"] for end in range(len(text) + 1) for size in range(1, len(text) + 1)}
+    assert not [part for part in shown if "CANARY" in part or "Live" in part or "MII" in part]
+    assert any(HIDDEN in part for part in shown)
+    if text.endswith("b\n"):
+        assert {"b\n"} < shown and log_part(folder, "a.log")["text"].startswith("a\n")
+
+
+def test_a_part_within_a_line_whose_beginning_is_far_away_is_not_shown(folder):
+    (folder / "a.log").write_text("password=" + "CANARY" * 50_000 + "\nb\n")
+    for end in (200_000, 250_000, 300_000):
+        part = log_part(folder, "a.log", end, 1000)
+        assert "CANARY" not in part["text"] and "not shown" in part["text"] and (part["start"], part["end"]) == (end - 1000, end)
+    assert log_part(folder, "a.log", size=3)["text"] == "b\n"
 
 
 def test_only_logs_in_the_folder_are_listed_and_read(folder, tmp_path):
