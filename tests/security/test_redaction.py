@@ -371,6 +371,8 @@ def test_taking_a_topology_up_without_its_secrets_names_what_is_missing() -> Non
         restore_secrets(SEEN, {**CONF, "dskype.store.options": {"url": f"redis://ann:{HUSH}@other:1/0", "password": HUSH}})
     assert HUSH not in str(refused.value)
     assert restore_secrets(SEEN, CONF) == CONF
+    by_another_version = f"https://u:{HIDDEN}@h/?a=1&sig=x"  # whose rule hid less
+    assert restore_secrets({"url": by_another_version}, {"url": f"https://u:{HUSH}@h/?a=1&sig=x"}) == {"url": f"https://u:{HUSH}@h/?a=1&sig=x"}
     assert restore_secrets({"a": 1}, {"a": 2}) == {"a": 1}  # what is no secret is as it was
 
 

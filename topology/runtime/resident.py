@@ -42,6 +42,7 @@ from dskype.topology.routing import java_hash
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.leases import Leases
+from dskype.topology.runtime.log_writer import print_into
 from dskype.topology.runtime.processes import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.stores import fetch_files
@@ -50,7 +51,6 @@ from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR
 __all__ = ["Payload", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
-_LOG_BYTES, _LOG_CHECK_S = 8 << 20, 5.0
 _REASON_BYTES = 4096
 _REFUSED = 3
 """Exit code of a fork that may not write any more: its parent must end, too."""
@@ -116,14 +116,18 @@ def warm_up() -> None:
     gc.freeze()
 
 
-def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> None:
-    """Serve batches until SIGTERM; called in a fresh fork of the supervisor."""
+def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes, log_writer: socket.socket) -> None:
+    """Serve batches until SIGTERM; called in a fresh fork of the supervisor.
+
+    :param log_writer: from :func:`~dskype.topology.runtime.log_writer.start_log_writer`.
+    """
     topology, component, index = key
     set_name(f"dsk:{component}")
     content = Payload.loads(payload)
     logs = content.logs or Path("dskype-logs").absolute()
     logs.mkdir(parents=True, exist_ok=True)
-    log_file = LogFile(logs / f"{inbox_topic('x', component)[2:]}-{index}.log")
+    print_into(logs / f"{inbox_topic('x', component)[2:]}-{index}.log", log_writer)
+    log_writer.close()
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -132,7 +136,7 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)
     stop = StopSignal()
     stop.install()
-    resident = _Resident(listener, content, component, index, log_file)
+    resident = _Resident(listener, content, component, index)
     try:
         resident.run(stop)
     except Stop:
@@ -151,35 +155,9 @@ def _sync_journals(store: SnapshotStore, tasks: Sequence[int]) -> None:
                 log.exception("the journal of task %s could not be synced", task)
 
 
-class LogFile:
-    """The file of this process's output and errors; at a size of ``max_bytes`` it is renamed to ``<name>.1``, and a new one is opened."""
-
-    def __init__(self, path: Path, max_bytes: int = _LOG_BYTES) -> None:
-        self._path, self._max_bytes, self._check_at = path, max_bytes, 0.0
-        self._open()
-
-    def _open(self) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-        os.close(descriptor)
-
-    def check(self) -> None:
-        """Check the size, at most every five seconds."""
-        if (now := time.monotonic()) < self._check_at:
-            return
-        self._check_at = now + _LOG_CHECK_S
-        try:
-            if os.fstat(1).st_size >= self._max_bytes:
-                os.replace(self._path, f"{self._path}.1")
-                self._open()
-        except OSError:  # for example, the folder is gone: no reason to fail a batch
-            log.exception("the log %s could not be started over", self._path)
-
-
 class _Resident:
-    def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int, log_file: LogFile) -> None:
-        self._listener, self._payload, self._log_file = listener, payload, log_file
+    def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int) -> None:
+        self._listener, self._payload = listener, payload
         self._component, self._index = component, index
         self._inbox = inbox_topic(payload.plan.name, component)
         self._executor: Executor | None = None
@@ -276,7 +254,6 @@ class _Resident:
 
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
-        self._log_file.check()
         batch_id, external, continuous = BATCH.unpack_from(body)
         try:
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
@@ -325,7 +302,6 @@ class _Resident:
             self._loop.step()
         except Exception as error:
             self._fail(connection, error)
-        self._log_file.check()
 
     def _fail(self, connection: socket.socket, error: Exception) -> NoReturn:
         """End this process, because the state in memory may be inconsistent; the next one starts from the snapshots.

@@ -19,7 +19,7 @@ from dskype.topology.core.snapshots import LostStateError, WriteError, encode_sn
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.processes import Stop, StopSignal
-from dskype.topology.runtime.resident import LogFile, Payload, _Resident
+from dskype.topology.runtime.resident import Payload, _Resident
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
 from .helpers import alive, wait_for
@@ -57,11 +57,7 @@ def resident(tmp_path):
     listener.bind("s")
     listener.listen()
     yield _Resident(
-        listener,
-        Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0, 0, None),
-        "first",
-        0,
-        SimpleNamespace(check=lambda: None),
+        listener, Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0, 0, None), "first", 0
     )
     listener.close()
 
@@ -138,23 +134,6 @@ def test_an_executor_removes_what_killed_ones_left_and_makes_no_folder(resident,
     with pytest.raises(LostStateError, match="is gone"):
         executor._store.save(task, 2, b"")
     assert not (tmp_path / "snapshots").exists()
-
-
-def test_the_log_of_an_executor_has_an_end(tmp_path):
-    pid = os.fork()
-    if not pid:
-        try:
-            log = LogFile(tmp_path / "a.log", 1000)
-            for i in range(100):
-                os.write(i % 2 + 1, b"%03d %s\n" % (i, b"x" * 95))
-                log._check_at = 0.0
-                log.check()
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.is_file()}
-    assert set(sizes) == {"a.log", "a.log.1"} and sum(sizes.values()) <= 2200
-    assert (tmp_path / "a.log.1").read_text().splitlines()[-1].startswith("099") or (tmp_path / "a.log").read_text().splitlines()[-1].startswith("099")
 
 
 class Loop:
