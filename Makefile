@@ -6,6 +6,7 @@
 # PYTEST_ARGS='-k broker'   which tests to run
 # PYTEST_FLAGS=             run all tests in one process, instead of those with Spark in two and the rest in two others
 # CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.chaos -h
+# ATTACK_SCALE=10           how many times more 'make attack' asks, holds and sends than the tests do
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
 # HA=1                     three brokers and two drivers instead of one, for 'make compose-up' and 'make compose-demo'
@@ -21,7 +22,7 @@ export PYTHONPYCACHEPREFIX
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology check test lint types prepared chaos doctor clean compose-up compose-demo compose-down compose-logs
+.PHONY: help setup run topology check test lint types prepared chaos attack doctor clean compose-up compose-demo compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,6 +31,7 @@ TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
 DEMO_ARGS ?=
 CHAOS_ARGS ?=
+ATTACK_SCALE ?= 10
 PYTEST_FLAGS ?= -n 4 --no-loadscope-reorder
 PYTEST_ARGS ?=
 LOCKED ?=
@@ -60,15 +62,18 @@ types: $(INSTALLED) ## Check the types of the emulator and of the public contrac
 prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
 
-check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
-	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m "not machine and not thorough" $(PYTEST_ARGS)
+check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no baselines
+	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
 
-test: prepared ## Run all tests, after lint and types
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
+test: prepared ## Run all tests, after lint and types; at the end stand the slowest, and what each tier took
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
 chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)
 	@$(BIN)/python -P -m dskype.deploy.chaos $(CHAOS_ARGS)
+
+attack: setup ## Attack running servers as a stranger would, and print what it costs them (ATTACK_SCALE=1: as short as in the tests)
+	@DSKYPE_ATTACK_SCALE=$(ATTACK_SCALE) $(BIN)/python -m pytest -q tests/security/attack $(PYTEST_ARGS)
 
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor
@@ -108,7 +113,7 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	  echo "  fix: apt-get install python$$v-venv" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  echo "making $(VENV) with $$found ($$v)"; rm -rf $(VENV); "$$found" -m venv $(VENV); fi; \
-	echo "installing dskype and what it needs into $(VENV)"; \
+	echo "installing dskype and what it needs into $(VENV)"; began=`date +%s`; \
 	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile"; \
 	if [ -n "$(LOCKED)" ]; then \
 	  sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock; \
@@ -116,4 +121,4 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	  $$pip --require-hashes --no-build-isolation -r requirements.lock; \
 	  $$pip --no-deps --no-build-isolation -e .; \
 	else $$pip -e '.[demo,test,check]'; fi; \
-	touch $@
+	echo "installed after $$((`date +%s` - began)) s"; touch $@

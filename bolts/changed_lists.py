@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dskype.bolts.topk.pool import grown
+from dskype.spouts.settings import ENTRY_BYTES, pause_ms
 
-__all__ = ["ChangedLists"]
+__all__ = ["ChangedLists", "list_bytes"]
 
 _LONG_AGO = np.iinfo(np.int64).min // 2
+
+
+def list_bytes(offsets: np.ndarray, messages: pa.Array | Sequence[str]) -> np.ndarray:
+    """Return about how many bytes each written list has.
+
+    :param offsets: where each list begins in the messages, and where the last one ends.
+    :param messages: ids as JSON.
+    """
+    ids = messages if isinstance(messages, pa.Array) else pa.array(messages, pa.string())
+    lengths = pc.binary_length(ids).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.concatenate(([0], np.cumsum(lengths + ENTRY_BYTES)))
+    return np.diff(ends[np.asarray(offsets)])
 
 
 class ChangedLists:
     """Marks lists that changed since they were written, and lets each be written at most once per interval.
 
     A list is due as soon as it changes, but not before an interval has passed since it was last written. So lists are written a few at a
-    time as they change, and not all together at the end of an interval.
+    time as they change, and not all together at the end of an interval. After a list of many bytes the interval is longer: see :meth:`charge`.
 
     Lists are identified by slots. 9 bytes per slot; calls are linear in their slots, :meth:`pop_due` in all slots.
 
     :param interval_ms: the interval; 0: a changed list is due at once.
+    :param bytes_per_s: a list of more bytes waits for its bytes divided by this, in seconds, if that is longer.
     """
 
-    def __init__(self, interval_ms: int) -> None:
-        self._interval_ms = interval_ms
+    def __init__(self, interval_ms: int, bytes_per_s: int = 1 << 62) -> None:
+        self._interval_ms, self._bytes_per_s = interval_ms, bytes_per_s
         self._changed = np.zeros(0, np.bool_)
         self._written_ms = np.zeros(0, np.int64)
 
@@ -64,6 +80,16 @@ class ChangedLists:
             slots = np.setdiff1d(slots, np.array(waiting), assume_unique=True)
         self._changed[slots], self._written_ms[slots] = False, now_ms
         return slots.astype(np.int32)
+
+    def charge(self, slots: np.ndarray, sizes: np.ndarray, now_ms: int) -> int:
+        """Let lists that have just been written wait longer if they are long; return how many have to.
+
+        :param sizes: bytes of each, from :func:`list_bytes`.
+        """
+        long = np.flatnonzero(sizes > self._bytes_per_s)
+        for slot, size in zip(slots[long].tolist(), sizes[long].tolist()):
+            self._written_ms[slot] = now_ms + max(0, pause_ms(size, self._bytes_per_s) - self._interval_ms)
+        return len(long)
 
     def snapshot(self) -> Any:
         """Return the state as arrays."""

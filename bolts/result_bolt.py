@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.changed_lists import list_bytes
 from dskype.bolts.replication.merger import TopkList
 from dskype.bolts.replication.merging import MergedResults, ResultStrategy
 from dskype.bolts.results import make_store
@@ -18,7 +19,7 @@ from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.distribution import distributor_class
 from dskype.spouts import streams
-from dskype.spouts.settings import Settings
+from dskype.spouts.settings import ENTRY_BYTES, Settings, pause_ms
 from dskype.topology.components import BatchBolt
 from dskype.topology.config import RECORD_BYTES, Config
 
@@ -36,7 +37,7 @@ class ResultBolt(BatchBolt):
 
     A store outside Kafka may be away. Then the newest state of each subscription waits in this bolt's own state, and is tried again
     with every batch and every tick. The metrics ``states-waiting``, ``states-written``, ``states-stale`` and ``store-failures``
-    show it, and the outage is reported once. Nothing else waits for the store, but a call may take as long as its timeout.
+    show it (``long-lists`` counts writes after which the next ones waited longer than the interval), and the outage is reported once. Nothing else waits for the store, but a call may take as long as its timeout.
 
     :param tick_secs: seconds between attempts when no results come; None: no ticks (for the store ``kafka``, which needs none).
     """
@@ -88,7 +89,7 @@ class ResultBolt(BatchBolt):
             else ResultStrategy()
         )
         self._written_ms = 0
-        self._counters = {name: context.register_counter(name) for name in ("states-waiting", "states-written", "states-stale", "store-failures")}
+        self._counters = {name: context.register_counter(name) for name in ("states-waiting", "states-written", "states-stale", "store-failures", "long-lists")}
 
     # -- input ----------------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class ResultBolt(BatchBolt):
             self._publisher.write_deltas(batch._replace(metas=None if pc.all(without).as_py() else pc.if_else(without, None, batch.metas)))
 
     def _write_merged(self) -> None:
-        """Write merged results; lists at most every ``topk_interval_ms``."""
+        """Write merged results; lists at most every ``topk_interval_ms``, more rarely if one is long."""
         publisher, now_ms = self._publisher, self._context.clock_ms()
         if publisher.wants_states and now_ms - self._written_ms >= self._settings.topk_interval_ms and self._strategy.write_lists():
             self._written_ms = now_ms
@@ -149,9 +150,18 @@ class ResultBolt(BatchBolt):
         if publisher.wants_states:
             if found.items:
                 self._write_states(self._encode_states(found.items))
+                self._charge([sum(map(len, item.messages)) + ENTRY_BYTES * len(item.messages) for item in found.items if isinstance(item, TopkList)], now_ms)
             if found.lists is not None:
                 names, registrations, watermarks, *lists = found.lists
                 self._write_states(publisher.encode_states(names.tolist(), registrations.tolist(), watermarks.tolist(), *lists))
+                self._charge(list_bytes(lists[0], lists[1]).tolist(), now_ms)
+
+    def _charge(self, sizes: list[int], now_ms: int) -> None:
+        """Let the next lists wait as long as the longest one that has just been written."""
+        rest_ms = pause_ms(max(sizes, default=0), self._settings.topk_bytes_per_s) - self._settings.topk_interval_ms
+        if rest_ms > 0 and sizes:
+            self._written_ms = max(self._written_ms, now_ms + rest_ms)
+            self._counters["long-lists"].inc()
 
     def _encode_states(self, items: list[TopkList | Removal]) -> list[State | Removal]:
         """Return the items with each list encoded as JSON."""

@@ -102,7 +102,7 @@ class SubscriptionBolt(BatchBolt):
             record_bytes=conf.get(Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES, RECORD_BYTES),
         )
         refusals = Refusals(settings.subscriptions_max, collector, context)
-        counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
+        counters = {name: context.register_counter(name) for name in ("deltas", "states", "long_lists", "matches", "evaluations", "unknown_unregistered")}
         self._announced = BEFORE_ALL
         self._queue = MessageQueue()
         topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.bolts.busiest import Busiest
-from dskype.bolts.changed_lists import ChangedLists
+from dskype.bolts.changed_lists import ChangedLists, list_bytes
 from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.results.deltas import DeltaBatch
@@ -66,7 +66,7 @@ class TopkSubscriptions:
     :param settings: settings of the topology.
     :param collector: collector of the bolt.
     :param publisher: publisher of results.
-    :param counters: counters ``states`` and ``evaluations``.
+    :param counters: counters ``states``, ``long_lists`` and ``evaluations``.
     """
 
     def __init__(self, settings: Settings, collector: Any, publisher: ResultPublisher, counters: Mapping[str, Any]) -> None:
@@ -77,7 +77,7 @@ class TopkSubscriptions:
         self.slots: dict[str, int] = {}
         """Subscription -> slot."""
         self.busiest = Busiest(settings.results_per_s, self.metadata.name)
-        self.changed = ChangedLists(settings.topk_interval_ms)
+        self.changed = ChangedLists(settings.topk_interval_ms, settings.topk_bytes_per_s)
         self._requests: dict[int, int] = {}  # request -> slot
         self._request_of: dict[int, int] = {}  # slot -> its newest request
         self._asked = 0
@@ -229,14 +229,16 @@ class TopkSubscriptions:
             self.changed.mark(slots)
 
     def write_lists(self, now_ms: int) -> None:
-        """Write changed lists, each at most every ``topk_interval_ms``; those of pending subscriptions wait."""
+        """Write changed lists, each at most every ``topk_interval_ms``, long ones more rarely; those of pending subscriptions wait."""
         slots = self.changed.pop_due(now_ms, self._frozen)
         if not len(slots):
             return
         self._counters["states"].inc(len(slots))
         offsets, seqs, _, scores = self.engine.topk(slots)
         names, registrations, _ = self.metadata.columns(slots)
-        self._publisher.states(names, registrations, np.full(len(slots), self.watermark), offsets, self.ids.get(seqs), scores)
+        messages = self.ids.get(seqs)
+        self._counters["long_lists"].inc(self.changed.charge(slots, list_bytes(offsets, messages), now_ms))
+        self._publisher.states(names, registrations, np.full(len(slots), self.watermark), offsets, messages, scores)
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -63,14 +63,14 @@ class Limits:
     :param id_max_bytes: longest id of a message or subscription in bytes of UTF-8.
     """
 
-    k_max: int = 1000
+    k_max: int = 100
     keywords_max: int = 64
     text_max_bytes: int = 262144
     words_max: int = 16384
     expression_max_depth: int = 16
     expression_max_terms: int = 256
-    meta_max_bytes: int = 4096
-    id_max_bytes: int = 512
+    meta_max_bytes: int = 512
+    id_max_bytes: int = 128
 
 
 _DEFAULTS = Limits()

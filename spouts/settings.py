@@ -22,7 +22,9 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.idle.ms": 500,
     "dskype.vocabulary": None,
     "dskype.stop.words": [],
-    "dskype.k.max": 1000,
+    "dskype.k.max": 100,
+    "dskype.meta.max.bytes": 512,
+    "dskype.id.max.bytes": 128,
     "dskype.keywords.max": 64,
     "dskype.text.max.bytes": 262_144,
     "dskype.text.max.words": 16_384,
@@ -58,6 +60,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.results": "both",
     "dskype.results.matches": "each",
     "dskype.results.topk.interval.ms": 1000,
+    "dskype.results.topk.bytes.per.second": 65_536,
     "dskype.results.retention.ms": 7 * 86_400_000,
     "dskype.results.retention.bytes": 32 << 30,
     "dskype.store": "kafka",
@@ -76,6 +79,8 @@ of the distribution bolt with the others. Further subscriptions become dead lett
 ``dskype.limits.subscription.cost``: how many results one message may be expected to cause for a subscription (:mod:`dskype.spouts.costs`);
 null: any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
 ``dskype.limits.results.per.second``: a subscription with more results is named in an error report; null: none is.
+``dskype.results.topk.bytes.per.second``: of one subscription's list, about: a list that has more bytes is written again only when its bytes divided by this
+have passed in seconds, even if ``dskype.results.topk.interval.ms`` is shorter.
 ``dskype.results.matches``: whether each match of a boolean subscription is a record, or the matches of a message are ``grouped`` into few.
 ``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas and matches Kafka keeps; null: everything. They apply when the topic
 is created. Registration events are kept as long, and the last one of each subscription for ever.
@@ -91,6 +96,15 @@ _DEEPEST = 16
 """Most parentheses of an expression that may be open at once. Each becomes two nested lists wherever the expression travels."""
 _RESULTS = ("deltas", "topk", "both")
 _MATCHES = ("each", "grouped")
+
+
+ENTRY_BYTES = 48
+"""Of a message in a written list, besides its id, about."""
+
+
+def pause_ms(list_bytes: int, bytes_per_s: int) -> int:
+    """Return how long a list must not be written again because of its bytes; 0 if it has no more than those of a second."""
+    return -(-list_bytes * 1000 // bytes_per_s) if list_bytes > bytes_per_s else 0
 
 
 def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> IllegalArgumentException:
@@ -214,6 +228,7 @@ class Settings:
     :ivar matches: ``each`` | ``grouped``: how matches of boolean subscriptions are published.
     :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
+    :ivar topk_bytes_per_s: a list of more bytes is not written again before its bytes, divided by this, have passed in seconds.
     """
 
     space: Space = Space(-180.0, -90.0, 180.0, 90.0)
@@ -243,10 +258,16 @@ class Settings:
     results: str = "both"
     matches: str = "each"
     topk_interval_ms: int = 1000
+    topk_bytes_per_s: int = 65_536
     results_retention_ms: int | None = 7 * 86_400_000
     results_retention_bytes: int | None = 32 << 30
     store: str = "kafka"
     store_options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def topk_pause_max_ms(self) -> int:
+        """The longest pause between two writes of a changed list: that of the longest list which the limits allow."""
+        return max(self.topk_interval_ms, pause_ms(self.limits.k_max * (self.limits.id_max_bytes + ENTRY_BYTES), self.topk_bytes_per_s))
 
     _PLUGINS: ClassVar[dict[str, str]] = {
         "distributor": "distributor",
@@ -281,6 +302,8 @@ class Settings:
             words_max=_integer(conf, "dskype.text.max.words", 1),
             expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
             expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
+            meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
+            id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 4096),
         )
         ceiling, action = conf["dskype.limits.subscription.cost"], conf["dskype.limits.subscription.cost.action"]
         if ceiling is not None and (type(ceiling) not in (int, float) or not 0 < ceiling < float("inf")):
@@ -316,6 +339,7 @@ class Settings:
             results=conf["dskype.results"],
             matches=conf["dskype.results.matches"],
             topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
+            topk_bytes_per_s=_integer(conf, "dskype.results.topk.bytes.per.second", 1),
             results_retention_ms=_bound(conf, "dskype.results.retention.ms"),
             results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
             **plugins,

@@ -10,15 +10,17 @@ import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dskype.deploy.machine import paths
+from tests import tiers
 
 if TYPE_CHECKING:
     from dskype.deploy.machine.broker import EmbeddedBroker
     from dskype.topology.local import LocalCluster
+    from tests.topology.ui.browser import Browser
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background: what tests start would ignore Ctrl-C, too
@@ -29,96 +31,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 paths.export_numba_cache()  # before any test imports numba: kernels are then compiled once and not once per run
 
 
-_MACHINE = (
-    "topology/runtime/",
-    "topology/ui/test_pages.py",
-    "topology/ui/test_ui_on_spark.py",
-    "security/",
-    "endtoend/test_on_spark.py",
-    "endtoend/test_on_cluster.py",
-    "endtoend/test_explain_on_spark.py",
-    "endtoend/test_pages_on_spark.py",
-    "endtoend/test_compose.py",
-    "endtoend/test_moves_on_spark.py",
-    "bolts/results/test_stores.py",
-    *(
-        f"deploy/{name}.py"
-        for name in (
-            "chaos/test_chaos_on_spark",
-            "cli/test_cli_on_spark",
-            "cli/test_pubsub_cli",
-            "cli/test_service_on_spark",
-            "client/test_pubsub",
-            "machine/test_broker",
-            "machine/test_doctor",
-            "metrics/test_stats",
-            "test_kubernetes",
-            "web/test_web_pages",
-            "web/test_silence_on_kafka",
-            "web/test_web_on_kafka",
-        )
-    ),
-)
-"""Files whose tests need Spark, a broker, a browser or containers."""
-
-_OWN_SPARK = (
-    "bolts/results/test_stores.py",
-    "deploy/chaos/",
-    "deploy/cli/",
-    "deploy/client/",
-    "deploy/machine/",
-    "deploy/web/",
-    "endtoend/test_compose.py",
-    "endtoend/test_on_cluster.py",
-    "security/",
-    "topology/runtime/test_preflight.py",
-    "topology/ui/test_pages.py",
-)
-"""Of these, the ones that start Spark in processes of their own, or need none: another process runs them, so that neither is the last for minutes."""
-
-_THOROUGH = (
-    "bolts/boolean/",
-    "bolts/replication/test_replicas.py",
-    "bolts/test_result_bolt.py",
-    "bolts/test_skype.py",
-    "bolts/topk/",
-    "bolts/window/test_windows.py",
-    "deploy/benchmarks/",
-    "deploy/chaos/",
-    "deploy/verification/",
-    "distribution/test_agrid_distributor.py",
-    "distribution/test_balancing.py",
-    "distribution/test_distributors.py",
-    "endtoend/",
-    "golden/",
-    "test_without_jit.py",
-    "topology/core/test_frame_fuzz.py",
-    "topology/test_kernel_cache.py",
-    "topology/simulated/test_faults.py",
-    "topology/simulated/test_poison_tuples.py",
-    "topology/simulated/test_windowed_topologies.py",
-)
-"""Files whose tests play many seeded schedules, compare with oracles step by step, or measure: ``make check`` leaves them to ``make test``."""
-
-_SPREAD = ("endtoend/test_exactness.py",)
-"""Files whose tests need nothing of each other, and much time."""
-
-_SAME_KERNELS = (("bolts/boolean/",), ("bolts/topk/", "bolts/replication/", "bolts/window/", "bolts/test_skype.py"))
-"""Folders and files whose tests call the same kernels: one process compiles them, not two at once."""
-
-_ORDER = {"machine": 0, "machine, own Spark": 1}
-"""Groups that begin first, as they take longest."""
-
 _GIVE_WAY = 10
 """What a process without Spark adds to its niceness."""
-
-
-def _group(nodeid: str) -> str:
-    """Return what tests have in common that stay together when several processes share them: the machine, kernels, or a file."""
-    file = nodeid.partition("::")[0].removeprefix("tests/")
-    if file.startswith(_MACHINE):
-        return "machine, own Spark" if file.startswith(_OWN_SPARK) else "machine"
-    return nodeid if file in _SPREAD else next((places[0] for places in _SAME_KERNELS if file.startswith(places)), file)
 
 
 _GIVES_WAY = pytest.StashKey[bool]()
@@ -127,20 +41,18 @@ _GIVES_WAY = pytest.StashKey[bool]()
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave the cores to the process that has the tests with Spark; which one that is shows at its first test."""
-    if "PYTEST_XDIST_WORKER" in os.environ and _GIVES_WAY not in item.config.stash and item.get_closest_marker("machine") is None:
+    if "PYTEST_XDIST_WORKER" in os.environ and _GIVES_WAY not in item.config.stash and not tiers.is_on_the_machine(item):
         item.config.stash[_GIVES_WAY] = True
         os.nice(_GIVE_WAY)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests, and begin with those that need Spark or a broker: two processes run them, and two others all the rest."""
+    """Mark each test with its tier, and order the groups that stay in one process."""
     for item in items:
-        if _group(item.nodeid).startswith("machine") or not {"broker", "bootstrap_servers", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
-            item.add_marker("machine")
-        elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
-            item.add_marker("thorough")
-    items.sort(key=lambda item: _ORDER.get(_group(item.nodeid), len(_ORDER)))
+        if item.get_closest_marker(tier := tiers.tier_of(item)) is None:
+            item.add_marker(tier)
+    items[:] = tiers.in_order(items)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -156,23 +68,35 @@ def pytest_collection(session: pytest.Session) -> None:
             importlib.import_module(".".join(("tests", *file.relative_to(root).with_suffix("").parts)))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the garbage collector run seldom, and spare it what lives to the end: it took a third of the time of simulated topologies."""
+    tiers.write_groups(session.items, session.config)
     gc.set_threshold(20_000, 20, 20)
     gc.collect()
     gc.freeze()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of ``make test``."""
+    parser.addoption("--times", action="store_true", help="show at the end which tests were the slowest, and what each tier took")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure the tests, if wanted."""
+    if config.getoption("times"):
+        config.pluginmanager.register(tiers.Times())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process where it says which tests stay together."""
+    node.workerinput["groups"] = str(tiers.groups_file(node.config))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Keep groups together (``-n 4``); marks of pytest-xdist cannot say so with pytest 9."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Groups(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return _group(nodeid)
-
-    return Groups(config, log)
+    return tiers.scheduler(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -197,6 +121,25 @@ def cluster(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) ->
 
     with LocalCluster(bootstrap_servers=bootstrap_servers, folder=tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A window of a real browser for the whole session."""
+    from tests.topology.ui.browser import Browser
+
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def browser(request: pytest.FixtureRequest, window: Browser) -> Iterator[Browser]:
+    """The window. Before a test's server (fixture ``served``) ends, it leaves the page: it would ask on, and the next test would find its complaints."""
+    if "served" in request.fixturenames:
+        request.getfixturevalue("served")
+    yield window
+    window.leave()
 
 
 @pytest.fixture

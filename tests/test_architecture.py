@@ -3,74 +3,82 @@
 import ast
 import configparser
 import re
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
-
-from tests import conftest
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def uses(path: Path, *prefixes: str) -> set[str]:
     return {name for name in imports(path) if any(name == p or name.startswith(p + ".") for p in prefixes)}
 
 
+def users(paths: Iterable[Path], *prefixes: str) -> dict[str, set[str]]:
+    """Return the files that import one of some modules, and what they import of them."""
+    return {str(path.relative_to(ROOT)): found for path in paths if (found := uses(path, *prefixes))}
+
+
 def in_folder(*parts: str) -> list[Path]:
     folder = ROOT.joinpath(*parts)
-    return [p for p in MODULES if folder in p.parents]
+    found = [p for p in MODULES if folder in p.parents]
+    assert found, folder
+    return found
 
 
-@pytest.mark.parametrize("path", in_folder("topology"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_the_emulator_knows_nothing_above_it(path):
-    assert not uses(path, "dskype.deploy", "dskype.spouts", "dskype.bolts", "dskype.distribution")
+def test_the_emulator_knows_nothing_above_it():
+    assert not users(in_folder("topology"), "dskype.deploy", "dskype.spouts", "dskype.bolts", "dskype.distribution")
 
 
 @pytest.mark.parametrize(("folder", "above"), [("spouts", ("distribution", "bolts", "deploy")), ("distribution", ("bolts", "deploy")), ("bolts", ("deploy",))])
 def test_imports_follow_the_data(folder, above):
-    assert not {path.name: found for path in in_folder(folder) if (found := uses(path, *(f"dskype.{name}" for name in above)))}
+    assert not users(in_folder(folder), *(f"dskype.{name}" for name in above))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in in_folder("spouts") + in_folder("distribution") + in_folder("bolts") if p.parent.name != "results"],
-    ids=lambda p: str(p.relative_to(ROOT)),
-)
-def test_only_result_stores_know_clients_and_nothing_here_knows_spark(path):
-    assert not uses(path, "pyspark", "kafka", "dskype.topology.runtime")
+def test_only_result_stores_know_clients_and_nothing_here_knows_spark():
+    here = [path for folder in ("spouts", "distribution", "bolts") for path in in_folder(folder) if path.parent.name != "results"]
+    assert not users(here, "pyspark", "kafka", "dskype.topology.runtime")
 
 
-@pytest.mark.parametrize("path", in_folder("topology", "core") + in_folder("topology", "simulated"), ids=lambda p: p.name)
-def test_the_executor_core_knows_neither_spark_nor_kafka(path):
-    assert not uses(path, "pyspark", "kafka", "dskype.topology.runtime")
+def test_the_executor_core_knows_neither_spark_nor_kafka():
+    assert not users(in_folder("topology", "core") + in_folder("topology", "simulated"), "pyspark", "kafka", "dskype.topology.runtime")
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.name.endswith("_kernels.py")], ids=lambda p: str(p.relative_to(ROOT)))
-def test_kernels_import_numpy_and_numba_only(path):
+KERNELS = [path for path in MODULES if path.name.endswith("_kernels.py")]
+
+
+def test_kernels_import_numpy_and_numba_only():
     other_kernels = re.compile(r"dskype(\.\w+)*\.\w*_kernels(\.\w+)?|dskype\.topology\.kernel_cache(\.njit)?")
-    legal = {"__future__", "numpy", "numba", "collections", "typing", *({"llvmlite"} if path.name == "instruction_kernels.py" else ())}  # numba's own compiler
-    assert {name.split(".")[0] for name in imports(path) if not other_kernels.fullmatch(name)} <= legal
+    legal = {"__future__", "numpy", "numba", "collections", "typing"}
+    more = {"instruction_kernels.py": {"llvmlite"}}  # numba's own compiler
+    found = {
+        str(path.relative_to(ROOT)): others
+        for path in KERNELS
+        if (others := {name.split(".")[0] for name in imports(path) if not other_kernels.fullmatch(name)} - legal - more.get(path.name, set()))
+    }
+    assert KERNELS and not found
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.name.endswith("_kernels.py")], ids=lambda p: str(p.relative_to(ROOT)))
-def test_kernels_are_kept_by_the_content_of_their_sources(path):
-    assert "numba.njit" not in set(imports(path))
+def test_kernels_are_kept_by_the_content_of_their_sources():
+    assert not users(KERNELS, "numba.njit")
 
 
 def test_only_component_code_is_pickled():
-    users = {p.name for p in MODULES if uses(p, "pickle", "marshal", "shelve", "pyspark.cloudpickle")}
-    assert users <= {"resident.py", "builder.py", "launch.py"}
+    assert {Path(name).name for name in users(MODULES, "pickle", "marshal", "shelve", "pyspark.cloudpickle")} <= {"resident.py", "builder.py", "launch.py"}
 
 
 def test_yaml_is_read_safely():
@@ -91,11 +99,3 @@ def test_type_checkers_find_the_packages_where_setup_maps_them():
     mapped = dict(line.replace(" ", "").split("=") for line in setup["options"]["package_dir"].strip().splitlines())
     links = {f"dskype.{link.name}": link.resolve() for link in (ROOT / ".namespace" / "dskype").iterdir()}
     assert links == {name: ROOT / folder for name, folder in mapped.items()}
-
-
-@pytest.mark.parametrize(
-    "start",
-    [*conftest._MACHINE, *conftest._OWN_SPARK, *conftest._THOROUGH, *conftest._SPREAD, *(place for places in conftest._SAME_KERNELS for place in places)],
-)
-def test_groups_of_tests_name_files_that_are_there(start):
-    assert (ROOT / "tests" / start).exists()

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.product(schedules=True)
+
 
 def test_the_kernels_pass_small_cases_without_compilation():
     root = Path(__file__).parent.parent

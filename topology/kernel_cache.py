@@ -14,6 +14,8 @@ And numba numbers the compiled forms of a kernel, one for each signature. Two pr
 one of them then loads the machine code of the other. Here a form has a name that follows from its signature.
 
 Processes that need the same kernel at the same time would all compile it. Here one of them compiles it, and the others wait and load it.
+
+What a kernel calls is compiled no further than the kernel needs: see :mod:`dskype.topology.kernel_parts`.
 """
 
 from __future__ import annotations
@@ -38,6 +40,10 @@ from numba.core.caching import Cache, CacheImpl, IndexDataCacheFile, _CacheLocat
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
+
+from dskype.topology import kernel_parts
+from dskype.topology.core.ownership import fault_of, is_ours
+from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["njit"]
 
@@ -76,11 +82,13 @@ _locked: set[str] = set()
 
 def _compile(dispatcher: Any, signature: Any) -> Any:
     """Load a form of a kernel from the cache, or compile it; of several processes only one compiles."""
-    if not (isinstance(dispatcher._cache, Cache) and dispatcher.py_func.__module__.startswith("dskype.")):
-        return _compile_of_numba(dispatcher, signature)
+    own = dispatcher.py_func.__module__.startswith("dskype.")
     # numba's lock first, which compiling takes anyway: two threads that took them in different order would wait for each other.
-    with global_compiler_lock, _alone(dispatcher._cache._cache_file._index_path + ".lock"):
-        return _compile_of_numba(dispatcher, signature)
+    with global_compiler_lock, kernel_parts.compiling(dispatcher, signature):
+        if not (own and isinstance(dispatcher._cache, Cache)):
+            return _compile_of_numba(dispatcher, signature)
+        with _alone(dispatcher._cache._cache_file._index_path + ".lock"):
+            return _compile_of_numba(dispatcher, signature)
 
 
 @contextlib.contextmanager
@@ -134,8 +142,13 @@ class _ContentLocator(_CacheLocator):
         # Beside the sources numba has one folder for a package, elsewhere one for each package, named after its place.
         parent = folder if folder.name == "__pycache__" else folder.parent
         path = parent / f"{module.removeprefix('dskype.')}-{_digest(module).hex()[:16]}"
-        # Another user may have made it, in a cache folder that several use.
-        self._path = path if not path.exists() or os.access(path, os.W_OK) else path.with_name(f"{path.name}-{os.getuid()}")
+        # Another user may have made it, in a cache folder that several use; kernels are pickles with machine code.
+        own = path.with_name(f"{path.name}-{os.getuid()}")
+        self._path = path if not path.exists() or (is_ours(path) and os.access(path, os.W_OK)) else own
+        if self._path == own and (fault := fault_of(own)) is not None:
+            raise TopologyError(
+                explain("Compiled kernels that another user may have written are not used.", given=fault, hint="set NUMBA_CACHE_DIR to a folder of your own")
+            )
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _ContentLocator | None:
@@ -167,7 +180,7 @@ def _use(folder: Path) -> None:
     """Mark a folder as used now, and remove those of older states of its module beyond the number that is kept; once in a process."""
     with contextlib.suppress(OSError):  # a folder where this process may not write
         new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.utime(folder)
         if new:
             states = sorted(folder.parent.glob(f"{glob.escape(folder.name.rpartition('-')[0])}-*"), key=lambda path: path.stat().st_mtime)

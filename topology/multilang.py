@@ -152,7 +152,10 @@ class _Shell:
     :param output_fields: fields of the stream ``default``; None: declare streams with the methods below.
     :ivar folder: the process's working folder, which has to exist on every machine: ``resources`` in the folder where the topology was built, or that folder
         itself if it has no ``resources``.
+    :cvar starts_processes: a file of Flux may use such a class only where commands are allowed.
     """
+
+    starts_processes = True
 
     def __init__(self, command: list[str], output_fields: list[str] | None = None) -> None:
         self.command = command

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable
 from dskype.bolts.results.formats import parse_registration
 from dskype.topology.errors import IllegalArgumentException, explain
-from dskype.topology.extras import how_to_install
 
 __all__ = ["RedisStore"]
 
@@ -148,7 +147,7 @@ class RedisStore(ResultStore):
         try:
             import redis
         except ImportError:
-            raise IllegalArgumentException(explain("Store 'redis' needs the package redis.", hint=how_to_install("redis"))) from None
+            raise IllegalArgumentException(explain("Store 'redis' needs the package redis.", hint="pip install '/path/to/dskype[redis]'")) from None
         arguments: dict[str, Any] = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s, "decode_responses": False}
         if "username" in self.options:
             arguments["username"] = self.options["username"]

@@ -413,7 +413,7 @@ class Run:
     def _verify(self) -> None:
         """Compare the results of some subscriptions with a plain computation."""
         settings = Settings.from_conf(self.handle.backend.plan.conf)
-        time.sleep(2 + 2 * settings.topk_interval_ms / 1000)  # for the last lists
+        time.sleep(2 + 2 * settings.topk_pause_max_ms / 1000)  # for the last lists
         chosen = {f"s{i}".encode() for i in random.Random(self.args.seed).sample(range(self.n), min(self.args.verify, self.n))}
         keyed = (self.topics.subscriptions, self.topics.registrations, self.topics.results, self.topics.topk)
         grouped = self.topics.matches

@@ -128,7 +128,7 @@ def _kind(process: Process, parent_kind: str, of_executor: bool, components: Map
         return SNAPSHOTS
     if process.name.startswith("dsk:"):
         return _OTHER_EXECUTORS
-    if process.name in ("dskype-superv", "dskype-logs"):
+    if process.name == "dskype-superv":
         return SUPERVISOR
     if b"kafka.Kafka" in process.command:
         return BROKER

@@ -277,8 +277,8 @@ class Metrics(_Server):
 class Pages(_Server):
     """``dskype ui``: the REST API, and a POST that goes through its own producer."""
 
-    name, text, ready = "ui", "dskype ui: GET and POST", r"UI: (http://\S+?/)#"
-    _TOKEN = "chaos-token"
+    name, text, ready = "ui", "dskype ui: GET and POST", r"UI: (http://\S+/)"
+    _TOKEN = "token-of-the-fault-suite"
 
     def command(self) -> list[str]:
         """Serve on a free port."""

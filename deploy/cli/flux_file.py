@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,17 @@ _IGNORED: dict[int | str | None, tuple[str, ...]] = {
 """Options of ``storm`` without a meaning here, by how many values they take (``nargs``)."""
 
 
+_HARMLESS = re.compile(
+    r"kafka\.(?:acks|batch\.size|buffer\.memory|client\.id|compression\.type|default\.api\.timeout\.ms|delivery\.timeout\.ms|linger\.ms|retries"
+    r"|fetch\.(?:max|min)\.\w+|fetch\.max\.wait\.ms|(?:session|request)\.timeout\.ms|heartbeat\.interval\.ms|max\.[\w.]+|metadata\.max\.age\.ms"
+    r"|connections\.max\.idle\.ms|(?:receive|send)\.buffer\.bytes|(?:reconnect|retry)\.backoff(?:\.max)?\.ms)"
+    r"|spark\.(?:app\.name|cores\.max|default\.parallelism|(?:driver|executor)\.(?:cores|memory|memoryOverhead)|driver\.maxResultSize|executor\.instances"
+    r"|executor\.heartbeatInterval|executor\.pyspark\.memory|python\.worker\.memory|locality\.wait(?:\.\w+)?|memory\.(?:f|storageF)raction|network\.timeout"
+    r"|rpc\.(?:askTimeout|message\.maxSize)|sql\.shuffle\.partitions|task\.(?:cpus|maxFailures))"
+)
+"""Settings of Spark and Kafka that a Flux file may have: none of them names code, a file or a host."""
+
+
 def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None:
     """Add Flux's options and the common ones. Options of Storm without a meaning here are accepted and ignored.
 
@@ -56,6 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None
     add_printing(parser)
     parser.add_argument("-R", "--resource", action="store_true", help="FILE is one of those that come with dskype, e.g. wordcount.yaml")
     parser.add_argument("--allow-module", metavar="M", action="append", default=[], help="let the file name classes of this module; repeatable")
+    parser.add_argument(
+        "--allow-commands", action="store_true", help="let the file start programs: components in other languages (FluxShellSpout, FluxShellBolt)"
+    )
     if cluster:
         parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
     else:
@@ -77,6 +93,7 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
 
     :returns: the topology, and where to run it.
     :raises UsageError: the arguments do not name exactly one file.
+    :raises FluxException: the file cannot be loaded, or has settings that need a permission.
     """
     from dskype.deploy.cli import python_file
 
@@ -108,12 +125,15 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
             properties=args.filter,
             environ=os.environ if args.env_filter else None,
             allow_modules=args.allow_module,
+            allow_commands=args.allow_commands,
             registry=registry(),
             resources=[TOPOLOGIES],
             resource=args.resource,
             config=above,
         )
     in_file, settings = split(flux.config)
+    if not program:
+        _check_settings(settings, target(args).conf)
     flux.config = {**below, **in_file}
     storm_config.validate(flux.config)
     for warning in flux.warnings:
@@ -121,6 +141,28 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
     if detailed:
         print(flux.describe(), flush=True)
     return flux, target(args, settings)
+
+
+def _check_settings(in_file: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse settings of Spark and Kafka in a Flux file that are not known to be harmless: others load code, or lead elsewhere.
+
+    :param in_file: those of the file.
+    :param given: those that the options give; the file may repeat them.
+    :raises FluxException: the file has others.
+    """
+    from dskype.topology.errors import explain
+    from dskype.topology.flux import FluxException
+
+    refused = sorted(key for key, value in in_file.items() if not _HARMLESS.fullmatch(key) and given.get(key) != value)
+    if refused:
+        raise FluxException(
+            explain(
+                "Settings of Spark and Kafka in a topology's file must be harmless: others can load code or lead to other hosts.",
+                given=refused,
+                legal="sizes, times and counts, for example spark.executor.memory, kafka.linger.ms",
+                hint="if you trust the file, move them to a file for --config, or give each with -c KEY=VALUE",
+            )
+        )
 
 
 def dry_run(flux: Any) -> int:

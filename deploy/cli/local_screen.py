@@ -12,7 +12,6 @@ import sys
 import time
 from typing import Any
 
-from kafka import TopicPartition
 from rich.columns import Columns
 from rich.console import Console, Group
 from rich.live import Live
@@ -21,6 +20,7 @@ from rich.text import Text
 
 from dskype.deploy.machine.terminal import plain
 from dskype.topology.components import KafkaBolt
+from dskype.topology.runtime.kafka import partitions_to_follow
 
 __all__ = ["TopWords", "show", "top_words_topic"]
 
@@ -42,16 +42,13 @@ class TopWords:
 
     def __init__(self, kafka: Any, topic: str) -> None:
         self._consumer = kafka.consumer()
-        partitions = [TopicPartition(topic, p) for p in sorted(self._consumer.partitions_for_topic(topic) or ())]
+        partitions = partitions_to_follow(self._consumer, [topic])
         self._consumer.assign(partitions)
-        if partitions:  # skip what an earlier run left
-            self._consumer.seek_to_end(*partitions)
+        self._consumer.seek_to_end(*partitions)  # skip what an earlier run left
         self.newest: dict[str, Any] = {}
 
     def poll(self) -> dict[str, Any]:
         """Return the newest record, ``{"top": [[word, count], ...], "words": n, "distinct": n}``; {} before the first."""
-        if not self._consumer.assignment():
-            return self.newest
         for records in self._consumer.poll(timeout_ms=50).values():
             for record in records:
                 try:

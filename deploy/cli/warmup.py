@@ -23,7 +23,6 @@ from dskype.deploy.machine import paths
 from dskype.deploy.machine.errors import DeployError
 from dskype.deploy.machine.processes import module_command, spawn_tied
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
-from dskype.deploy.machine.terminal import counted
 
 __all__ = ["are_compiled", "compile_first", "compile_kernels"]
 
@@ -32,6 +31,8 @@ _PACKAGES = ("topology", "spouts", "distribution", "bolts", "deploy")
 _MODULE, _ALL, _PART = "dskype.deploy.cli.warmup", "all", "part"
 """This module, and what it does as a program."""
 _TELL_EVERY_S = 10.0
+_KERNELS = 270
+"""About so many the small topology and the part compile. People see it, nothing depends on it."""
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
 
@@ -77,7 +78,7 @@ def compile_kernels(progress: Callable[[str], None]) -> bool:
     began_s = time.time()
     try:
         stamp.parent.mkdir(parents=True, exist_ok=True)
-        _compile_in_a_process(lambda: progress(f"compiling kernels, once: {counted(_written_since(stamp.parent, began_s), 'kernel')} so far"))
+        _compile_in_a_process(lambda: progress(f"compiling kernels, once: {_written_since(stamp.parent, began_s)} of about {_KERNELS}"))
         stamp.touch()
     except OSError as error:
         raise DeployError(f"the folder of compiled kernels must be writable, given: {error}", fix="set NUMBA_CACHE_DIR to a writable folder") from error

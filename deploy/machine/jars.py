@@ -1,39 +1,43 @@
 """Fetch and check the jars that are not on PyPI: Spark's Kafka connector and the embedded broker.
 
-``jars.sha256``, next to this module, is the lock file: version and checksum of every jar of both sets. Ivy, which PySpark ships, downloads
-exactly these jars from its default repository, or from the one that ``DSKYPE_IVY_SETTINGS`` (an ivysettings.xml) or ``DSKYPE_MAVEN_MIRROR``
-(the address of a Maven repository) names. Later starts need no network.
+``jars.sha256``, next to this module, is the lock file: version and checksum of every jar of both sets. Exactly these jars come from
+the default repository of Ivy, which PySpark ships, or from the one that ``DSKYPE_MAVEN_MIRROR`` (its address) names. With ``DSKYPE_IVY_SETTINGS`` (an ivysettings.xml),
+Ivy itself fetches them from where that file says. Later starts need no network.
 
-After a download, all checksums are compared. Later starts compare size and modification time with a stamp of that check, and read only files
+Checksums are compared while the jars are downloaded. Later starts compare size and modification time with a stamp of that check, and read only files
 that differ; ``verify(full=True)`` reads all of them.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import hashlib
+import http.client
 import importlib.metadata
 import importlib.util
 import json
 import os
 import re
-import select
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
 from xml.sax.saxutils import quoteattr
 
 from dskype.deploy.machine import paths
 from dskype.deploy.machine.errors import JarsError
 from dskype.deploy.machine.java import find_java, proxy_flags
-from dskype.topology.extras import how_to_install
 
 KAFKA_VERSION = "4.1.2"
 """Version of the embedded broker. The connector's version is that of the installed PySpark."""
@@ -47,11 +51,13 @@ IVY_SETTINGS_VARIABLE = "DSKYPE_IVY_SETTINGS"
 MIRROR_VARIABLE = "DSKYPE_MAVEN_MIRROR"
 
 _STAMP = ".verified.json"
-_SILENCE_S = 180
-"""Ivy prints while it downloads; after this long without output it is stopped."""
-
-_PER_IVY = 16
-"""Jars per run of Ivy. Ivy sends one request after the other, so several runs share a set: 46 jars took 31 s in one run, 19 s in three."""
+_SILENCE_S = 60
+"""A repository that sends nothing for so long has failed."""
+_AT_ONCE = 8
+"""Downloads at the same time."""
+_TRIES, _PAUSE_S = 3, 2.0
+_BLOCK_BYTES = 1 << 18
+_IVY_S = 900
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,11 @@ class Jar:
     def file_name(self) -> str:
         """Return the file's name in a folder of jars."""
         return f"{self.group}_{self.artifact}-{self.version}.jar"
+
+    @property
+    def maven_path(self) -> str:
+        """Return where the jar is in a Maven repository."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.artifact}-{self.version}.jar"
 
 
 @dataclass(frozen=True)
@@ -114,7 +125,7 @@ def spark_home() -> Path:
         return Path(given)
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
-        raise JarsError("expected an installed pyspark, given: none", fix=f"{how_to_install()} (it brings pyspark)")
+        raise JarsError("expected an installed pyspark, given: none", fix="pip install /path/to/dskype (it brings pyspark)")
     return Path(spec.origin).parent
 
 
@@ -123,7 +134,7 @@ def spark_version() -> str:
     try:
         return importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError as e:
-        raise JarsError("expected an installed pyspark, given: none", fix=f"{how_to_install()} (it brings pyspark)") from e
+        raise JarsError("expected an installed pyspark, given: none", fix="pip install /path/to/dskype (it brings pyspark)") from e
 
 
 def scala_version() -> str:
@@ -304,18 +315,14 @@ def _fetch_set(name: str, jars: Sequence[Jar], tell: ProgressCallback, force: bo
             shutil.rmtree(stale, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f"{name}-", suffix=".tmp", dir=base))
         try:
-            tally = _Tally(name, len(jars), tell)
-            runs = -(-len(jars) // _PER_IVY)
-            with ThreadPoolExecutor(runs) as pool:
-                list(
-                    pool.map(
-                        lambda i: _run_ivy(
-                            [(j.group, j.artifact, j.version) for j in jars[i::runs]], work / str(i), work / "lib", transitive=False, tally=tally
-                        ),
-                        range(runs),
-                    )
-                )
-            problems = _check(work / "lib", jars, full=True)
+            lib = work / "lib"
+            if os.environ.get(IVY_SETTINGS_VARIABLE):
+                tell(Progress(name, 0, len(jars), 0, f"Ivy downloads them as {IVY_SETTINGS_VARIABLE} says"))
+                _run_ivy(name, [(j.group, j.artifact, j.version) for j in jars], work / "ivy", lib, transitive=False)
+            else:
+                lib.mkdir()
+                _download_all(name, jars, lib, tell)
+            problems = _check(lib, jars, full=False)
             if problems:
                 raise JarsError(
                     f"downloaded {problems[0]}",
@@ -343,32 +350,7 @@ def _file_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-# ---------------------------------------------------------------------------------------------------- Ivy
-
-
-def _ivy_settings(environ: Mapping[str, str], work: Path) -> list[str]:
-    given = environ.get(IVY_SETTINGS_VARIABLE, "")
-    if given:
-        if not os.path.isfile(os.path.expanduser(given)):
-            raise JarsError(
-                f"{IVY_SETTINGS_VARIABLE} must name an ivysettings.xml, given: {given!r}, which is no file", fix=f"correct or unset {IVY_SETTINGS_VARIABLE}"
-            )
-        return ["-settings", os.path.expanduser(given)]
-    mirror = environ.get(MIRROR_VARIABLE, "")
-    if not mirror:
-        return []
-    if not re.match(r"(https?|file):", mirror):
-        raise JarsError(
-            f"{MIRROR_VARIABLE} must be a http:, https: or file: address of a Maven repository, given: {redact_url(mirror)!r}",
-            fix=f"correct or unset {MIRROR_VARIABLE}",
-        )
-    settings = work / "ivysettings.xml"
-    settings.write_text(
-        '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
-        f'<ibiblio name="mirror" m2compatible="true" root={quoteattr(mirror)}/></resolvers></ivysettings>',
-        encoding="utf-8",
-    )
-    return ["-settings", str(settings)]
+# ---------------------------------------------------------------------------------------------------- downloads
 
 
 def redact_url(text: str) -> str:
@@ -376,112 +358,142 @@ def redact_url(text: str) -> str:
     return re.sub(r"://[^/@\s]+@", "://***@", text)
 
 
-class _Tally:
-    """Adds up the progress of several runs of Ivy for one set of jars."""
+def _repository(environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the address of the Maven repository, which ends with a slash, and the headers of requests.
 
-    def __init__(self, name: str, total: int, tell: ProgressCallback) -> None:
-        self.name, self._total, self._tell = name, total, tell
-        self._lock = threading.Lock()
-        self._found = self._done = self._size = 0
+    User and password in the address of a mirror go into a header. Proxies are those of the environment.
+    """
+    mirror = environ.get(MIRROR_VARIABLE, "") or _default_repository()
+    parts = urlsplit(mirror)
+    if parts.scheme not in ("http", "https", "file"):
+        raise JarsError(
+            f"{MIRROR_VARIABLE} must be a http:, https: or file: address of a Maven repository, given: {redact_url(mirror)!r}",
+            fix=f"correct or unset {MIRROR_VARIABLE}",
+        )
+    login, _, host = parts.netloc.rpartition("@")
+    headers = {"Authorization": "Basic " + base64.b64encode(unquote(login).encode()).decode()} if login else {}
+    return urlunsplit(parts._replace(netloc=host)).rstrip("/") + "/", headers
 
-    def add(self, doing: str = "", *, found: int = 0, done: int = 0, size: int = 0) -> None:
-        with self._lock:
-            self._found, self._done, self._size = self._found + found, self._done + done, self._size + size
-            if found or done or doing:
-                self._tell(Progress(self.name, self._done, self._total, self._size, doing or f"found {self._found} in the repository"))
 
-
-def _run_ivy(coordinates: Sequence[tuple[str, str, str]], work: Path, lib: Path, *, transitive: bool, tally: _Tally) -> None:
-    """Download the coordinates to ``lib``; try twice, because repositories sometimes fail for a moment."""
-    ivy_jars = sorted((spark_home() / "jars").glob("ivy-*.jar"))
-    if not ivy_jars:
+def _ivy_jar() -> Path:
+    found = sorted((spark_home() / "jars").glob("ivy-*.jar"))
+    if not found:
         raise JarsError(f"expected an ivy-*.jar in {spark_home() / 'jars'}, given: none", fix="reinstall pyspark, or unset SPARK_HOME")
-    java = find_java()
+    return found[-1]
+
+
+def _default_repository() -> str:
+    """Return the address of the repository that Ivy takes if no settings name one: Maven's central one."""
+    with zipfile.ZipFile(_ivy_jar()) as ivy:
+        properties = ivy.read("org/apache/ivy/core/settings/repository.properties").decode()
+    found = re.search(r"^ivy\.ibiblio\.default\.artifact\.root\s*=\s*(\S+)", properties, re.MULTILINE)
+    if found is None:
+        raise JarsError(f"expected the address of a repository in {_ivy_jar()}, given: {properties[-200:]!r}", fix=f"set {MIRROR_VARIABLE}")
+    return found[1]
+
+
+def _download_all(name: str, jars: Sequence[Jar], lib: Path, tell: ProgressCallback) -> None:
+    """Download jars to a folder, several at once, and stamp the folder if all have the checksums of the lock file."""
+    repository, headers = _repository(os.environ)
+    opener = urllib.request.build_opener()  # with the proxies that the environment names now
+    sizes: list[int] = []
+    stamp: dict[str, list[int]] = {}
+
+    def fetch_one(jar: Jar) -> None:
+        file = lib / jar.file_name
+        if _download(opener, repository + jar.maven_path, headers, file) == jar.sha256:
+            info = file.stat()
+            stamp[jar.file_name] = [info.st_size, info.st_mtime_ns]
+        sizes.append(file.stat().st_size)
+        tell(Progress(name, len(sizes), len(jars), sum(sizes), jar.artifact))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        started = [pool.submit(fetch_one, jar) for jar in jars]
+        try:
+            for download in as_completed(started):
+                download.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    paths.write_whole(lib / _STAMP, json.dumps(stamp), 0o644)  # a cache may be shared
+
+
+def _download(opener: urllib.request.OpenerDirector, address: str, headers: Mapping[str, str], file: Path) -> str:
+    """Download a file, and return its SHA-256 in hexadecimal; try again, because repositories sometimes fail for a moment."""
+    request = urllib.request.Request(address)
+    for header, value in headers.items():
+        request.add_unredirected_header(header, value)  # no other server gets the password
+    for attempt in range(1, _TRIES + 1):
+        digest = hashlib.sha256()
+        try:
+            with opener.open(request, timeout=_SILENCE_S) as answer, open(file, "wb") as target:
+                while block := answer.read(_BLOCK_BYTES):
+                    digest.update(block)
+                    target.write(block)
+                expected = answer.headers.get("Content-Length")
+            if expected is None or file.stat().st_size == int(expected):
+                return digest.hexdigest()
+            error: Exception = OSError(f"the connection ended after {file.stat().st_size} of {expected} bytes")
+        except (OSError, http.client.HTTPException) as e:
+            error = e
+        if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code != 429:  # that will not change
+            break
+        if attempt < _TRIES:
+            time.sleep(_PAUSE_S)
+    raise JarsError(f"expected the jar at {address}, given: {redact_url(str(error))}", fix=_WAYS_OUT.format(paths.jars_dir())) from error
+
+
+_WAYS_OUT = (
+    f"check the network; behind a proxy set HTTPS_PROXY; for a mirror set {MIRROR_VARIABLE} or {IVY_SETTINGS_VARIABLE}; "
+    "without a network copy {} from a machine that has it"
+)
+
+
+def _ivy_settings(environ: Mapping[str, str]) -> list[str]:
+    given = environ.get(IVY_SETTINGS_VARIABLE, "")
+    if given and not os.path.isfile(os.path.expanduser(given)):
+        raise JarsError(
+            f"{IVY_SETTINGS_VARIABLE} must name an ivysettings.xml, given: {given!r}, which is no file", fix=f"correct or unset {IVY_SETTINGS_VARIABLE}"
+        )
+    return ["-settings", os.path.expanduser(given)] if given else []
+
+
+def _run_ivy(name: str, coordinates: Sequence[tuple[str, str, str]], work: Path, lib: Path, *, transitive: bool) -> None:
+    """Let Ivy download the coordinates to ``lib``, from the repository of an ivysettings.xml or from its default one."""
     work.mkdir()
     conf = "default" if transitive else "master"  # 'master' is the module's own jar alone
     dependencies = "\n".join(f"<dependency org={quoteattr(g)} name={quoteattr(a)} rev={quoteattr(v)} conf='default->{conf}'/>" for g, a, v in coordinates)
     (work / "ivy.xml").write_text(
-        f"<ivy-module version='2.0'><info organisation='dskype' module={quoteattr(tally.name)}/>"
+        f"<ivy-module version='2.0'><info organisation='dskype' module={quoteattr(name)}/>"
         f"<configurations><conf name='default'/></configurations><dependencies>\n{dependencies}\n</dependencies></ivy-module>",
         encoding="utf-8",
     )
     # Set Ivy's user folder: its default is in the home, which may be missing or read-only.
-    command = [
-        str(java.path),
-        "-Xmx256m",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        *proxy_flags(),
-        f"-Divy.default.ivy.user.dir={work / 'user'}",
-        "-cp",
-        str(ivy_jars[-1]),
-        "org.apache.ivy.Main",
-        *_ivy_settings(os.environ, work),
-        "-cache",
-        str(work / "cache"),
-        "-ivy",
-        str(work / "ivy.xml"),
-        "-confs",
-        "default",
-        "-retrieve",
-        str(lib / "[organisation]_[artifact]-[revision](-[classifier]).[ext]"),
-    ]
-    for attempt in (1, 2):
-        code, output = _follow_ivy(command, tally)
-        if code == 0:
-            return
-        if attempt == 1:
-            tally.add("failed, trying once more")
-            time.sleep(2)
-    lines = [x.strip() for x in redact_url(output).splitlines() if re.search(r"UNRESOLVED|not found|FAILED|error|Exception|denied|impossible", x)]
-    raise JarsError(
-        f"Ivy could not fetch the {tally.name} jars (exit code {code}):\n    " + "\n    ".join(lines[:8] or output.splitlines()[-8:]),
-        fix=f"check the network; behind a proxy set HTTPS_PROXY; for a mirror set {MIRROR_VARIABLE} or {IVY_SETTINGS_VARIABLE}; "
-        f"without a network copy {paths.jars_dir()} from a machine that has it",
-    )
-
-
-def _follow_ivy(command: Sequence[str], tally: _Tally) -> tuple[int, str]:
-    """Run Ivy, report progress from its output, and return exit code and output."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert process.stdout is not None
-    output, partial = [], b""
+    command = [str(find_java().path), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *proxy_flags()]
+    command += [f"-Divy.default.ivy.user.dir={work / 'user'}", "-cp", str(_ivy_jar()), "org.apache.ivy.Main", *_ivy_settings(os.environ)]
+    command += ["-cache", str(work / "cache"), "-ivy", str(work / "ivy.xml"), "-confs", "default"]
+    command += ["-retrieve", str(lib / "[organisation]_[artifact]-[revision](-[classifier]).[ext]")]
     try:
-        while True:
-            if not select.select([process.stdout], [], [], _SILENCE_S)[0]:
-                process.kill()
-                output.append(f"error: no output from Ivy for {_SILENCE_S} s")
-                break
-            block = os.read(process.stdout.fileno(), 65536)
-            if not block:
-                break
-            *lines, partial = (partial + block).split(b"\n")
-            for raw in lines:
-                line = raw.decode(errors="replace")
-                output.append(line)
-                if re.match(r"\s*found ", line):
-                    tally.add(found=1)
-                elif "SUCCESSFUL" in line:
-                    tally.add(line.split("#")[-1].split("!")[0].replace(";", " "), done=1)
-                elif kilobytes := re.search(r"\((\d+)kB\)", line):
-                    tally.add(size=int(kilobytes.group(1)) * 1000)
-        return process.wait(), "\n".join(output)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_IVY_S, check=False)
+    except subprocess.TimeoutExpired as e:
+        raise JarsError(f"Ivy was expected to fetch the {name} jars within {_IVY_S} s", fix=_WAYS_OUT.format(paths.jars_dir())) from e
+    if done.returncode:
+        output = redact_url(done.stdout + done.stderr).splitlines()
+        lines = [x.strip() for x in output if re.search(r"UNRESOLVED|not found|FAILED|error|Exception|denied|impossible", x)]
+        raise JarsError(
+            f"Ivy could not fetch the {name} jars (exit code {done.returncode}):\n    " + "\n    ".join(lines[:8] or output[-8:]),
+            fix=_WAYS_OUT.format(paths.jars_dir()),
+        )
 
 
 # ---------------------------------------------------------------------------------------------------- for maintainers
 
 
-def relock(path: Path = MANIFEST, progress: ProgressCallback | None = None) -> None:
+def relock(path: Path = MANIFEST) -> None:
     """Resolve the dependencies of both sets and write the lock file. Maintainers call this for a new Spark or Kafka version, and review the changes.
 
     Jars that Spark ships (the same file name in its ``jars`` folder) are left out of the connector's set.
     """
-    report = progress or (lambda p: None)
     scala = scala_version()
     shipped = {p.name for p in (spark_home() / "jars").glob("*.jar")}
     text = ["# Checksums of the jars that are fetched: sha256  group:artifact:version. Written by dskype.deploy.machine.jars.relock()."]
@@ -491,10 +503,10 @@ def relock(path: Path = MANIFEST, progress: ProgressCallback | None = None) -> N
             ("spark", [("org.apache.spark", f"spark-sql-kafka-0-10_{scala}", spark_version())]),
             ("broker", [("org.apache.kafka", f"kafka_{scala}", KAFKA_VERSION)]),
         ):
-            closures[name] = _resolve(name, roots, Path(temp) / name, report)
+            closures[name] = _resolve(name, roots, Path(temp) / name)
         log4j = next(v for g, a, v in closures["broker"] if a == "log4j-core")
         binding = ("org.apache.logging.log4j", LOG_BINDING, log4j)
-        closures["broker"].update(_resolve("binding", [binding], Path(temp) / "binding", report, only={binding}))
+        closures["broker"].update(_resolve("binding", [binding], Path(temp) / "binding", only={binding}))
         for name in SETS:
             text.append(f"\n# [{name}]")
             for (group, artifact, version), file in sorted(closures[name].items()):
@@ -503,10 +515,8 @@ def relock(path: Path = MANIFEST, progress: ProgressCallback | None = None) -> N
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def _resolve(
-    name: str, roots: list[tuple[str, str, str]], work: Path, tell: ProgressCallback, only: set[tuple[str, str, str]] | None = None
-) -> dict[tuple[str, str, str], Path]:
-    _run_ivy(roots, work, work / "lib", transitive=only is None, tally=_Tally(name, len(roots), tell))
+def _resolve(name: str, roots: list[tuple[str, str, str]], work: Path, only: set[tuple[str, str, str]] | None = None) -> dict[tuple[str, str, str], Path]:
+    _run_ivy(name, roots, work, work / "lib", transitive=only is None)
     result = {}
     cached = {p.stem: p for p in (work / "cache").rglob("jars/*.jar")} | {p.stem: p for p in (work / "cache").rglob("bundles/*.jar")}
     for stem, p in cached.items():

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dskype.deploy.machine.errors import OptionError
 from dskype.deploy.machine.java import find_java
-from dskype.topology.extras import how_to_install
 
 __all__ = ["key_and_chain", "trusted_certificates"]
 
@@ -27,7 +26,7 @@ def key_and_chain(location: str, kind: str, password: str | None, key_password: 
     except ImportError:
         raise OptionError(
             f"kafka.ssl.keystore.type {kind} needs the Python package cryptography, given: it is not installed",
-            fix=f"{how_to_install('tls')}, or use a PEM file with kafka.ssl.keystore.type=PEM",
+            fix="pip install '/path/to/dskype[tls]', or use a PEM file with kafka.ssl.keystore.type=PEM",
         ) from None
     if key_password not in (None, password):
         raise OptionError(

@@ -19,10 +19,11 @@ import stat
 import tempfile
 import uuid
 import warnings
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from dskype.deploy.machine.errors import OptionError
+from dskype.topology.core.ownership import close_to_others, fault_of, foreign_in
 
 HOME_VARIABLE = "DSKYPE_HOME"
 
@@ -57,11 +58,11 @@ def configured_home(environ: Mapping[str, str] | None = None) -> Path:
 def home(environ: Mapping[str, str] | None = None) -> Path:
     """Create and return the home folder. If it cannot be written, return a private temporary folder, with one warning.
 
-    :raises OptionError: another user owns the folder; jars and compiled kernels are run from there.
+    :raises OptionError: another user owns the folder, or can write it; jars and compiled kernels are run from there.
     """
     path = configured_home(environ)
     if make_writable(path):
-        _check_ours(path)
+        check_ours(path)
         return path
     fallback = _temp_root() / "home"
     fallback.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -144,17 +145,32 @@ def write_whole(path: Path, data: bytes | str, mode: int | None = None) -> None:
         raise
 
 
-def _check_ours(path: Path) -> None:
-    """Refuse a folder of another user; make one of ours writable for us alone."""
-    info = os.stat(path)
-    if info.st_uid != os.getuid():
-        raise OptionError(
-            f"{path} must be a folder of user {os.getuid()}, for jars and compiled code are run from there, given: owner {info.st_uid}, mode "
-            f"{stat.filemode(info.st_mode)}",
-            fix=f"chown it, or set {HOME_VARIABLE} to a folder of your own",
-        )
-    if info.st_mode & 0o022:
-        os.chmod(path, stat.S_IMODE(info.st_mode) & ~0o022)
+def check_ours(folder: Path, files: Sequence[str] = ()) -> None:
+    """Refuse a folder if another user may have written what it holds. It may be missing; an empty one that others can write is closed to them.
+
+    :param files: names in it that are refused likewise, because what they hold decides what is run.
+    :raises OptionError: it, or one of the files, belongs to another user, or others can write it.
+    """
+    folder = folder.resolve()  # a link to the folder may be anybody's who may write where it lies; what counts is what is used
+    if folder.is_dir():
+        close_to_others(folder)
+    for path in (folder, *(folder / name for name in files)):
+        if (fault := fault_of(path)) is not None:
+            raise _not_ours(folder, fault)
+
+
+def check_all_ours(folder: Path) -> None:
+    """Refuse a folder as :func:`check_ours` does, and if any file in it, at any depth, belongs to another user."""
+    check_ours(folder)
+    if (fault := foreign_in(folder)) is not None:
+        raise _not_ours(folder, fault)
+
+
+def _not_ours(folder: Path, fault: str) -> OptionError:
+    return OptionError(
+        f"{folder} and its files must belong to user {os.getuid()}, and nobody else may write them, for they decide what is run, given: {fault}",
+        fix=f"look at what it holds, then 'chown -R' and 'chmod -R go-w' it, or use a folder of your own (for caches: {HOME_VARIABLE})",
+    )
 
 
 def _made(path: Path) -> Path:

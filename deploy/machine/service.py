@@ -86,9 +86,11 @@ class Service:
 def read(folder: Path) -> Service | None:
     """Return the service of a folder; None if there is none.
 
-    :raises DeployError: its file is damaged.
+    :raises DeployError: its file is damaged, or another user may have written it.
     """
     file = folder / _FILE
+    if file.exists():
+        paths.check_ours(folder, (_FILE,))
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document.pop("v") != _FORMAT:
@@ -111,12 +113,13 @@ def prepare(folder: Path, *, port: int | None, metrics_port: int | None) -> Serv
 
     A port of None is the one that the service had, and at its first start the usual one, or a free one if that is taken. A port of 0 is a free one.
 
-    :raises DeployError: the folder has files that are not a service's.
+    :raises DeployError: the folder has files that are not a service's, or another user may have written them.
     """
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if not paths.make_writable(folder):
         raise DeployError(f"the folder of a service must be writable, given: {str(folder)!r}", fix="choose another folder")
+    paths.check_all_ours(folder)
     known = read(folder)
     if known is None and (others := sorted({p.name for p in folder.iterdir()} - set(_OWN))):
         raise DeployError(

@@ -6,7 +6,6 @@ That saves half of the processor time of a start of Spark. The archive is writte
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import subprocess
@@ -23,7 +22,8 @@ __all__ = ["archive_path", "existing_archive", "write_archive"]
 _MOST = 3
 """Archives that are kept. Every environment with a PySpark of its own has one, of 150 MB."""
 
-_LONGEST_S = 400
+_LONGEST_S = 900
+"""A busy machine compiles kernels meanwhile."""
 
 
 def archive_path(spark_jars: Sequence[Path]) -> Path:
@@ -59,7 +59,8 @@ def write_archive(report: Callable[[str], None]) -> bool:
         written = Path(temp) / archive.name
         options = " ".join([os.environ.get("SPARK_SUBMIT_OPTS", ""), "-XX:TieredStopAtLevel=1", f"-XX:ArchiveClassesAtExit={written}", "-Xlog:cds*=error"])
         environ = {**os.environ, "SPARK_SUBMIT_OPTS": options.strip(), paths.HOME_VARIABLE: str(paths.home())}
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        late = False
+        try:
             subprocess.run(
                 module_command(__name__),
                 env=environ,
@@ -69,8 +70,11 @@ def write_archive(report: Callable[[str], None]) -> bool:
                 timeout=_LONGEST_S,
                 check=False,
             )
+        except subprocess.TimeoutExpired:
+            late = True
         if not written.exists():  # not every JVM can do it
-            report("this Java wrote no class archive; Spark starts without it")
+            why = f"the class archive of Spark was not written within {_LONGEST_S} s" if late else "this Java wrote no class archive"
+            report(f"{why}; Spark starts without it")
             return False
         os.replace(written, archive)
     for old in sorted(archive.parent.glob("spark-*.jsa"), key=lambda file: file.stat().st_mtime)[:-_MOST]:

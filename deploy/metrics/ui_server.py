@@ -18,7 +18,6 @@ from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.extras import how_to_install
 from dskype.topology.nimbus.observing import Contact
 from dskype.topology.runtime.control_files import MANIFEST
 from dskype.topology.runtime.liveness import machine_id
@@ -118,7 +117,7 @@ def require_web_server() -> None:
         for name in ("starlette", "uvicorn"):
             importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint=how_to_install("ui"))) from None
+        raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install '/path/to/dskype[ui]'")) from None
 
 
 _told = Seldom()

@@ -47,7 +47,7 @@ def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, tim
     """
     topics = Topics.for_topology(topology, source)
     names = [getattr(topics, name) for name in INPUT_TOPICS]
-    rest_s = max(_REST_S, 2 + 2 * settings.topk_interval_ms / 1000)
+    rest_s = max(_REST_S, 2 + 2 * settings.topk_pause_max_ms / 1000)
     deadline = time.monotonic() + timeout_s
     before, since, left = None, time.monotonic(), "its topics change"
     while True:

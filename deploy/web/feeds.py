@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from dskype.deploy.client import plan_picture
 from dskype.deploy.client.follower import Follower
+from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
 from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
 from dskype.deploy.web.directory import Directory
@@ -156,6 +157,7 @@ class Feeds:
     def __init__(self, kafka: Any, source: Any, budget: Budget | None = None) -> None:
         self._kafka, self.source = kafka, source
         self._shared = Shared(kafka, budget or Budget())
+        self._names = TopicNames()
         self._lock = threading.Lock()
         self._feeds: dict[str, TopologyFeed] = {}
 
@@ -190,7 +192,7 @@ class Feeds:
         with self._lock:
             if name in self._feeds:
                 return self._feeds[name]
-        client = PubSub(self._kafka, name, timeout_s=10)
+        client = PubSub(self._kafka, name, timeout_s=10, names=self._names)
         try:
             client.require(client.topics.messages)
         except UnknownTopicError as error:

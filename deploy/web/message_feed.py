@@ -6,10 +6,10 @@ import asyncio
 import json
 import random
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
 
@@ -29,6 +29,7 @@ KEPT = 20_000
 SAMPLE = 100
 """Messages of one event of the map, at most."""
 _EVERY_S = 0.5
+_WINDOWS = 16
 _QUIET_S = 15.0
 _TEXT, _ID = 300, Limits().id_max_bytes
 _LOOK_S, _PATIENCE_S = 0.02, 1.0
@@ -63,8 +64,35 @@ class Listener:
     def __init__(self, ended: Callable[[], None]) -> None:
         self.end = ended
 
-    def offer(self, messages: Sequence[Mapping[str, Any]], new: int) -> None:
-        """Take nothing."""
+
+class _Window:
+    """A sample of the messages of some time, drawn evenly from them (reservoir sampling).
+
+    :ivar seen: how many messages there were.
+    :ivar new: how many of them were not there when the tail began to read.
+    """
+
+    def __init__(self) -> None:
+        self.sample: list[Mapping[str, Any]] = []
+        self.seen = self.new = 0
+
+    def add(self, messages: Sequence[Mapping[str, Any]], new: int, draw: random.Random) -> None:
+        """Draw from further messages."""
+        self.new += new
+        for message in messages:
+            self.seen += 1
+            if len(self.sample) < SAMPLE:
+                self.sample.append(message)
+            elif (place := draw.randrange(self.seen)) < SAMPLE:
+                self.sample[place] = message
+
+
+class _Look(NamedTuple):
+    """What a map has been shown: the windows up to a number, in which so many messages were seen, and so many were new."""
+
+    number: int
+    seen: int
+    new: int
 
 
 class MessageTail(Tail["MessageFollower | Listener"]):
@@ -77,6 +105,10 @@ class MessageTail(Tail["MessageFollower | Listener"]):
         super().__init__(open_follower, f"messages of {name}")
         self._kept = kept
         self._known: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._random = random.Random(0)
+        self._window, self._closed_windows = _Window(), deque[_Window](maxlen=_WINDOWS)
+        self._window_s, self._number = time.monotonic(), 0
+        self._seen_before = self._new_before = 0  # in windows that are forgotten
 
     def _take(self, records: Sequence[Any]) -> None:
         found = [message for record in records if (message := message_of(record)) is not None]
@@ -87,8 +119,29 @@ class MessageTail(Tail["MessageFollower | Listener"]):
         while len(self._known) > self._kept:
             self._known.popitem(last=False)
         new = sum(record.offset >= self._begun_at.get((record.topic, record.partition), 0) for record in records)
-        for member in self._members:
-            member.offer(found, min(new, len(found)))
+        self._window.add(found, min(new, len(found)), self._random)
+
+    def looked(self, since: _Look) -> tuple[_Look, list[Mapping[str, Any]]]:
+        """Return the present look at the messages, and a sample of those that have come since another look; at most :data:`SAMPLE`.
+
+        All maps share the samples, so that a message costs the same however many maps there are. Call it with the lock.
+        """
+        if self._window.seen and time.monotonic() - self._window_s >= _EVERY_S / 2:
+            if len(self._closed_windows) == _WINDOWS:
+                self._seen_before += self._closed_windows[0].seen
+                self._new_before += self._closed_windows[0].new
+            self._closed_windows.append(self._window)
+            self._window, self._window_s, self._number = _Window(), time.monotonic(), self._number + 1
+        missed = list(self._closed_windows)[max(0, len(self._closed_windows) - (self._number - since.number)) :]
+        now = _Look(
+            self._number,
+            self._seen_before + sum(window.seen for window in self._closed_windows),
+            self._new_before + sum(window.new for window in self._closed_windows),
+        )
+        if sum(len(window.sample) for window in missed) <= SAMPLE:
+            return now, [message for window in missed for message in window.sample]
+        seen = max(1, sum(window.seen for window in missed))
+        return now, [message for window in missed for message in self._random.sample(window.sample, min(len(window.sample), SAMPLE * window.seen // seen))]
 
     def _dropped(self, member: MessageFollower | Listener) -> None:
         member.end()
@@ -112,7 +165,7 @@ class MessageTail(Tail["MessageFollower | Listener"]):
 class MessageFollower:
     """What one map shows; an :class:`~dskype.topology.ui.events.EventSource`.
 
-    Twice a second it gets at most :data:`SAMPLE` messages, drawn evenly from all that have come, and their number. A client that takes them slowly
+    Twice a second it gets at most :data:`SAMPLE` messages, drawn from all that have come, and their number. A client that takes them slowly
     gets the same number less often.
 
     :param tail: reads for all.
@@ -122,23 +175,8 @@ class MessageFollower:
 
     def __init__(self, tail: MessageTail, pool: Executor) -> None:
         self._tail, self._pool = tail, pool
-        self._sample: list[Mapping[str, Any]] = []
-        self._seen = self._new = 0
-        self._random = random.Random(0)
+        self._look = _Look(0, 0, 0)
         self.closed = self._joined = self._ended = False
-
-    def offer(self, messages: Sequence[Mapping[str, Any]], new: int) -> None:
-        """Draw from messages (reservoir sampling); called by the tail, with its lock.
-
-        :param new: how many of them were not there when the tail began to read.
-        """
-        self._new += new
-        for message in messages:
-            self._seen += 1
-            if len(self._sample) < SAMPLE:
-                self._sample.append(message)
-            elif (place := self._random.randrange(self._seen)) < SAMPLE:
-                self._sample[place] = message
 
     def end(self) -> None:
         """Note that the tail has stopped."""
@@ -155,16 +193,18 @@ class MessageFollower:
             return [Event("following", {})]
         for _ in range(int(_QUIET_S / _EVERY_S)):
             await asyncio.sleep(_EVERY_S)
+            before = self._look
             with self._tail.lock:
-                sample, seen, new = self._sample, self._seen, self._new
-                self._sample, self._seen, self._new = [], 0, 0
-            if seen:
-                return [Event("messages", {"seen": seen, "new": new, "messages": sample})]
+                self._look, sample = self._tail.looked(before)
+            if self._look.seen > before.seen:
+                return [Event("messages", {"seen": self._look.seen - before.seen, "new": self._look.new - before.new, "messages": sample})]
             if self._ended:
                 return None
         return []
 
     def _join(self) -> None:
+        with self._tail.lock:
+            self._look = self._tail.looked(_Look(0, 0, 0))[0]
         self._tail.join(self)
         if self.closed:  # meanwhile
             self._tail.leave(self)

@@ -31,8 +31,11 @@ __all__ = ["ResultFollower", "ResultTail"]
 
 QUEUE = 500
 """Results that wait for one client, at most."""
-_AT_ONCE = 100
-_READ_RECORDS, _READ_S = 200, 0.2
+_EACH_BYTES = 64 << 10
+"""Bytes of records that may wait for a client although much waits for others."""
+_AT_ONCE = 200
+_READ_RECORDS, _READ_BYTES, _READ_S = 500, 128 << 10, 0.2
+"""How much a client that reads alone gets at once; how many records have so many bytes is estimated from those that it has had."""
 _QUIET_S = 15.0
 _PATIENCE_S = 3.0
 _REMEMBERED = 4096
@@ -55,7 +58,7 @@ class ResultTail(Tail["ResultFollower"]):
     """Reads the ends of a topology's topics for all clients.
 
     :param topics: of the topology.
-    :param queued_bytes: how many bytes of records may wait for all clients together, beside what each may have in any case: its share of them.
+    :param queued_bytes: how many bytes of records may wait for all clients together, beside some that each may have in any case.
     """
 
     def __init__(self, open_follower: Callable[[], Follower], topics: Topics, queued_bytes: int = 64 << 20) -> None:
@@ -81,9 +84,12 @@ class ResultTail(Tail["ResultFollower"]):
                 if not others:
                     del self._by_subscription[id]
 
-    def may_wait(self, queued_bytes: int) -> bool:
-        """Tell whether so many bytes may wait for a client; call it with the lock."""
-        return self.queued_bytes < self._most or queued_bytes < self._most // len(self._members)
+    def may_wait(self, queued_bytes: int, more: int) -> bool:
+        """Tell whether further bytes may wait for a client; call it with the lock.
+
+        :param queued_bytes: how many wait for it.
+        """
+        return queued_bytes + more <= _EACH_BYTES or self.queued_bytes + more <= self._most
 
     def _take(self, records: Sequence[Any]) -> None:
         for record in records:
@@ -152,7 +158,7 @@ class ResultFollower:
         self._reads = False
         self._left_over: deque[Any] = deque()  # records that were read, and not handed over yet
         self._read_to: dict[tuple[str, int], int] = {}
-        self._heard_s = 0.0
+        self._heard_s, self._record_bytes = 0.0, 1000.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._once = Once(_REMEMBERED)
@@ -164,7 +170,7 @@ class ResultFollower:
 
     def offer(self, batch: _Batch) -> bool:
         """Put a record's findings into the queue; return False if there is no room. A single record always finds room in an empty queue."""
-        if self._queued and (self._queued + len(batch.found) > QUEUE or not self._tail.may_wait(self._queued_bytes + batch.size)):
+        if self._queued and (self._queued + len(batch.found) > QUEUE or not self._tail.may_wait(self._queued_bytes, batch.size)):
             return False
         self._queue.append(batch)
         self._count(len(batch.found), batch.size)
@@ -268,9 +274,11 @@ class ResultFollower:
                 if begun and (events := self._began(reader)):
                     return events
                 if not self._places.reached(self._mark):
-                    self._left_over.extend(reader.poll(_READ_S, _READ_RECORDS))
+                    most = max(1, min(_READ_RECORDS, int(_READ_BYTES / self._record_bytes)))
+                    self._left_over.extend(reader.poll(_READ_S, most))
                     if self._left_over:
                         self._heard_s = time.monotonic()
+                        self._record_bytes = sum(len(record.value or b"") for record in self._left_over) / len(self._left_over) + 100
                     elif time.monotonic() - self._heard_s > _PATIENCE_S:
                         reader.check(_PATIENCE_S)
                         self._heard_s = time.monotonic()

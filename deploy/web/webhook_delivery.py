@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import hmac
 import http.client
+import io
 import random
-import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from dskype.deploy.machine.terminal import clean
@@ -25,8 +23,7 @@ __all__ = ["Failure", "Sender", "pause_s", "signature"]
 _AGAIN = {408, 409, 425, 429}
 """Refusals that may pass."""
 _ANSWER_BYTES = 1 << 16
-_REASON_CHARACTERS = 200
-"""Of what the receiver has sent, an error quotes no more: it goes into a header of the dead letter."""
+_REASON_CHARS = 200
 
 
 def signature(keys: tuple[bytes, ...], id: str, time_s: int, body: bytes) -> str:
@@ -63,6 +60,55 @@ def pause_s(webhook: Webhook, failures: int, asked_s: float | None, chance: floa
     return max(grown * (1 - chance / 2), min(asked_s or 0.0, webhook.backoff_max_s))
 
 
+class _TimedSocket:
+    """A socket whose reads and writes end at one time in all. A timeout of the socket's own counts anew for each byte that a receiver sends.
+
+    :ivar deadline_s: that time, by the monotonic clock.
+    """
+
+    def __init__(self, sock: Any) -> None:
+        self._socket, self.deadline_s = sock, 0.0
+
+    def limit(self) -> None:
+        """Let the next operation end in time.
+
+        :raises TimeoutError: the time has passed.
+        """
+        left_s = self.deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(left_s)
+
+    def sendall(self, data: Any) -> None:
+        """Write as a socket does."""
+        self.limit()
+        self._socket.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return a file to read from; it works as long as it is open, as that of a socket does."""
+        return io.BufferedReader(_TimedFile(self, self._socket.makefile(mode, buffering=0)))
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class _TimedFile(io.RawIOBase):
+    def __init__(self, timed: _TimedSocket, raw: Any) -> None:
+        self._timed, self._raw = timed, raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Any:
+        self._timed.limit()
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
 class Sender:
     """Sends requests to one receiver, over one connection as long as it lasts.
 
@@ -77,8 +123,6 @@ class Sender:
         self._parts = urlsplit(webhook.url)
         self._path = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
         self._connection: http.client.HTTPConnection | None = None
-        self._handle: socket.socket | None = None  # of the same connection: a shutdown of it ends what waits for the other
-        self._handle_lock = threading.Lock()
         self._random = random.Random()
         self.retries = 0
 
@@ -103,38 +147,19 @@ class Sender:
         return failure
 
     def _attempt(self, id: str, body: bytes) -> Failure | None:
-        """Send a request once; a connection that the receiver has closed meanwhile is opened again.
-
-        The timeout of a socket begins anew with each byte, so another thread ends a request that takes too long in all.
-        """
-        ends_at, over = time.monotonic() + self._webhook.timeout_s, threading.Event()
-        timer = threading.Timer(self._webhook.timeout_s, self._end, (over,))
-        timer.daemon = True
-        timer.start()
+        """Send a request once; a connection that the receiver has closed meanwhile is opened again."""
+        kept = self._connection is not None
         try:
-            while True:
-                kept = self._connection is not None
-                try:
-                    return self._request(id, body, ends_at)
-                except (OSError, http.client.HTTPException) as error:
-                    self.close()
-                    if over.is_set() or isinstance(error, TimeoutError):
-                        return Failure(f"no answer within {self._webhook.timeout_s:g} s", True)
-                    if kept and isinstance(error, (BrokenPipeError, ConnectionResetError)):
-                        continue
-                    reason = clean(redact_text(f"no answer ({error or type(error).__name__})"), _REASON_CHARACTERS)
-                    return Failure(reason, not isinstance(error, ssl.SSLCertVerificationError))
-        finally:
-            timer.cancel()
+            return self._request(id, body)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            if kept and isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                return self._attempt(id, body)
+            return Failure(
+                f"no answer ({clean(redact_text(str(error)), _REASON_CHARS) or type(error).__name__})", not isinstance(error, ssl.SSLCertVerificationError)
+            )
 
-    def _end(self, over: threading.Event) -> None:
-        """End the request that is under way; called by another thread."""
-        over.set()
-        with self._handle_lock, contextlib.suppress(OSError):
-            if self._handle is not None:
-                self._handle.shutdown(socket.SHUT_RDWR)
-
-    def _request(self, id: str, body: bytes, ends_at: float) -> Failure | None:
+    def _request(self, id: str, body: bytes) -> Failure | None:
         now_s = int(time.time())
         headers = {
             "Content-Type": "application/json",
@@ -143,8 +168,12 @@ class Sender:
             "webhook-timestamp": str(now_s),
             "webhook-signature": signature(self._webhook.keys, id, now_s, body),
         }
+        deadline_s = time.monotonic() + self._webhook.timeout_s
         if self._connection is None:
-            self._connect(ends_at)
+            self._connection = self._connect()
+            self._connection.connect()
+            self._connection.sock = _TimedSocket(self._connection.sock)
+        self._connection.sock.deadline_s = deadline_s
         self._connection.request("POST", self._path, body, headers)
         answer = self._connection.getresponse()
         if len(answer.read(_ANSWER_BYTES)) == _ANSWER_BYTES or answer.will_close:
@@ -159,39 +188,14 @@ class Sender:
             float(after) if after.isdecimal() and len(after) < 9 else None,
         )
 
-    def _connect(self, ends_at: float) -> None:
-        """Open the connection.
-
-        :param ends_at: when to give up, on the monotonic clock. The receiver's name may have any number of addresses.
-        """
-        secure, host = self._parts.scheme == "https", self._parts.hostname or ""
-        connection = http.client.HTTPSConnection(host, self._parts.port) if secure else http.client.HTTPConnection(host, self._parts.port)
-        found = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
-        for i, (*_, address) in enumerate(found, 1):
-            if (left_s := ends_at - time.monotonic()) <= 0:
-                raise TimeoutError
-            try:
-                connection.sock = socket.create_connection(address[:2], left_s)
-                break
-            except OSError:
-                if i == len(found):
-                    raise
-        self._connection = connection
-        connection.sock.settimeout(self._webhook.timeout_s)
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with self._handle_lock:
-            self._handle = connection.sock.dup()
-        if time.monotonic() >= ends_at:  # too late for the other thread to have seen the connection
-            raise TimeoutError
-        if secure:
-            connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
+    def _connect(self) -> http.client.HTTPConnection:
+        host, timeout_s = self._parts.hostname or "", self._webhook.timeout_s
+        if self._parts.scheme == "https":
+            return http.client.HTTPSConnection(host, self._parts.port, timeout=timeout_s, context=ssl.create_default_context())
+        return http.client.HTTPConnection(host, self._parts.port, timeout=timeout_s)
 
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        with self._handle_lock:
-            if self._handle is not None:
-                self._handle.close()
-                self._handle = None

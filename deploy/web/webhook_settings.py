@@ -33,7 +33,7 @@ class Webhook:
     :ivar attempts: how often a request is tried before it becomes a dead letter.
     :ivar backoff_s: the pause after the first failure; it doubles with each further one.
     :ivar backoff_max_s: the longest pause.
-    :ivar timeout_s: how long a request may take, its connection and its answer included.
+    :ivar timeout_s: how long a request may take in all, after the connection is there.
     """
 
     name: str

@@ -21,7 +21,7 @@ from dskype.deploy.web.webhook_delivery import Failure, Sender
 from dskype.deploy.web.webhook_settings import Webhook
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, partitions_to_follow
 
 __all__ = ["Counts", "Delivery", "Webhooks", "group_of", "letters_topic"]
 
@@ -106,7 +106,7 @@ class Delivery:
         """Return a consumer at the places that are committed; where there is none, at the start."""
         consumer = self._kafka.consumer(group_id=group_of(self._client.name, self._webhook.name), allow_auto_create_topics=False)
         try:
-            partitions = [TopicPartition(topic, p) for topic in self._client.result_topics() for p in sorted(consumer.partitions_for_topic(topic) or ())]
+            partitions = partitions_to_follow(consumer, self._client.result_topics())
             consumer.assign(partitions)
             first, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
             # What was seen is forgotten: it may not have arrived, and is read again.

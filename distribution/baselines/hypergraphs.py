@@ -8,7 +8,6 @@ from types import ModuleType
 import numpy as np
 
 from dskype.topology.errors import IllegalArgumentException, explain
-from dskype.topology.extras import how_to_install
 
 __all__ = ["partition_hypergraph"]
 
@@ -86,6 +85,6 @@ def _library() -> ModuleType:
         import mtkahypar
     except ImportError as error:
         raise IllegalArgumentException(
-            explain("Partitioning by hypergraph needs the package mtkahypar.", given=str(error), hint=how_to_install("bench"))
+            explain("Partitioning by hypergraph needs the package mtkahypar.", given=str(error), hint="pip install '/path/to/dskype[bench]'")
         ) from None
     return mtkahypar

@@ -3,9 +3,11 @@
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from dskype.bolts.changed_lists import ChangedLists
+from dskype.bolts.changed_lists import ChangedLists, list_bytes
+from dskype.spouts.settings import ENTRY_BYTES, Settings
 from dskype.topology.core.values import pack_state, unpack_state
 
 
@@ -61,3 +63,28 @@ def test_a_slot_that_is_used_again_waits_for_nothing():
     lists.forget(3)
     lists.mark(slots(3))
     assert lists.pop_due(5_001).tolist() == [3]
+
+
+def test_a_long_list_waits_for_its_bytes_and_a_short_one_for_the_interval() -> None:
+    lists, slots = ChangedLists(1000, 10_000), np.array([0, 1, 2])
+    lists.mark(slots)
+    assert lists.pop_due(5_000).tolist() == [0, 1, 2]
+    assert lists.charge(slots, np.array([100, 10_000, 35_001]), 5_000) == 1
+    lists.mark(slots)
+    restored = ChangedLists(1000, 10_000)
+    restored.restore(lists.snapshot())
+    assert restored.pop_due(5_999).tolist() == []
+    assert restored.pop_due(6_000).tolist() == [0, 1]
+    assert restored.pop_due(8_500).tolist() == []
+    assert restored.pop_due(8_501).tolist() == [2]
+
+
+def test_the_bytes_of_lists_are_those_of_their_ids_and_of_what_is_beside_them() -> None:
+    ids = ['"ab"', "17", '"cdefg"']
+    for given in (ids, pa.array(ids)):
+        assert list_bytes(np.array([0, 2, 2, 3]), given).tolist() == [6 + 2 * ENTRY_BYTES, 0, 7 + ENTRY_BYTES]
+
+
+def test_the_longest_pause_is_that_of_the_longest_list() -> None:
+    assert Settings.from_conf({}).topk_pause_max_ms == 1000, "with the defaults every list is written each second"
+    assert Settings.from_conf({"dskype.k.max": 1000, "dskype.id.max.bytes": 512}).topk_pause_max_ms == 8545

@@ -264,6 +264,7 @@ def test_every_request_is_answered_as_the_oracle_does(kind, tasks):
     assert Play(kind, tasks=tasks).check() > 20 * tasks[1]
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("kind", ["count", "time"])
 @pytest.mark.parametrize("seed", range(8))
 def test_faults_change_no_answer(kind, seed):

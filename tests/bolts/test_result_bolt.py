@@ -23,6 +23,8 @@ from dskype.topology.simulated.log import MemoryLog
 from .results.redis_server import RedisServer
 from .results.test_buffer import Shelf
 
+pytestmark = pytest.mark.product(schedules=True, seconds=40)
+
 STEPS, SUBSCRIPTIONS, SEEDS = 40, 9, 6
 
 

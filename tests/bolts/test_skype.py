@@ -27,6 +27,8 @@ from dskype.topology.errors import IllegalArgumentException
 from tests import naive
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score, weigh
 
+pytestmark = pytest.mark.product(schedules=True, seconds=40)
+
 TIGHT: dict[str, dict[str, Any]] = {"kmax": {"factor": 1.0, "extra": 1}}
 """Options with which buffers run low often."""
 ALL = list(product(INDEXES, BUFFERS, WINDOWS, (False, True)))

@@ -24,6 +24,8 @@ from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
 from tests.distribution.test_distributors import assert_exact, world
 
+pytestmark = pytest.mark.product(schedules=True)
+
 RECTANGLES = [
     [10.0, 45.0, 12.5, 47.25],
     [170.0, -20.0, -170.0, 20.0],

@@ -24,6 +24,8 @@ from dskype.distribution.balancing import (
     summarize,
 )
 
+pytestmark = pytest.mark.product(schedules=True)
+
 SIDE = 24
 
 

@@ -21,10 +21,12 @@ from tests.distribution import worlds
 from tests.distribution.worlds import EVERY
 from tests.naive import overlapping
 
+pytestmark = pytest.mark.product(schedules=True)
+
 every = pytest.mark.parametrize(("name", "options"), EVERY, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x.values())) or "default")
 every_name = pytest.mark.parametrize("name", sorted(DISTRIBUTORS))
 every_size = pytest.mark.parametrize("tasks", [1, 2, 5, 32])
-PARTITIONED = sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, Partitioned))
+PARTITIONED = {name: kind for name, kind in sorted(DISTRIBUTORS.items()) if issubclass(kind, Partitioned)}
 
 
 @lru_cache

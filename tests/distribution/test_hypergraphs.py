@@ -10,6 +10,8 @@ import pytest
 from dskype.distribution.baselines.hypergraphs import partition_hypergraph
 from dskype.topology.errors import IllegalArgumentException
 
+pytestmark = pytest.mark.lab
+
 
 def groups(seed=68):
     """Return messages with four words of one of four groups each: vertices, edges, weights."""
@@ -93,5 +95,5 @@ def test_the_parts_are_the_same_in_every_process_and_nothing_is_printed():
 
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "mtkahypar", None)
-    with pytest.raises(IllegalArgumentException, match=r"needs the package mtkahypar.*given: .*hint: pip install .*/.*\[bench\]"):
+    with pytest.raises(IllegalArgumentException, match=r"needs the package mtkahypar.*given: .*hint: pip install '/path/to/dskype\[bench\]'"):
         partition_hypergraph(*groups(), 4)

@@ -21,6 +21,8 @@ from tests.topology.runtime.helpers import wait_for
 from .compose_lab import ROOT, lab
 from .private_engine import unusable
 
+pytestmark = pytest.mark.product(seconds=60)
+
 _TIMEOUT_S = 600
 _MESSAGES = 1200
 _DEMO = f"--messages {_MESSAGES} --subscriptions 300 --rate 80"

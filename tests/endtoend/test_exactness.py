@@ -18,6 +18,8 @@ from dskype.topology.simulated.engine import Faults
 
 from .harness import TOPICS, Planner, Simulation, check, metric, options_of, play, random_message, random_run, random_subscription, unfinished, vocabulary
 
+pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
+
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104"))
 CHUNKS = 3
 """No multiple of two: of four seeds in a row, one has time windows."""

@@ -111,6 +111,7 @@ def spark_cluster(tmp_path, state):
         yield cluster
 
 
+@pytest.mark.product(seconds=180)
 def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_back(spark_cluster, bootstrap_servers, state, name):
     kafka = KafkaSettings(bootstrap_servers)
     messages = places.places(seed=7, count=10_000)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.demo import places
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiServer, UiSettings
@@ -14,7 +12,6 @@ from dskype.deploy.web.trend import WatchedReports
 from tests.deploy.web.server import TOKEN, get
 from tests.deploy.web.test_web_pages import fill
 from tests.topology.runtime.helpers import wait_for
-from tests.topology.ui.browser import Browser
 
 from .feed import FILTER
 from .harness import topology
@@ -24,13 +21,6 @@ TASKS = {"subscription-bolt": 2}
 CONF = {"topology.acker.executors": 0, "dskype.window.messages": 500, "dskype.distributor": "agrid"}
 SHOWN = 50
 """Results that a page keeps."""
-
-
-@pytest.fixture
-def browser(tmp_path):
-    opened = Browser(tmp_path)
-    yield opened
-    opened.close()
 
 
 def register(browser, server, name, fields):

@@ -12,6 +12,8 @@ from tests.bolts.results.redis_server import RedisServer
 
 from .harness import DIAGONAL, Simulation, check, metric, random_message, random_subscription, world_of
 
+pytestmark = pytest.mark.product(schedules=True)
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):

@@ -9,6 +9,8 @@ from dskype.topology.simulated.engine import Faults
 
 from .harness import WORDS, Planner, Simulation, check, metric, options_of, vocabulary
 
+pytestmark = pytest.mark.product(schedules=True)
+
 
 def world(seed, distributor, faults, plans):
     """Play a world in which floors rise high: few words, small buffers, places that hardly count, and subscriptions from before the first message."""

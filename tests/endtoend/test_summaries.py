@@ -10,6 +10,8 @@ from dskype.topology.simulated.engine import Faults
 
 from .harness import Planner, Simulation, boolean_index, check, end_expired, in_turn, metric, unfinished
 
+pytestmark = pytest.mark.product(schedules=True)
+
 WORDS = [f"w{i}" for i in range(14)]
 TOPK = {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5}
 FILTER = {"type": "boolean", "bbox": [-10, -10, 10, 10], "expression": "lake"}

@@ -10,6 +10,8 @@ from dskype.topology.planning.validation import validate_submission
 
 from .harness import TOPICS, Simulation, topology
 
+pytestmark = pytest.mark.product(schedules=True)
+
 LAKE = {"type": "topk", "text": "lake", "lat": 0, "lon": 0, "k": 3, "alpha": 0.5}
 
 

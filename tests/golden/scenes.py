@@ -13,7 +13,7 @@ import msgpack
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window import WINDOWS
 from dskype.distribution import DISTRIBUTORS
-from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.tuples import InRecord
@@ -31,18 +31,11 @@ SEED = 11
 def kept(sim: SimulatedTopology, time_ms: int, **more) -> bytes:
     """Return what an interrupted topology leaves, and ``more`` about it.
 
-    Statistics are left out, and so are records of inboxes that no snapshot needs: Kafka has dropped those, too. Those of the distribution
-    bolt stay, because the faults that follow may run a batch again that began before its oldest snapshot.
+    Statistics are left out, and so are records of inboxes that a driver would have dropped.
     """
-    needed = {
-        (inbox_topic(sim.plan.name, c), sim.plan.task_index(task)): versions[0]
-        for c in sim.plan.component_ids
-        if c != "distribution-bolt"
-        for task in sim.plan.component_tasks(c)
-        if (versions := sim.store.versions(task))
-    }
+    sim.drop_old_records()
     records = [
-        [t, p, [None if r.offset < needed.get((t, p), 0) else [r.timestamp_ms, r.key, r.value, r.headers] for r in sim.log.read(t, p, 0, sim.log.end(t, p))]]
+        [t, p, [None] * (begin := sim.log.begin(t, p)) + [[r.timestamp_ms, r.key, r.value, r.headers] for r in sim.log.read(t, p, begin, sim.log.end(t, p))]]
         for t in sim.log.topics()
         if t != metrics_topic(sim.plan.name)
         for p in range(sim.log.partitions(t))
@@ -62,6 +55,7 @@ def log_of(state: dict, now_ms) -> MemoryLog:
         log._partitions[topic, partition] = [
             None if record is None else InRecord(topic, partition, i, *record[:3], [tuple(h) for h in record[3]]) for i, record in enumerate(records)
         ]
+        log.drop_before(topic, partition, next((i for i, record in enumerate(records) if record is not None), len(records)))
     return log
 
 

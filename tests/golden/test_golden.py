@@ -15,6 +15,8 @@ from tests.topology.simulated import test_faults as plain
 
 from .scenes import dskype_scenes, files, go_on_dskype, go_on_plain, log_of, opened, plain_plan
 
+pytestmark = pytest.mark.product(schedules=True)
+
 FILES = [pytest.param(path, id=f"{version}/{path.stem}") for version, path in files()]
 PLAIN, DSKYPE = ([p for p in FILES if p.values[0].stem.startswith("dskype") is kind] for kind in (False, True))
 

@@ -88,6 +88,7 @@ def test_a_jar_cannot_be_named_out_of_its_folder(line: str, tmp_path: Path) -> N
         read_manifest(tmp_path / "jars")
 
 
+@pytest.mark.product
 def test_folders_are_their_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

@@ -21,7 +21,7 @@ from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.spouts.settings import Settings
 from dskype.topology import BasicBolt, Fields, TopologyBuilder, TopologyError
 from dskype.topology.config import DEFAULTS
-from dskype.topology.core.redaction import HIDDEN, NAMES, SPARK_KEYS, LineRedactor, RedactingFormatter, is_secret, redact, redact_text, restore_secrets
+from dskype.topology.core.redaction import HIDDEN, SPARK_KEYS, TABLE, LineRedactor, RedactingFormatter, is_secret, redact, redact_text, restore_secrets
 from dskype.topology.flux import FluxException, load
 from dskype.topology.local import LocalCluster
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
@@ -116,8 +116,8 @@ SAMPLES = [
 ]
 """Names that are secret, at least one for each alternative of the table."""
 IN_QUERIES = ["sig", "signature", "X-Amz-Signature", "X-Goog-Signature", "key"]
-CANARY = "LiveCanary4711/aB+c=="
-FORMS = [
+PLANTED = "LiveCanary4711/aB+c=="
+WAYS = [
     *(
         "{n}={v}",
         "at h: {n}={v} given",
@@ -194,13 +194,13 @@ NAMELESS = [
         *(f"https://h/?{name}={{v}}" for name in IN_QUERIES),
     ),
 ]
-SECRETS = [form.format(n=name, v=CANARY, t="LiveCanary4711x") for form in FORMS for name in SAMPLES if " " not in name or form.startswith("a ")]
-SECRETS += [form.format(v=CANARY, t="LiveCanary4711x") for form in NAMELESS]
+SECRETS = [form.format(n=name, v=PLANTED, t="LiveCanary4711x") for form in WAYS for name in SAMPLES if " " not in name or form.startswith("a ")]
+SECRETS += [form.format(v=PLANTED, t="LiveCanary4711x") for form in NAMELESS]
 
 
 def test_every_name_of_the_table_has_a_sample_and_every_sample_is_secret() -> None:
-    alternatives = [f"(?i:{one})" for where in ("anywhere", "as the last part") for one in _alternatives(NAMES[where])]
-    first, _, last = NAMES["anywhere, of keys"].partition(")")
+    alternatives = [f"(?i:{one})" for where in ("anywhere", "as the last part") for one in _alternatives(TABLE[where])]
+    first, _, last = TABLE["anywhere, of keys"].partition(")")
     alternatives += [f"(?i:{one}{last})" for one in first.removeprefix("(?:").split("|")]
     assert len(alternatives) > 20
     assert [one for one in alternatives if not any(re.search(one, name) for name in SAMPLES)] == []
@@ -222,11 +222,11 @@ def test_every_name_in_every_form_is_hidden() -> None:
 
 def test_what_follows_a_secret_and_names_of_classes_stay() -> None:
     for text, seen in {
-        f"password={CANARY}, user=u": f"password={HIDDEN}",
-        f"given: password={CANARY}, user=u": f"given: password={HIDDEN}, user=u",
-        f"given: ('pwd': [{CANARY}], 'a': 1)": f"given: ('pwd': {HIDDEN}, 'a': 1)",
-        f"Authorization: Bearer {CANARY}\nHost: h": f"Authorization: {HIDDEN}\nHost: h",
-        f"a <token type='x'>{CANARY}</token> b": f"a <token type='x'>{HIDDEN}</token> b",
+        f"password={PLANTED}, user=u": f"password={HIDDEN}",
+        f"given: password={PLANTED}, user=u": f"given: password={HIDDEN}, user=u",
+        f"given: ('pwd': [{PLANTED}], 'a': 1)": f"given: ('pwd': {HIDDEN}, 'a': 1)",
+        f"Authorization: Bearer {PLANTED}\nHost: h": f"Authorization: {HIDDEN}\nHost: h",
+        f"a <token type='x'>{PLANTED}</token> b": f"a <token type='x'>{HIDDEN}</token> b",
     }.items():
         assert redact_text(text) == seen
     for text in (
@@ -262,18 +262,17 @@ def test_what_follows_a_secret_and_names_of_classes_stay() -> None:
 )
 def test_a_long_text_takes_no_more_than_linear_time(piece: str) -> None:
     """A quadratic rule would run for hours."""
-    text = piece * (200_000 // len(piece) + 1) + f"\n{'password'}={CANARY}\n"
+    text = piece * (200_000 // len(piece) + 1) + f"\n{'password'}={PLANTED}\n"
     assert "Canary" not in redact_text(text)
 
 
-def test_lines_that_come_one_by_one_are_redacted_like_a_whole_and_a_key_ends_with_its_last_line() -> None:
+def test_lines_that_come_one_by_one_hide_a_key_up_to_its_last_line_and_go_on() -> None:
     redactor = LineRedactor()
-    lines = ["a\n", "x -----BEGIN RSA PRIVATE KEY-----\n", "Proc-Type: 4,ENCRYPTED\n", "\n", "MIICanary\n", "-----END RSA PRIVATE KEY-----\n", "MII\n"]
-    lines += ["'-----BEGIN PRIVATE KEY-----' was expected\n", "2026-11-27 10:00:00 INFO goes on\n", f"password={CANARY}\n"]
-    shown = [redactor.redact(line) for line in lines]
-    assert shown[:7] == ["a\n", f"x -----BEGIN RSA PRIVATE KEY-----{HIDDEN}\n", "", "", "", "-----END RSA PRIVATE KEY-----\n", "MII\n"]
-    assert shown[8:] == ["2026-11-27 10:00:00 INFO goes on\n", f"password={HIDDEN}\n"]
-    assert LineRedactor().redact("".join(lines)) == "".join(shown)
+    lines = ["a", "x -----BEGIN RSA PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED", "", "MIICanary", "-----END RSA PRIVATE KEY-----", "MII"]
+    lines += ["'-----BEGIN PRIVATE KEY-----' was expected", "2026-11-27 10:00:00 INFO goes on", f"password={PLANTED}"]
+    shown = [redactor.line(line) for line in lines]
+    assert shown[:7] == ["a", f"x -----BEGIN RSA PRIVATE KEY-----{HIDDEN}", "", "", "", "-----END RSA PRIVATE KEY-----", "MII"]
+    assert shown[8:] == ["2026-11-27 10:00:00 INFO goes on", f"password={HIDDEN}"]
 
 
 def test_looking_at_the_first_letters_changes_nothing() -> None:
@@ -333,6 +332,111 @@ def test_a_configuration_is_redacted_at_every_depth_and_not_changed() -> None:
 )
 def test_texts_lose_their_secrets_and_nothing_else(text: str, seen: str) -> None:
     assert redact_text(text) == seen
+
+
+NAMES = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "access_token",
+    "credential",
+    "credentials",
+    "private_key",
+    "bearer",
+    "authorization",
+    "sasl.jaas.config",
+]
+NAMES += [
+    "secret_key",
+    "AccountKey",
+    "account_key",
+    "signing_key",
+    "encryption.key",
+    "auth",
+    "redis.auth",
+    "pwd",
+    "passwords",
+    "db_password_main",
+    "secret_value",
+]
+NAMES += ["apiKey", "api-key", "x-api-key", "access.key", "shared_key", "ssl.key", "tls-key", "keystore.key", "oauthToken", "spark.authenticate.secret"]
+FORMS = [
+    "{name}={value}",
+    "{name} = {value}, user=ann",
+    "{name}: {value}",
+    "{name} -> {value}",
+    "{name} => {value}",
+    "{{'{name}': '{value}', 'a': 1}}",
+    '{{"{name}":"{value}","a":1}}',
+    '{{\\"{name}\\":\\"{value}\\",\\"a\\":1}}',
+    '{{"{name}": ["{value}", "{value}"]}}',
+    "{name}: [{value}]",
+    '"{name}": {{"main": "{value}"}}',
+    "{name}=b'{value}'",
+    '{name}="a\\"{value}"',
+    "--{name} {value}",
+    "--{name}={value}",
+    "GET /x?{name}={value}&a=1",
+    "{name}: Bearer {value}",
+    "{name}: Basic {value}",
+    "({name}={value})",
+    "config: {name}={value}/{value}+{value}==",
+]
+CANARY = "Canary4711x58"
+UNNAMED = [
+    "https://{}@host/x",
+    "postgres://u:p@ss/{}@host/db",
+    "postgres://u:1/{}@host",
+    "redis://:{}@h:1, amqp://v:{}@h",
+    "https://h/x?se=2026&sig={}&a=1",
+    "https://h/x?X-Amz-Signature={}",
+    "key whsec_{} is wrong",
+    "sent Bearer {} to it",
+    "sent Basic {}== to it",
+    "-----BEGIN PRIVATE KEY-----\n{}\n{}\n-----END PRIVATE KEY-----",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_secret_key_is_hidden_in_texts_in_every_form(name: str) -> None:
+    for form in FORMS:
+        for key in (name, name.upper()):
+            assert is_secret(key)
+            text = redact_text(form.format(name=key, value=CANARY))
+            assert CANARY not in text and HIDDEN in text, (form, text)
+            assert redact_text(text) == text
+
+
+@pytest.mark.parametrize("form", UNNAMED)
+def test_secrets_without_a_name_are_hidden_in_texts(form: str) -> None:
+    text = redact_text(form.replace("{}", CANARY))
+    assert CANARY not in text and HIDDEN in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password.env=NAME, keystore.location=/a/b and tokenizer=standard",
+        "password: none, auth: true",
+        "http://127.0.0.1:8080/@ann/x and mailto a@b, http://h/?mail=a@b",
+        "Class not found: x, named by bolt 'count'. given: 'x'; hint: did you mean y?",
+        "author=ann, key=3, partition.key: 5, Basic authentication",
+        "2026-11-27 09:00:00,000 INFO dskype.topology batch 17: 1,024 tuples in 5 ms",
+    ],
+)
+def test_ordinary_texts_stay_as_they_are(text: str) -> None:
+    assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece", ["a://b:", "password=", "password='", "x=", "a.", "--", "Bearer ", "\\", "?sig=", "token[", "a@b://", "-----BEGIN PRIVATE KEY-----"]
+)
+def test_hiding_takes_time_in_proportion_to_the_text(piece: str) -> None:
+    """The work is counted, not timed: steps of the expressions that could be repeated are possessive or bounded, so that texts of this size are done at once."""
+    text = piece * (200_000 // len(piece))
+    assert len(redact_text(text)) <= 8 * len(text)
 
 
 # --- the exits --------------------------------------------------------------------------------------------------------
@@ -413,6 +517,16 @@ def test_log_lines_and_tracebacks_are_redacted() -> None:
         record = logging.LogRecord("n", logging.ERROR, "f", 1, "password=%s", (HUSH,), (type(error), error, error.__traceback__))
     line = RedactingFormatter("%(message)s").format(record)
     assert HUSH not in line and f"password={HIDDEN}" in line and f"redis://u:{HIDDEN}@h" in line
+
+
+def test_log_lines_cannot_control_a_terminal() -> None:
+    try:
+        raise ValueError("\x1b[2J\x9b31m\u202e")
+    except ValueError as error:
+        record = logging.LogRecord("n", logging.ERROR, "f", 1, "GET %s", ("/\x1b]0;PWNED\x07",), (type(error), error, error.__traceback__))
+    line = RedactingFormatter("%(message)s").format(record)
+    assert "GET /\\u001b]0;PWNED\\u0007\nTraceback" in line and "\\u001b[2J\\u009b31m\\u202e" in line
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(line)
 
 
 def test_errors_and_values_on_the_command_line_are_redacted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

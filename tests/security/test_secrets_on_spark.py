@@ -31,6 +31,8 @@ from dskype.deploy.metrics.prometheus import Exporter
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from tests.security.conftest import PASSWORD, SCRAM, Secured
 
+pytestmark = pytest.mark.product
+
 HUSH = "open-sesame-58"
 """Part of every secret of this test."""
 NAME = "hushed"

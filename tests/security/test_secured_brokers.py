@@ -22,6 +22,8 @@ from tests.security.certificates import Authority, jks
 from tests.security.conftest import PLAIN, SCRAM, Secured
 from tests.topology.runtime.helpers import committed, committer, make_topic, wait_for
 
+pytestmark = pytest.mark.product
+
 Settings = dict[str, Any]
 
 

@@ -13,6 +13,8 @@ from numba.core.caching import IndexDataCacheFile
 
 from dskype.topology import kernel_cache
 
+pytestmark = pytest.mark.product(schedules=True)
+
 BOLTS = Path(__file__).parents[2] / "bolts"
 
 PACKAGE = "dskype.bolts"  # of kernels that this test writes
@@ -197,11 +199,25 @@ def test_a_folder_that_another_user_has_made_is_left_alone(tmp_path):
     environ = checkout(tmp_path, "one", 1)
     assert run(CALL, environ) == [13, 0]
     (made,) = (tmp_path / "numba").glob("bolts.third_kernels-*")
-    as_other = f"import os\naccess = os.access\nos.access = lambda path, mode: not str(path).endswith({made.name!r}) and access(path, mode)\n"
+    as_other = (
+        "import os\nlstat = os.lstat\nos.lstat = lambda path: os.stat_result([*lstat(path)[:4], "
+        f"os.getuid() + str(path).endswith({made.name!r}), *lstat(path)[5:]])\n"
+    )
     before = sorted(path.name for path in made.iterdir())
     assert run(as_other + CALL, environ) == [13, 0]
     assert run(as_other + CALL, environ) == [13, 1]
     assert sorted(path.name for path in made.iterdir()) == before and made.with_name(f"{made.name}-{os.getuid()}").is_dir()
+
+
+def test_kernels_that_others_can_write_are_left_alone(tmp_path):
+    environ = checkout(tmp_path, "one", 1)
+    assert run(CALL, environ) == [13, 0]
+    (made,) = (tmp_path / "numba").glob("bolts.third_kernels-*")
+    made.chmod(0o777)  # its files are pickles
+    assert run(CALL, environ) == [13, 0]
+    made.with_name(f"{made.name}-{os.getuid()}").chmod(0o777)
+    with pytest.raises(AssertionError, match="Compiled kernels that another user may have written are not used"):
+        run(CALL, environ)
 
 
 def test_the_last_used_states_of_a_module_are_kept(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ CONTRACT = {
         "simulated.engine",
         "simulated.log",
     },  # a cluster runs topologies
+    "kernel_cache": {"core.ownership"},  # compiled kernels are loaded only if nobody else has written them
     "mixins": {"core.shared_log"},
     "testing": {"core.shared_log"},  # a file that tasks and tests share
     "windows": {"core.values", "core.window_policies"},  # a windowed bolt manages its own queue

@@ -221,7 +221,7 @@ spouts: [{id: words, className: org.apache.storm.testing.TestWordSpout}]
 bolts: [{id: shout, className: org.apache.storm.flux.wrappers.bolts.FluxShellBolt, constructorArgs: [[sh, shout.sh], [word]]}]
 streams: [{from: words, to: shout, grouping: {type: SHUFFLE}}]
 """
-    loaded = load(text)
+    loaded = load(text, allow_commands=True)
     loaded.check_runnable()
     loaded.objects["shout"].set_named_stream("to", ["component"])
     monkeypatch.chdir("/")

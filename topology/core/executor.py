@@ -4,8 +4,10 @@ A batch brings records that start at some offset. There are three cases for a bo
 
 - Its *version* (next inbox offset) is that offset: it processes the records.
 - It has processed exactly this batch before: it sends the same reply again.
-- Otherwise it loads the newest snapshot at or below the offset, processes the inbox from there to the offset with
-  emission suppressed (its counters advance), and then the batch.
+- Otherwise it goes on from where it is or, if that is behind the offset or the log no longer has the records in between, from its newest snapshot.
+  It processes the inbox up to the offset with emission suppressed (its counters advance), and then the batch.
+
+What followed from the records below a snapshot is in Kafka. So a task leaves them out, if another process has saved a snapshot within a batch or behind it.
 
 A spout task never goes back (see ``spout``). If another process has run batches in between, it loads the newest journal
 entry. If two processes run the task at once, only one of them can write the next entry (see ``snapshots``).
@@ -218,7 +220,7 @@ class Executor:
         self._worker_hooks = copy.deepcopy(plan.topology.worker_hooks)
         for hook in self._worker_hooks:
             hook.start(plan.conf, TopologyContext(plan, plan.executor_tasks(component, index)[0]))
-        self._hosted = {task: self._load(task, None) for task in plan.executor_tasks(component, index)}
+        self._hosted = {task: self._load(task) for task in plan.executor_tasks(component, index)}
         self._unreported: set[int] = set()  # tasks that have handled records since the last report
         self._unreported_s = 0.0
         limit = plan.component_conf(component)[Config.TOPOLOGY_MAX_SPOUT_PENDING]
@@ -246,7 +248,7 @@ class Executor:
 
     # -- state ------------------------------------------------------------------------------------
 
-    def _load(self, task_id: int, at_most: int | None) -> _Hosted:
+    def _load(self, task_id: int) -> _Hosted:
         """Create a task, and restore its newest snapshot or journal entry if there is one."""
         if self.is_spout:
             task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read, self._reader.commit, partial(self._waiting, task_id))
@@ -268,7 +270,7 @@ class Executor:
             task = BoltTask(self.plan, task_id, self._now_ms)
             task.start()
             hosted = _Hosted(task)
-            found = self._store.load(task_id, at_most)
+            found = self._store.load(task_id)
             if found is not None:
                 self._check_task(found[1], task_id)
                 task.restore(found[1])
@@ -422,44 +424,51 @@ class Executor:
             hosted.batch_id = batch_id
             return hosted.reply
         while True:
-            if hosted.task.version != first:
-                hosted = self.bring_to(task_id, first)
+            if (begin := max(first, hosted.saved)) >= until:
+                return []
+            if hosted.task.version != begin:
+                hosted = self.bring_to(task_id, begin)
+                if hosted.task.version > begin:
+                    continue
             task = hosted.task
+            rest = records if begin == first else [r for r in records if r.offset >= begin]
             if hosted.saved_ms is None:
-                hosted.saved_ms = records[0].timestamp_ms
+                hosted.saved_ms = rest[0].timestamp_ms
             try:
-                task.process(records)
+                task.process(rest)
                 break
             except PoisonedBatchError as error:
-                hosted = self._roll_back(task_id, first, error)
+                hosted = self._roll_back(task_id, error)
         hosted.reply = task.flush() + task.flush_letters()
         hosted.batch_id, hosted.first, hosted.until = batch_id, first, until
         return hosted.reply
 
     def bring_to(self, task_id: int, version: int) -> _Hosted:
-        """Bring a bolt task to exactly ``version``, by its newest snapshot that is not above it and its inbox.
+        """Bring a bolt task to ``version`` by its newest snapshot and its inbox, or to the snapshot if that is newer.
 
-        :raises LostInputError: the inbox no longer reaches back to the snapshot.
+        :raises LostInputError: the inbox no longer reaches back to a readable snapshot.
         """
         hosted = self._hosted[task_id]
         if hosted.task.version > version:
-            hosted.task.close()
-            hosted = self._hosted[task_id] = self._load(task_id, version)
-        while (task := hosted.task).version < version:
+            hosted = self._reload(task_id)
+        while (start := (task := hosted.task).version) < version:
             task.suppressed = True
             try:
-                task.process(self._reader.read(self._inbox, task.index, task.version, version))
+                task.process(self._reader.read(self._inbox, task.index, start, version))
                 task.flush()
                 task.flush_letters()
             except PoisonedBatchError as error:
-                hosted = self._roll_back(task_id, version, error)
+                hosted = self._roll_back(task_id, error)
                 continue
             except LostInputError as error:
+                # Another process may have run the task in between: then the log reaches back only to the snapshots that it has saved.
+                hosted = self._reload(task_id)
+                if hosted.task.version > start:
+                    continue
                 if hosted.saved >= 0 or not (versions := self._store.versions(task_id)):
                     raise
                 msg = explain(
-                    f"None of the snapshots of task {task_id} up to offset {version} can be read, and Kafka has dropped the records from which its state could be "
-                    "rebuilt.",
+                    f"None of the snapshots of task {task_id} can be read, and Kafka has dropped the records from which its state could be rebuilt.",
                     given=f"snapshots {versions}; {error}",
                     component=self.component,
                     hint=f"restore {self._store.location(task_id)} from a backup, or start the topology afresh",
@@ -468,21 +477,25 @@ class Executor:
             finally:
                 task.suppressed = False
             break
-        if task.version != version:
+        if hosted.task.version < version:
             raise LostInputError(
-                f"task {task_id} of component {self.component!r} needs its inbox up to offset {version}, but the log gave records up to {task.version} only",
+                f"task {task_id} of component {self.component!r} needs its inbox up to offset {version}, but the log gave records up to {hosted.task.version} only",
                 hint="the retention of inbox topics must reach back past the oldest snapshot",
             )
         return hosted
 
-    def _roll_back(self, task_id: int, at_most: int, error: PoisonedBatchError) -> _Hosted:
+    def _reload(self, task_id: int) -> _Hosted:
+        """Load a task's newest snapshot or journal entry, which another process may have written, in place of the state in this process."""
+        self._hosted[task_id].task.close()
+        hosted = self._hosted[task_id] = self._load(task_id)
+        return hosted
+
+    def _roll_back(self, task_id: int, error: PoisonedBatchError) -> _Hosted:
         """Reload a task from a snapshot, so that it reaches ``error.place`` again and isolates the poison tuples there."""
-        old = self._hosted[task_id].task
-        old.close()
-        hosted = self._hosted[task_id] = self._load(task_id, at_most)
-        hosted.task.poisoned = {place: text for place, text in old.poisoned.items() if place[0] >= hosted.task.version} | {
-            error.place: text_of(error.__cause__)
-        }
+        poisoned = self._hosted[task_id].task.poisoned
+        hosted = self._reload(task_id)
+        poisoned |= {error.place: text_of(error.__cause__)}
+        hosted.task.poisoned = {place: text for place, text in poisoned.items() if place[0] >= hosted.task.version}
         return hosted
 
     def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
@@ -498,8 +511,7 @@ class Executor:
                         hint="the topology was killed or started over, or its folder was removed",
                     )
                 )
-            hosted.task.close()
-            hosted = self._hosted[task_id] = self._load(task_id, None)
+            hosted = self._reload(task_id)
         task = hosted.task
         # The last reply is sent again if its batch is run again, and with the first batch after a load. It is also sent with the
         # second one: another process may have run the first one too, and the sink may have written that process's reply.

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 from dskype.topology.core.atomic_files import replace_file
+from dskype.topology.core.ownership import fault_of, foreign_in
 from dskype.topology.core.snapshots import TERMS, StoreBase, WriteError, removed
-from dskype.topology.errors import explain
+from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["FileSnapshotStore"]
 
@@ -42,6 +43,10 @@ class FileSnapshotStore(StoreBase):
     def create(self) -> None:
         """Create the folder if it does not exist, and remove partial files."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if (fault := fault_of(self.folder) or foreign_in(self.folder)) is not None:
+            raise TopologyError(
+                explain("State that another user may have written is not used.", given=fault, hint="look at it, then 'chown -R' and 'chmod -R go-w' it")
+            )
         for folder in self.folder.iterdir():
             _sweep(folder, 0)
 

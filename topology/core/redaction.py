@@ -16,7 +16,7 @@ from typing import Any
 from dskype.topology.core.plain_text import plain
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["HIDDEN", "NAMES", "SPARK_KEYS", "LineRedactor", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
+__all__ = ["HIDDEN", "SPARK_KEYS", "TABLE", "LineRedactor", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
 
 HIDDEN = "******"
 
@@ -32,7 +32,7 @@ expression first checks the two letters with which an alternative may begin; tha
 
 _WHOLE = r"(?:^|[?&._-])(?:auth|pass|passcode|pwd|psk)$"
 _QUERY = r"[?&](?:[\w.-]*[.-])?(?:sig|signature|key)$"
-NAMES = {"anywhere": _NAMES, "anywhere, of keys": _KEYS, "as the last part": _WHOLE, "in the query of a URL": _QUERY}
+TABLE = {"anywhere": _NAMES, "anywhere, of keys": _KEYS, "as the last part": _WHOLE, "in the query of a URL": _QUERY}
 """The table of names, as regular expressions by where in a name they count. Spark's rule has the first two."""
 
 _SECRET = re.compile(rf"{_NAMES}|{_WHOLE}|{_KEYS}(?!store)|{_QUERY}", re.I)
@@ -64,6 +64,9 @@ _FORMS = (
     # <key>value</key>
     re.compile(r"<([\w.:-]++)[^<>\n]{0,256}>(?=[^<])"),
 )
+_NOTHING = re.compile(r"(?:true|false|none|null)(?=[\s,;:.)}\]]|$)", re.I)
+"""Values that are no secret: none at all, and truth values."""
+_PORT = re.compile(r"https?://[^\s/?#@:]*:\d{1,5}[/?#]", re.I)
 _INDENT = 64
 _CREDENTIALS = re.compile(r"(?:digest|oauth|hawk|signature|aws4-hmac-sha256)[ \t][^\n]*+|[^\n\"'}\])]++", re.I)
 _QUOTE = re.compile(r"[bru]{0,2}(?=\\*[\"'])", re.I)
@@ -130,6 +133,8 @@ def _hide_in_urls(text: str) -> str:
         colon, slash = text.find(":", begin, max(at, begin)), min((i for c in "/?#" if (i := text.find(c, begin, max(at, begin))) >= 0), default=at)
         if at < 0 or not begin < at or (slash < at and not 0 <= colon < slash):
             continue
+        if _PORT.match(text, scheme.start()) is not None:  # the @ is in the path
+            continue
         parts += [text[done : colon + 1 if colon >= 0 else begin], HIDDEN]
         done = at
     return "".join([*parts, text[done:]])
@@ -174,6 +179,8 @@ def _value(text: str, found: re.Match[str], nested: bool) -> tuple[int, int, boo
             if not depth:
                 return begin, bracket.end(), nested
         return begin, _index(text, "\n", begin), False
+    if _NOTHING.match(text, begin) is not None:
+        return begin, begin, nested
     before = text[max(0, found.start() - _INDENT) : found.start()].rstrip(" \t-")
     if (not before and found.start() <= _INDENT) or before.endswith(("\n", "Error:", "Exception:")):  # a line of YAML, of properties or of HTTP's headers
         return begin, _index(text, "\n", begin), nested
@@ -190,29 +197,23 @@ def _index(text: str, end: str, begin: int) -> int:
 
 
 class LineRedactor:
-    """Redacts a text that comes piece by piece, each of whole lines; a key in PEM may begin in one piece and end in another."""
+    """Redacts a text that comes line by line: a private key has several."""
 
     def __init__(self) -> None:
         self._in_key = False
 
-    def redact(self, lines: str) -> str:
-        """Return the next lines with ``******`` in place of secrets."""
-        if not self._in_key and not _is_suspect(lines):
-            return lines
-        shown = []
-        for line in lines.splitlines(keepends=True):
-            if self._in_key:
-                end = _PEM_END.search(line)
-                if end is None and _PEM_LINE.fullmatch(line):
-                    continue
-                self._in_key = False
-                if end is not None:
-                    line = line[end.start() :]
-            begin = _PEM_BEGIN.search(line)
-            self._in_key = begin is not None and _PEM_END.search(line, begin.end()) is None
-            text, feed = (line[:-1], "\n") if line.endswith("\n") else (line, "")
-            shown.append(redact_text(text) + feed)
-        return "".join(shown)
+    def line(self, text: str) -> str:
+        """Return the next line with ``******`` in place of secrets; nothing is left of a line within a key."""
+        if self._in_key:
+            end = _PEM_END.search(text)
+            if end is None and _PEM_LINE.fullmatch(text):
+                return ""
+            self._in_key = False
+            if end is not None:
+                text = text[end.start() :]
+        begins = [*_PEM_BEGIN.finditer(text)]
+        self._in_key = bool(begins) and _PEM_END.search(text, begins[-1].end()) is None
+        return redact_text(text)
 
 
 def restore_secrets(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

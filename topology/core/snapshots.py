@@ -181,8 +181,8 @@ class SnapshotStore(Protocol):
     def newest_version(self, task: int) -> int | None:
         """Return the version from which to continue: that of the newest snapshot, which a remote store does not read for this."""
 
-    def load(self, task: int, at_most: int | None = None) -> tuple[int, Any] | None:
-        """Return (version, state) of the newest readable snapshot up to ``at_most``."""
+    def load(self, task: int) -> tuple[int, Any] | None:
+        """Return (version, state) of the newest readable snapshot."""
 
     def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
         """Add entry ``number`` to a task's journal; keep the two entries before it, and remove older ones.
@@ -265,11 +265,11 @@ class StoreBase(SnapshotStore):
     def _numbers(self, folder: str, prefix: str) -> list[int]:
         raise NotImplementedError
 
-    def _newest_readable(self, task: int, kind: str, at_most: int | None = None) -> tuple[int, int, Any] | None:
+    def _newest_readable(self, task: int, kind: str) -> tuple[int, int, Any] | None:
         """Return the number of the newest file, the number of the newest readable one, and its content."""
         for _ in range(_ATTEMPTS):
             problems: list[str] = []
-            numbers = [n for n in self._numbers(str(task), f"{kind}-") if at_most is None or n <= at_most]
+            numbers = self._numbers(str(task), f"{kind}-")
             try:
                 for number in reversed(numbers):
                     name = self._name(task, kind, number)
@@ -289,8 +289,8 @@ class StoreBase(SnapshotStore):
 
     # -- snapshots --------------------------------------------------------------------------------
 
-    def load(self, task: int, at_most: int | None = None) -> tuple[int, Any] | None:
-        found = self._newest_readable(task, "snapshot", at_most)
+    def load(self, task: int) -> tuple[int, Any] | None:
+        found = self._newest_readable(task, "snapshot")
         return None if found is None else found[1:]
 
     def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:

@@ -22,7 +22,7 @@ from dskype.topology.fields import DEFAULT_STREAM_ID, Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import BoltDef, GroupingDef, SpoutDef, StreamDef, TopologyDef, TopologySourceDef, read_topology
 from dskype.topology.flux.objects import ObjectBuilder, find_member
-from dskype.topology.flux.registry import Registry, default_registry
+from dskype.topology.flux.registry import Registry, default_registry, within
 from dskype.topology.flux.strict_yaml import Limits, parse
 from dskype.topology.flux.substitution import parse_properties, substitute
 from dskype.topology.groupings import (
@@ -120,6 +120,7 @@ def load(
     properties: Mapping[str, str] | str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
     allow_modules: Iterable[str] = (),
+    allow_commands: bool = False,
     registry: Registry | None = None,
     resources: Sequence[str | os.PathLike[str]] = (),
     resource: bool = False,
@@ -133,6 +134,7 @@ def load(
     :param properties: values for ``${key}``: a mapping, or the path of a Java ``.properties`` file (UTF-8).
     :param environ: values for ``${ENV-NAME}``, e.g. ``os.environ``; None does not replace these placeholders.
     :param allow_modules: modules whose classes the file may name, including all modules below them.
+    :param allow_commands: whether components of the file may start programs (``FluxShellSpout``, ``FluxShellBolt``).
     :param registry: the other classes that it may name; default :func:`default_registry`.
     :param resources: folders to search for files that are marked as resources.
     :param resource: whether ``source`` (and ``properties``, if a path) is such a resource (``-R``).
@@ -148,7 +150,24 @@ def load(
     if name is not None:
         definition.name = name
     definition.config.update(config or {})
-    return _Builder(definition, registry or default_registry(), tuple(allow_modules), reader.warnings).build()
+    topology = _Builder(definition, registry or default_registry(), tuple(allow_modules), reader.warnings).build()
+    if not allow_commands:
+        _refuse_commands(topology.topology, tuple(allow_modules))
+    return topology
+
+
+def _refuse_commands(topology: StormTopology, allow_modules: tuple[str, ...]) -> None:
+    """Refuse components that start programs; those of modules that the caller allows are the caller's."""
+    for id, spec in topology.components.items():
+        if getattr(spec.obj, "starts_processes", False) and not within(type(spec.obj).__module__, allow_modules):
+            raise FluxException(
+                explain(
+                    "A component of the file starts a program, which is not allowed.",
+                    given=getattr(spec.obj, "command", type(spec.obj).__name__),
+                    component=id,
+                    hint="if you trust the file, allow it with --allow-commands (allow_commands=True in load)",
+                )
+            )
 
 
 def read_properties(path: str | os.PathLike[str], limits: Limits = Limits()) -> dict[str, str]:

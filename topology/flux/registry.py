@@ -127,7 +127,7 @@ class Registry:
         if target is not None:
             return _load(target) if isinstance(target, str) else target
         allowed = tuple(allow_modules)
-        if _within(name, allowed):
+        if within(name, allowed):
             return _from_module(name, where, allowed)
         raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, hint=self._near(name) or _hint(name)))
 
@@ -162,7 +162,8 @@ def _near(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def _within(name: str, modules: tuple[str, ...]) -> bool:
+def within(name: str, modules: tuple[str, ...]) -> bool:
+    """Tell whether a name is one of the modules, or lies in one."""
     return any(name == module or name.startswith(module + ".") for module in modules)
 
 
@@ -189,7 +190,7 @@ def _from_module(name: str, where: str, allowed: tuple[str, ...]) -> type:
     hint = "its module is looked for in PYTHONPATH, in the working folder and beside the file"
     for i in range(len(parts) - 1, 0, -1):
         module = ".".join(parts[:i])
-        if not _within(module, allowed):
+        if not within(module, allowed):
             break
         try:
             found, rest = importlib.import_module(module), parts[i:]
@@ -208,7 +209,7 @@ def _from_module(name: str, where: str, allowed: tuple[str, ...]) -> type:
         raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, hint=hint))
     if not isinstance(found, type):
         raise ClassNotFoundException(explain(f"{name}, named by {where}, is not a class.", given=type(found).__name__))
-    if not _within(found.__module__, allowed):
+    if not within(found.__module__, allowed):
         raise ClassNotFoundException(
             explain(
                 f"{name}, named by {where}, is defined in a module that is not allowed.",

@@ -85,10 +85,11 @@ def _quiet_main(main: Callable[..., None]) -> Callable[..., None]:
 
 if __name__ == "__main__":
     _clean_path()
-    # Compiled kernels that are on this host where they are on the driver's; if they are not, numba looks in its usual places.
+    # Compiled kernels that are on this host where they are on the driver's; if they are not, or another user may have written them, numba looks in its usual places.
+    from dskype.topology.core.ownership import is_ours
     from dskype.topology.runtime.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
-    if "NUMBA_CACHE_DIR" not in os.environ and os.access(os.environ.get(KERNELS_VARIABLE, ""), os.W_OK):
+    if "NUMBA_CACHE_DIR" not in os.environ and is_ours(os.environ.get(KERNELS_VARIABLE, "")):
         os.environ["NUMBA_CACHE_DIR"] = os.environ[KERNELS_VARIABLE]
     if os.environ.get(SAFE_PATH_VARIABLE) == SAFE_PATH_OF_WORKERS:
         del os.environ[SAFE_PATH_VARIABLE]

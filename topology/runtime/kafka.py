@@ -37,6 +37,7 @@ __all__ = [
     "brokers_answer",
     "check_codecs",
     "commit_offsets",
+    "partitions_to_follow",
     "read_ahead",
     "read_to_end",
     "records_until",
@@ -280,6 +281,19 @@ def read_ahead(consumer: KafkaConsumer, positions: Mapping[tuple[str, int], int]
                 waiting.discard(where)
                 consumer.pause(where)
     return {(where.topic, where.partition): answer for where, answer in found.items()}
+
+
+def partitions_to_follow(consumer: KafkaConsumer, topics: Iterable[str]) -> list[TopicPartition]:
+    """Return all partitions of topics, for whoever waits for their records: a reader of no partitions would wait forever and say nothing.
+
+    :raises UnknownTopicOrPartitionError: the brokers do not show one of the topics to this account.
+    """
+    found: list[TopicPartition] = []
+    for topic in topics:
+        if not (numbers := consumer.partitions_for_topic(topic)):
+            raise UnknownTopicOrPartitionError(explain("Kafka shows no such topic.", given=topic, hint="it was deleted, or this account may not describe it"))
+        found += [TopicPartition(topic, number) for number in sorted(numbers)]
+    return found
 
 
 def records_until(consumer: KafkaConsumer, where: TopicPartition, stop: int) -> Iterator[Any]:

@@ -76,8 +76,8 @@ def connection_settings(kafka: Connection) -> Iterator[dict[str, Any]]:
         "bootstrap.servers": kafka.bootstrap_servers,
         "socket.nagle.disable": True,
         "log.connection.close": False,
-        # The default, rebootstrap, forgets how long to wait before a broker is tried again: brokers that are away would be tried, and logged, 20 times a second.
-        "metadata.recovery.strategy": "none",
+        # A single broker that stood still may say for a moment that there are no brokers. A client that does not begin again with the bootstrap servers then asks nobody any more.
+        "metadata.recovery.strategy": "rebootstrap",
         "reconnect.backoff.max.ms": kafka.longest_reconnect_ms,
         "socket.timeout.ms": FAILOVER_MS,
         "error_cb": log_error,

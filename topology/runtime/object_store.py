@@ -17,7 +17,6 @@ from typing import Any
 
 from dskype.topology.core.snapshots import TERMS, StoreBase, WriteError, removed
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.extras import how_to_install
 
 __all__ = ["ObjectSnapshotStore"]
 
@@ -50,7 +49,9 @@ class ObjectSnapshotStore(StoreBase):
             try:
                 from s3fs import S3FileSystem  # imported late: it takes a second, and few topologies need it
             except ImportError as error:
-                raise TopologyError(explain("The library for S3 is missing.", given=self.url, hint=f"{how_to_install('s3')}, on every host")) from error
+                raise TopologyError(
+                    explain("The library for S3 is missing.", given=self.url, hint="pip install '/path/to/dskype[s3]', on every host")
+                ) from error
             self._connected = S3FileSystem(use_listings_cache=False, skip_instance_cache=True)
             self._pid = os.getpid()
         return self._connected

@@ -45,8 +45,6 @@ _SETTINGS = {
     "enable.idempotence": True,
     "acks": "all",
     "allow.auto.create.topics": False,
-    # A single broker that stood still may say for a moment that there are no brokers. A client that does not begin again with the bootstrap servers then asks nobody any more.
-    "metadata.recovery.strategy": "rebootstrap",
     "message.max.bytes": 2 * RECORD_BYTES,
     "queue.buffering.max.kbytes": _BUFFER_BYTES >> 10,
     "partitioner": "murmur2_random",  # the partitions that Java's clients and kafka-python choose

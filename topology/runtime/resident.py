@@ -39,10 +39,10 @@ from dskype.topology.errors import FatalError, TopologyError, mark_of
 from dskype.topology.planning import acker
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.routing import java_hash
+from dskype.topology.runtime.executor_log import redirect_output
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.leases import Leases
-from dskype.topology.runtime.log_writer import print_into
 from dskype.topology.runtime.processes import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.stores import fetch_files
@@ -116,18 +116,14 @@ def warm_up() -> None:
     gc.freeze()
 
 
-def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes, log_writer: socket.socket) -> None:
-    """Serve batches until SIGTERM; called in a fresh fork of the supervisor.
-
-    :param log_writer: from :func:`~dskype.topology.runtime.log_writer.start_log_writer`.
-    """
+def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> None:
+    """Serve batches until SIGTERM; called in a fresh fork of the supervisor."""
     topology, component, index = key
     set_name(f"dsk:{component}")
     content = Payload.loads(payload)
     logs = content.logs or Path("dskype-logs").absolute()
     logs.mkdir(parents=True, exist_ok=True)
-    print_into(logs / f"{inbox_topic('x', component)[2:]}-{index}.log", log_writer)
-    log_writer.close()
+    redirect_output(logs / f"{inbox_topic('x', component)[2:]}-{index}.log")
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

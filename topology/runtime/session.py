@@ -244,7 +244,7 @@ def _standard_error() -> Iterator[int]:
             for line in lines:
                 if not line.startswith(_MODULES):
                     with contextlib.suppress(OSError):  # nobody reads our output any more; the JVM must not wait for that
-                        os.write(2, line)
+                        os.write(2, redact_text(line.decode(errors="backslashreplace")).encode())
 
     reader = threading.Thread(target=pass_on, name="dskype-jvm-errors", daemon=True)
     reader.start()

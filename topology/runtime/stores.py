@@ -4,7 +4,7 @@
 ``folder:``              the topology's own folder; the default where Spark runs on this machine
 ``file:///some/folder``  a folder that all hosts reach by this path
 ``kafka:``               two topics of the topology's brokers; the default on other masters
-``s3://bucket/prefix``   objects of a store with the interface of Amazon S3; needs the extra ``[s3]``
+``s3://bucket/prefix``   objects of a store with the interface of Amazon S3; needs ``pip install '/path/to/dskype[s3]'``
 =======================  ==================================================================================================
 
 Only the first one is fit for a folder that one host sees alone.

@@ -4,7 +4,7 @@ It is forked from the Spark Python daemon, has everything imported and all kerne
 it for the socket of a Storm executor; if that executor does not run, it is forked. An executor of a higher *epoch* (its
 query was restarted) replaces one of a lower.
 
-No process outlives its parent, by the kernel's parent-death signal: JVM -> daemon -> supervisor -> executors; only the writer of their logs ends a moment after them. The
+No process outlives its parent, by the kernel's parent-death signal: JVM -> daemon -> supervisor -> executors. The
 supervisor removes its folder of sockets when it ends; if it was killed, the next supervisor does so when it starts.
 """
 
@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -28,7 +27,6 @@ from typing import cast
 import msgpack
 
 from dskype.topology.runtime import resident
-from dskype.topology.runtime.log_writer import start_log_writer
 from dskype.topology.runtime.processes import Stop, StopSignal, bind_socket, connect_socket, die_with_parent, runtime_folder, set_name
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
 
@@ -91,7 +89,7 @@ def start_supervisor() -> int:
         quiet = os.open(os.devnull, os.O_RDWR)
         os.dup2(quiet, 0)
         os.dup2(2, 1)  # the daemon's stdout is Spark's
-        _Supervisor(listener, folder, parent, *start_log_writer()).run()
+        _Supervisor(listener, folder, parent).run()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -99,9 +97,8 @@ def start_supervisor() -> int:
 
 
 class _Supervisor:
-    def __init__(self, listener: socket.socket, folder: Path, parent: int, log_writer_pid: int, log_writer: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, folder: Path, parent: int) -> None:
         self._listener, self._folder, self._parent = listener, folder, parent
-        self._log_writer_pid, self._log_writer = log_writer_pid, log_writer
         self._children: dict[Key, _Child] = {}
         self._payloads: dict[str, bytes] = {}
         self._stopped: dict[str, int] = {}
@@ -116,13 +113,10 @@ class _Supervisor:
         try:
             resident.warm_up()
             self._selector.register(self._listener, selectors.EVENT_READ)
-            self._selector.register(self._log_writer, selectors.EVENT_READ)
             while os.getppid() == self._parent:
                 with stop.waiting():
                     ready = self._selector.select(timeout=5)
                 for key, _ in ready:
-                    if key.fileobj is self._log_writer:  # without it, executors would fail as soon as they print
-                        raise RuntimeError("the writer of logs has ended")
                     if key.fileobj is self._listener:
                         connection, _ = self._listener.accept()
                         self._selector.register(connection, selectors.EVENT_READ)
@@ -134,8 +128,6 @@ class _Supervisor:
         finally:
             stop.ignore()
             self._stop_children(list(self._children))
-            self._log_writer.close()
-            _wait_until(time.monotonic() + _GRACE_S, [self._log_writer_pid])
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _reap(self) -> None:
@@ -208,7 +200,7 @@ class _Supervisor:
             die_with_parent(parent)
             self._selector.close()
             self._listener.close()
-            resident.main(listener, key, payload, self._log_writer)
+            resident.main(listener, key, payload)
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
@@ -221,15 +213,11 @@ class _Supervisor:
             for key in keys:
                 if not _ended(self._children[key].pid):
                     os.kill(self._children[key].pid, sign)
-            _wait_until(time.monotonic() + seconds, [self._children[k].pid for k in keys])
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and not all(_ended(self._children[k].pid) for k in keys):
+                time.sleep(0.01)
         for key in keys:
             self._forget(key)
-
-
-def _wait_until(deadline_s: float, pids: Sequence[int]) -> None:
-    """Wait for children to end, until a time of the monotonic clock at most."""
-    while time.monotonic() < deadline_s and not all(map(_ended, pids)):
-        time.sleep(0.01)
 
 
 def _ended(pid: int) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dskype.topology.components import KafkaBolt, KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.executor import start_positions
+from dskype.topology.core.old_records import OldRecords
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError, TopologyError, explain
@@ -31,7 +32,7 @@ class TopologyTopics:
 
     def __init__(self, plan: TopologyPlan, kafka: KafkaSettings) -> None:
         self.plan, self._kafka = plan, kafka
-        self._positions: dict[tuple[str, int], int] = {}  # inbox of a spout task -> its position at the last call of drop_old_records
+        self._old = OldRecords(plan)
 
     @property
     def inboxes(self) -> dict[str, int]:
@@ -133,23 +134,10 @@ class TopologyTopics:
                     )
 
     def drop_old_records(self, store: SnapshotStore, stats: TopologyStats) -> None:
-        """Let Kafka drop inbox records below the oldest snapshot of their task."""
-        before: dict[tuple[str, int], int] = {}
-        positions: dict[tuple[str, int], int] = {}
-        for component in self.plan.component_ids:
-            topic = inbox_topic(self.plan.name, component)
-            for task in self.plan.component_tasks(component):
-                where = topic, self.plan.task_index(task)
-                if self.plan.spec(component).is_spout:
-                    # A spout continues from its newest journal entry, which is behind its position at the last call.
-                    if where in self._positions:
-                        before[where] = self._positions[where]
-                    positions[where] = stats.tasks.get(task, {}).get("version", 0)
-                elif versions := store.versions(task):
-                    before[where] = versions[0]
-        self._positions = positions
+        """Let Kafka drop the inbox records that no task can need again."""
+        before = self._old.find(store, stats)
         with TopicAdmin(self._kafka) as admin:
-            admin.delete_records({where: offset for where, offset in before.items() if offset > 0})
+            admin.delete_records(before)
 
     def delete(self) -> None:
         """Delete the inboxes and the topic of statistics; dead letters and external topics stay."""

@@ -17,6 +17,7 @@ from typing import Any
 from dskype.topology.config import Config
 from dskype.topology.core.executor import route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
+from dskype.topology.core.loss import LostInputError
 from dskype.topology.planning.plan import TopologyPlan
 
 __all__ = ["continuous_components", "run_executor"]
@@ -48,6 +49,12 @@ def run_executor(sim: Any, query: Any) -> None:
         _move(sim, query, index)
         return
     ranges = by_executor[index]
+    try:
+        records = sim._batch_records(ranges)
+    except LostInputError:  # an executor that it has replaced was ahead of it
+        sim._count("overtaken")
+        _move(sim, query, index)
+        return
     query.batch_id += 1
     sim._perhaps_save(query)
     if sim._strikes("lost_before"):
@@ -60,7 +67,7 @@ def run_executor(sim: Any, query: Any) -> None:
         if emitted is not None:
             return emitted
         done.update(ranges)
-        return sim._handle(query, sim._batch_records(ranges))
+        return sim._handle(query, records)
 
     if (out := sim._run_among(sim._other_owners(query), [step])) is None:
         query.executors.pop(index, None)

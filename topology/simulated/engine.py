@@ -14,7 +14,9 @@ from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, Owner, route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
+from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.offset_commits import OffsetCommits, consumer_group
+from dskype.topology.core.old_records import OldRecords
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
@@ -128,6 +130,7 @@ class SimulatedTopology:
         self.stats = TopologyStats()
         self.clock = TopologyClock(plan, self.stats, self.now_ms())
         self._commits = OffsetCommits(plan, self.stats)
+        self._old = OldRecords(plan)
         self.active = False
         self.opened = False
         self._readers = {name: spec.obj for name, spec in plan.topology.components.items() if isinstance(spec.obj, KafkaSpout)}
@@ -269,6 +272,11 @@ class SimulatedTopology:
             self._write_clock(self.clock.due(self.now_ms(), active=self.active))
             self._commit_offsets()
 
+    def drop_old_records(self) -> None:
+        """Drop the inbox records that no task can need again, as the driver does."""
+        for where, offset in self._old.find(self.store, self.stats).items():
+            self.log.drop_before(*where, offset)
+
     def _read_metrics(self) -> None:
         topic = metrics_topic(self.plan.name)
         end = self.log.end(topic, 0)
@@ -362,7 +370,9 @@ class SimulatedTopology:
                 versions = self.store.versions(task)
                 if len(versions) > 1 and self._strikes("damaged"):
                     name = self.store._name(task, "snapshot", versions[-1])
-                    self.store.files[name] = self.store.files[name][:-1]
+                    data, self.store.files[name] = self.store.files[name], self.store.files[name][:-1]
+                    if self.store.load(task) is None:  # all others were damaged before
+                        self.store.files[name] = data
         query.positions = start_positions(self.plan, query.component, self.store)
         self.store.problems.clear()
         self._external_positions(query)
@@ -394,10 +404,11 @@ class SimulatedTopology:
             self._restart(query)
 
     def _perhaps_save(self, query: _Query) -> None:
-        """Take snapshots, perhaps, besides those that are due by time."""
+        """Take snapshots, perhaps, besides those that are due by time, and drop what is no longer needed then."""
         if self._strikes("snapshot"):
             for executor in query.executors.values():
                 self._save(executor, query.batch_id)
+            self.drop_old_records()
 
     def _run_batch_with_faults(self, query: _Query) -> None:
         rng = self._random
@@ -413,7 +424,12 @@ class SimulatedTopology:
             query.executors, query.elsewhere = query.elsewhere, query.executors
         if self._strikes("lost_before"):
             self._lose_executors(query)
-        records = self._batch_records(ranges)
+        try:
+            records = self._batch_records(ranges)
+        except LostInputError:  # a query that it has replaced was ahead of it
+            self._count("overtaken")
+            self._restart(query)
+            return
         parts = [records]
         if len(ranges) > 1 and rng.random() < 0.3:  # two Spark tasks share the batch
             keys = sorted(ranges)
@@ -529,7 +545,12 @@ class SimulatedTopology:
         stale.unwritten = []
         ranges = stale.in_flight or self._cut(stale)
         try:
-            stale.unwritten = self._handle(stale, self._batch_records(ranges))
+            records = self._batch_records(ranges)
+        except LostInputError:  # its successor is ahead of it
+            query.stale = None
+            return
+        try:
+            stale.unwritten = self._handle(stale, records)
             self._commit(stale, ranges)
             self._count("stale_batches")
         except JournalTakenError:

@@ -62,7 +62,7 @@ class MemoryLog:
 
     def drop_before(self, topic: str, partition: int, offset: int) -> None:
         """Drop the records below ``offset``, as Kafka's retention does."""
-        self._begins[topic, partition] = offset
+        self._begins[topic, partition] = max(offset, self.begin(topic, partition))
 
     def begin(self, topic: str, partition: int) -> int:
         """Return the offset of the first available record."""
@@ -112,6 +112,10 @@ class MemoryLog:
         keys = [(topic, partition) for topic in topics for partition in range(self.partitions(topic))]
         return {key: max(positions.get(key, 0), self.begin(*key)) < self.end(*key) for key in keys}
 
-    def records(self, topic: str) -> list[InRecord]:
-        """Return all records of a topic, partition after partition."""
-        return [r for key in sorted(self._partitions) if key[0] == topic for r in filter(None, self._partitions[key][self.begin(*key) :])]
+    def records(self, topic: str, *, dropped: bool = False) -> list[InRecord]:
+        """Return all records of a topic, partition after partition.
+
+        :param dropped: whether those that were dropped are among them, for tests that compare with what the topic has had.
+        """
+        keys = [key for key in sorted(self._partitions) if key[0] == topic]
+        return [r for key in keys for r in filter(None, self._partitions[key][0 if dropped else self.begin(*key) :])]

@@ -58,7 +58,7 @@ class Budget:
     stall_s: int = _limit(60, "seconds after which a connection whose client takes nothing is dropped")
     requests: int = _limit(200, "requests that are answered, or wait, at the same time")
     requests_per_address: int = _limit(100, "requests of one address at the same time")
-    threads: int = _limit(16, "answers that wait for the brokers at the same time, and as many that are computed")
+    threads: int = _limit(16, "answers that wait for the brokers at the same time; as many that are computed, changes, and clients that begin to follow")
     topic_reads: int = _limit(2, "answers that read whole topics at the same time")
     topic_reads_waiting: int = _limit(16, "further ones that wait for these")
     topic_read_wait_s: int = _limit(10, "seconds that they wait")
@@ -151,6 +151,18 @@ class Gate:
             self._taken[address] -= 1
             if not self._taken[address]:
                 del self._taken[address]
+
+    @contextmanager
+    def place(self, address: str = "") -> Iterator[None]:
+        """Hold a place.
+
+        :raises BusyError: there is none.
+        """
+        self.enter(address)
+        try:
+            yield
+        finally:
+            self.leave(address)
 
 
 class Usage:

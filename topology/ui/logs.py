@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dskype.topology.core.redaction import LineRedactor
+from dskype.topology.core.redaction import HIDDEN, LineRedactor
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
 
 __all__ = ["PART_BYTES", "check_folder", "log_files", "log_part"]
@@ -21,8 +21,7 @@ __all__ = ["PART_BYTES", "check_folder", "log_files", "log_part"]
 PART_BYTES = 64 << 10
 """Bytes of a part, at most, if no other number is asked for."""
 _MOST_BYTES = 1 << 20
-_BEFORE_BYTES = PART_BYTES
-_LONG_LINE = f"(part of a line of more than {PART_BYTES >> 10} KiB, which is not shown)\n"
+_LOOK_BACK_BYTES = 64 << 10
 _NAME = re.compile(r"[\w.-]{1,240}\.log(\.1)?", re.ASCII)
 
 
@@ -62,12 +61,10 @@ def log_files(folder: Path | None) -> dict[str, Any]:
 def log_part(folder: Path | None, name: str, end: int | None = None, size: int = PART_BYTES) -> dict[str, Any]:
     """Return whole lines of a log, without secrets: the last ones before a place.
 
-    It reads what is before the lines as well, because a key may begin there.
-
     :param name: of the file.
     :param end: the place, in bytes; None: the end of the file.
-    :param size: how many bytes to return, at most.
-    :returns: ``text``; ``start`` and ``end``, the place of the text in the file; ``size`` of the file. Without a whole line, the text begins within one.
+    :param size: how many bytes to read, at most.
+    :returns: ``text``; ``start`` and ``end``, the place of the text in the file; ``size`` of the file. Without a whole line, the text begins within one, and is ``******`` if that has a secret.
     :raises NotAliveException: there is no such log.
     :raises IllegalArgumentException: the place or the size makes no sense.
     """
@@ -86,21 +83,31 @@ def log_part(folder: Path | None, name: str, end: int | None = None, size: int =
         raise missing
     with open(descriptor, "rb") as file:
         end = info.st_size if end is None else min(end, info.st_size)
-        first = max(0, end - size - _BEFORE_BYTES)
+        start = max(0, end - size)
+        first = max(0, start - _LOOK_BACK_BYTES)
         file.seek(first)
         data = file.read(end - first)
-    known = data.find(b"\n") + 1 if first else 0  # nothing is known of the line before it
-    wanted = max(0, len(data) - size)  # the first byte that was asked for
-    begin = data.find(b"\n", wanted - 1, len(data) - 1) + 1 if wanted else 0
-    within = wanted > 0 and not begin  # no line begins in the part
-    if within:
-        begin = data.rfind(b"\n", 0, wanted) + 1
-    if known > begin or (first and not known):
-        text = _LONG_LINE
-    else:
-        redactor = LineRedactor()
-        redactor.redact(data[known:begin].decode(errors="replace"))
-        text = redactor.redact(data[begin:].decode(errors="replace"))
-        if within:
-            text = text[-size:]
-    return {"file": name, "text": text, "start": first + (wanted if within else begin), "end": end, "size": info.st_size}
+    at = start - first
+    if at:
+        line = data.find(b"\n", at - 1) + 1  # where the first whole line begins
+        at = line if 0 < line < len(data) else at
+    return {"file": name, "text": _without_secrets(data, at, first == 0), "start": first + at, "end": end, "size": info.st_size}
+
+
+def _without_secrets(data: bytes, at: int, from_beginning: bool) -> str:
+    """Return the text from a place in the data, without secrets. What is before it says whether it is within a private key, or a value.
+
+    The log has no secrets if its executor wrote it; this is for all other files, and for parts that begin within a line.
+
+    :param from_beginning: whether the data begin where the file does.
+    """
+    redactor = LineRedactor()
+    begin = data.rfind(b"\n", 0, at) + 1
+    for line in data[:begin].split(b"\n")[:-1]:
+        redactor.line(line.decode(errors="replace"))
+    if begin == at:
+        return "\n".join(redactor.line(line.decode(errors="replace")) for line in data[at:].split(b"\n"))
+    if begin == 0 and not from_beginning:
+        return HIDDEN
+    whole = data[begin:].decode(errors="replace")
+    return data[at:].decode(errors="replace") if redactor.line(whole) == whole else HIDDEN

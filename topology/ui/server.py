@@ -172,6 +172,7 @@ class _Api:
         self._usage = options.usage
         budget = self._usage.budget
         self._computed, self._waits = Lane(budget.threads), Lane(budget.threads, waits=True)
+        self._begins, self._changes = Lane(budget.threads, waits=True), Lane(budget.threads, waits=True)  # of those who follow; of those with the token
         queue = Gate(budget, "topic_reads_waiting", "Too many answers that read whole topics are asked for.", per_address=False)
         self._topic_reads = Lane(budget.topic_reads, waits=True, queue=queue, patience_s=budget.topic_read_wait_s)
         self._refused_tokens, self._told = RefusedTokens(), Seldom()
@@ -291,7 +292,7 @@ class _Api:
                 self._usage.note("head_s")
                 return refusal(408, explain("The body has not come.", legal=f"within {self._usage.budget.head_s} s"))
             request.state.body = bytes(body)
-            return await self._answer(answer, request, self._waits)
+            return await self._answer(answer, request, self._changes)
 
         return endpoint
 
@@ -319,7 +320,7 @@ class _Api:
             except BusyError as error:
                 return self._problem(request, error)
             try:
-                source = await self._work(answer, request, self._waits, drop=lambda late: late.close())
+                source = await self._work(answer, request, self._begins, drop=lambda late: late.close())
             except BaseException as error:
                 streams.leave(address)
                 if isinstance(error, TopologyError):
@@ -336,13 +337,12 @@ class _Api:
 
         :param drop: is given an answer that came after the refusal.
         :raises BrokersAwayError: the answer needs them, and they do not answer.
-        :raises BusyError: there are too many requests.
+        :raises BusyError: the lane is full.
         :raises GoneError: the client has gone.
         """
-        gone, address, task = threading.Event(), reader_of(request), None
-        self._usage.requests.enter(address)
+        gone, task = threading.Event(), None
+        leaving = asyncio.create_task(until_gone(request))
         try:
-            leaving = asyncio.create_task(until_gone(request))
             contact = await self._contact() if lane.waits else None
             with wanted_while(gone):
                 while contact is None or contact.answer:
@@ -361,7 +361,6 @@ class _Api:
                 task.add_done_callback(lambda ended: None if ended.cancelled() or ended.exception() or ended.result() is None else drop(ended.result()))
                 gone.set()
                 lane.give_up(task)
-            self._usage.requests.leave(address)
 
     async def _contact(self) -> Contact:
         """Return whether the brokers answer, as soon as that is known: just after its start the server cannot say."""
@@ -374,7 +373,8 @@ class _Api:
         try:
             if request.url.path.startswith("/api/v1/"):
                 await self._contact()
-            return await self._work(lambda request: response_of(answer(request)), request, lane)
+            with self._usage.requests.place(reader_of(request)):
+                return await self._work(lambda request: response_of(answer(request)), request, lane)
         except TopologyError as error:
             return self._problem(request, error)
         finally:

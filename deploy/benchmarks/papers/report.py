@@ -16,7 +16,6 @@ from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.experiments import HELD, table_line, two_plots
 from dskype.deploy.benchmarks.throughput_report import machine
 from dskype.deploy.machine.terminal import say
-from dskype.topology.extras import how_to_install
 
 __all__ = ["Report", "Results", "machine_in_words", "messages_in_words"]
 
@@ -137,7 +136,7 @@ class Report:
     def _markdown(self, found: Mapping[str, Any], plots: Mapping[str, str]) -> str:
         lines = [f"# {self.title}", "", *(f"- {line}" for line in self.conditions(found)), *(f"- {line}" for line in self.legend), ""]
         if not plots:
-            lines += [f"No plots: matplotlib is not installed (`{how_to_install('bench')}`).", ""]
+            lines += ["No plots: matplotlib is not installed (`pip install '/path/to/dskype[bench]'`).", ""]
         lines += [
             f"| {self.claims} | here | figures |",
             "|---|---|---|",

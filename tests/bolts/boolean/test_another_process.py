@@ -16,6 +16,8 @@ from tests.naive import overlapping, satisfies
 from .continued import Step, empty_task, play
 from .oracle import any_place_message, any_subscription, place_of, seeded
 
+pytestmark = pytest.mark.product(schedules=True)
+
 HUGE = [
     ["or", *range(256)],
     ["and", *range(12)],

@@ -10,6 +10,8 @@ from dskype.topology.core.values import pack_state, unpack_state
 
 from .oracle import any_message, any_place_message, any_subscription, expected, messages_of, pairs, seeded
 
+pytestmark = pytest.mark.lab
+
 SMALL = {
     "table": [{"cell_deg": 20.0, "most_cells": 5}, {"cell_deg": 180.0}],
     "gi2": [{"cells": 5, "vacuum": 1}, {"cells": 1}],

@@ -13,6 +13,8 @@ from tests.naive import overlapping, satisfies
 
 from .oracle import messages_of, pairs, seeded
 
+pytestmark = pytest.mark.product(schedules=True)
+
 PLACES, SUBSCRIPTIONS, MESSAGES = 500, 1000, 250
 
 

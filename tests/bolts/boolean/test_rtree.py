@@ -11,6 +11,8 @@ from dskype.topology.core.values import pack_state, unpack_state
 
 from .oracle import any_box, any_place_message, any_subscription, any_term, expected, messages_of, pairs, seeded
 
+pytestmark = pytest.mark.product(schedules=True)
+
 WORLD = (-180.0, -90.0, 180.0, 90.0)
 TREES = sorted(name for name, index in INDEXES.items() if issubclass(index, TreeIndex))
 ORDERS = ["random", "df", "idf", "local"]

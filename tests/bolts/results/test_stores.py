@@ -11,6 +11,8 @@ from dskype.topology import IllegalArgumentException
 from dskype.topology.nimbus.states import topology_id
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 
+pytestmark = pytest.mark.product
+
 TOPOLOGY = "stores"
 names = (f"s{i}" for i in itertools.count())
 

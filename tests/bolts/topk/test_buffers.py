@@ -18,6 +18,8 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 
+pytestmark = pytest.mark.product(schedules=True)
+
 
 def bare_messages(seqs: list[int], positions: list[int]) -> MessageBatch:
     n = len(seqs)

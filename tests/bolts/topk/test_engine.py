@@ -13,6 +13,8 @@ from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.world import DIAGONAL_DEG, Caller, World, batch, columns, exact_topk
 
+pytestmark = pytest.mark.product(schedules=True)
+
 PAIRS = [("taat", buffer) for buffer in BUFFERS] + [(index, "kmax") for index in INDEXES if index != "taat"]
 TIGHT = {  # buffers that run low often
     "kmax": {"factor": 1.0, "extra": 1},

@@ -12,6 +12,8 @@ from dskype.topology.errors import IllegalArgumentException
 
 from .scenes import DIAGONAL, Checked, draw_messages, draw_queries, message_batch, query_batch, rows
 
+pytestmark = pytest.mark.product(schedules=True)
+
 OPTIONS = {
     "chunks": [{"capacity": 1}, {"capacity": 7}, {"capacity": 64}, {}],
     "irtree": [{"node_capacity": 2}, {"node_capacity": 5}, {"node_capacity": 16}, {}],

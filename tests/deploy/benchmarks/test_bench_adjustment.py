@@ -18,6 +18,8 @@ from dskype.deploy.benchmarks.papers.ps2stream_adjustment_experiments import ADJ
 from dskype.deploy.benchmarks.papers.tornado_simulation import Scale
 from tests.deploy.benchmarks.reported import assert_claims_follow
 
+pytestmark = pytest.mark.lab
+
 TINY = Scale(subscriptions=600, messages=100, step=50, sample=300, repeat=1, grid=40)
 
 

@@ -15,6 +15,8 @@ from dskype.deploy.benchmarks.papers.balancing_workload import WorkloadSetting, 
 from dskype.distribution.aggregates import Workload
 from dskype.distribution.balancing import Balance, Shift, decide, sized, summarize
 
+pytestmark = pytest.mark.lab
+
 TINY = WorkloadSetting(grid=60, subscriptions=200, lifetime_s=20, side=0.05, messages_per_s=500, calm_s=8, moves=2, hot_s=30, hot_scale=0.3)
 
 

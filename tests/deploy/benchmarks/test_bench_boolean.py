@@ -21,6 +21,8 @@ from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Row
 from dskype.deploy.cli import main as cli
 from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
 
+pytestmark = pytest.mark.lab
+
 TINY = Scale(subscriptions=150, messages=40, budget_s=0.05)
 
 

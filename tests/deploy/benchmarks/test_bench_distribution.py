@@ -29,6 +29,8 @@ from dskype.distribution.partitioned import measure
 from tests import naive
 from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
 
+pytestmark = pytest.mark.lab
+
 TINY = Scale(subscriptions=60, window=150, arrivals=120, warm_up=30, sample=40, step=50)
 SMALL = {n: {"n1": 2, "n2": 2} for n in DISTRIBUTORS if n.endswith("-first")}
 FOUR = [(name, SMALL.get(name, {})) for name in DISTRIBUTORS]

@@ -9,6 +9,8 @@ from dskype.deploy.cli import main as cli
 from dskype.distribution import DISTRIBUTORS
 from tests.deploy.benchmarks.reported import assert_runs_on_a_file
 
+pytestmark = pytest.mark.lab
+
 
 def test_every_distributor_takes_part_with_every_group():
     (one,) = experiments([4])

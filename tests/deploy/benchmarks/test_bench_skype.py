@@ -22,6 +22,8 @@ from dskype.deploy.cli.arguments import UsageError
 from tests import naive
 from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
 
+pytestmark = pytest.mark.lab
+
 TINY = Scale(subscriptions=40, window=60, arrivals=30, warm_up=20)
 
 

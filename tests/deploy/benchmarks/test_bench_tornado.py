@@ -22,6 +22,8 @@ from dskype.deploy.cli import main as cli
 from dskype.distribution import make_distributor
 from tests.deploy.benchmarks.reported import assert_claims_follow, assert_reported, assert_reported_without_plots, assert_runs_on_a_file, parsed
 
+pytestmark = pytest.mark.lab
+
 SMALLER = [
     replace(e, rows=[row for row in e.rows if row.setting.evaluators <= 32]) if e.name == "adaptivity" else e  # more evaluators than that take seconds
     for e in EXPERIMENTS

@@ -18,6 +18,8 @@ from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 from tests import naive
 
+pytestmark = pytest.mark.lab
+
 EVERY_INDEX = ("q1", "many-keywords", "laps-long-areas", "expressions")
 
 

@@ -1,9 +1,13 @@
 """The benchmark of clusters: the topology that it asks for, and its table."""
 
+import pytest
+
 from dskype.deploy.benchmarks import cluster
 from dskype.deploy.cli.main import main
 
 from .reported import parsed
+
+pytestmark = pytest.mark.lab
 
 
 def test_it_asks_for_the_topology_that_it_needs():

@@ -1,6 +1,10 @@
 """Tables of benchmarks."""
 
+import pytest
+
 from dskype.deploy.benchmarks.emulator.measure import print_table
+
+pytestmark = pytest.mark.lab
 
 
 def test_no_figure_of_a_wide_table_is_cut_off(capsys):

@@ -15,6 +15,8 @@ from dskype.topology.errors import TopologyError
 
 from .reported import parsed
 
+pytestmark = pytest.mark.lab
+
 LAT, LON = (axis.ravel() for axis in np.meshgrid(np.linspace(-89, 89, 40), np.linspace(-179, 179, 40)))
 
 

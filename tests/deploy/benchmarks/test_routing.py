@@ -8,6 +8,8 @@ import pytest
 from dskype.deploy.benchmarks import routing
 from dskype.deploy.cli.main import main
 
+pytestmark = pytest.mark.lab
+
 
 @pytest.fixture(scope="module")
 def points():

@@ -37,6 +37,8 @@ from dskype.deploy.metrics.history import History
 from dskype.topology.core.frames import DataFrame, Segment, decode_frame, encode_data, encode_segment, encode_watermark
 from dskype.topology.tuples import InRecord
 
+pytestmark = pytest.mark.lab
+
 BOLT = "subscription-bolt"
 
 

@@ -22,6 +22,8 @@ from dskype.deploy.benchmarks.topk.workload import draw
 from dskype.spouts.batch import MessageBatch
 from tests import naive
 
+pytestmark = pytest.mark.lab
+
 TINY = Scale(subscriptions=60, window=120, arrivals=40, warm_up=0)
 
 

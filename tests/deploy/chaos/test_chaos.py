@@ -23,6 +23,8 @@ from dskype.deploy.chaos.workloads import WORKLOADS, SumChain
 from dskype.topology.flux import load
 from dskype.topology.tuples import InRecord
 
+pytestmark = pytest.mark.product(schedules=True)
+
 LASTS = {"a": (0, 0), "b": (3, 9), "c": (70, 70)}
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dskype.deploy.chaos.report import as_table
 from dskype.deploy.chaos.run import run
+
+pytestmark = pytest.mark.product(seconds=90)
 
 
 def test_a_seeded_run_loses_nothing_and_repeats_nothing(capfd):

@@ -17,6 +17,8 @@ from dskype.deploy.machine.broker import free_ports
 from dskype.topology.errors import DskypeError
 from tests.topology.runtime.helpers import wait_for
 
+pytestmark = pytest.mark.product(schedules=True)
+
 
 class Plays(Client):
     """Answers with what it is given, one after the other; the last answer stays."""

@@ -13,6 +13,8 @@ from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from tests.topology.runtime.helpers import make_topic
 
+pytestmark = pytest.mark.product(schedules=True)
+
 
 @pytest.fixture
 def docker(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ from dskype.topology.runtime import session
 
 WORDS = """
 name: wc
-config: {topology.workers: 1, kafka.sasl.jaas.config: canary-secret, spark.ui.enabled: "false"}
+config: {topology.workers: 1, spark.executor.memory: 1g}
 spouts: [{id: words, className: org.apache.storm.testing.TestWordSpout}]
 bolts: [{id: count, className: org.apache.storm.testing.TestWordCounter, parallelism: 2}]
 streams: [{from: words, to: count, grouping: {type: FIELDS, args: [word]}}]
@@ -253,12 +253,40 @@ def test_local_runs_for_its_time_to_live(words: str, runs: list) -> None:
     assert runs[0]["flux"].name == "wc"
 
 
-def test_submit_takes_servers_master_and_kafka_settings(words: str, runs: list) -> None:
+CONFIG = "{kafka.sasl.jaas.config: canary-secret, spark.ui.enabled: 'false'}"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["spark.plugins: Evil", "spark.jars: evil.jar", "spark.executorEnv.PYTHONPATH: /x", "kafka.bootstrap.servers: 'evil:1'", "kafka.sasl.jaas.config: x"],
+)
+def test_a_file_has_no_settings_that_load_code_or_lead_elsewhere_without_a_permission(
+    tmp_path: Path, runs: list, capsys: pytest.CaptureFixture[str], setting: str
+) -> None:
+    (file := tmp_path / "t.yaml").write_text(WORDS.replace("topology.workers: 1", setting))
+    assert cli.main(["local", str(file)]) == 1 and not runs
+    assert "must be harmless" in (error := capsys.readouterr().err) and "--config" in error and setting.partition(":")[0] in error
+    (tmp_path / "more.yaml").write_text(setting)
+    assert cli.main(["local", str(file), "--config", str(tmp_path / "more.yaml")]) == 0, capsys.readouterr().err
+    assert runs[0]["target"].conf[setting.partition(":")[0]]
+
+
+def test_a_file_starts_programs_with_a_permission(tmp_path: Path, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "t.yaml").write_text("name: t\nspouts: [{id: s, className: dskype.ShellSpout, constructorArgs: [[sh, -c, id], [a]]}]\n")
+    assert cli.main(["local", str(file)]) == 1 and not runs
+    assert "allow it with --allow-commands" in capsys.readouterr().err
+    assert cli.main(["local", str(file), "--allow-commands"]) == 0 and len(runs) == 1
+
+
+def test_submit_takes_servers_master_and_kafka_settings(words: str, runs: list, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
     assert (
         cli.main(
             [
                 "submit",
                 words,
+                "--config",
+                str(tmp_path / "config.yaml"),
                 "--bootstrap-servers",
                 "k:9092",
                 "--master",
@@ -273,11 +301,20 @@ def test_submit_takes_servers_master_and_kafka_settings(words: str, runs: list) 
     )
     target = runs[0]["target"]
     assert (target.bootstrap_servers, target.master) == ("k:9092", "spark://m:7077")
-    assert target.conf == {"kafka.sasl.jaas.config": "canary-secret", "spark.ui.enabled": "false", "kafka.security.protocol": "SSL", "kafka.client.id": "a=b"}
+    assert target.conf == {
+        "kafka.sasl.jaas.config": "canary-secret",
+        "spark.ui.enabled": "false",
+        "spark.executor.memory": "1g",
+        "kafka.security.protocol": "SSL",
+        "kafka.client.id": "a=b",
+    }
 
 
-def test_settings_of_spark_and_kafka_do_not_stay_in_the_topologys_configuration(words: str, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["local", words]) == 0
+def test_settings_of_spark_and_kafka_do_not_stay_in_the_topologys_configuration(
+    words: str, runs: list, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    assert cli.main(["local", words, "--config", str(tmp_path / "config.yaml")]) == 0
     assert runs[0]["flux"].config == {"topology.workers": 1}
     assert "canary" not in repr(runs[0]["target"])
     captured = capsys.readouterr()
@@ -625,9 +662,6 @@ def test_what_is_no_record_of_top_words_is_left_out() -> None:
 
         def assign(self, partitions: list) -> None:
             self.partitions = partitions
-
-        def assignment(self) -> list:
-            return self.partitions
 
         def seek_to_end(self, *partitions: Any) -> None:
             pass

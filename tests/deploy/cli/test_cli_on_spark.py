@@ -43,6 +43,7 @@ streams:
 """
 
 
+@pytest.mark.product(seconds=50)
 def test_local_runs_a_users_bolt_on_spark_until_ctrl_c_and_leaves_only_its_results(tmp_path: Path, bootstrap_servers: str) -> None:
     (tmp_path / "cli_shout_module.py").write_text(MODULE)
     (tmp_path / "loud.yaml").write_text(FILE)

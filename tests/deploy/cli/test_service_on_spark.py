@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import pytest
 import yaml
 
 from dskype.deploy.cli.main import main
@@ -21,6 +22,8 @@ from dskype.topology.runtime.kafka import KafkaSettings
 from tests.deploy.metrics.prometheus_server import prometheus, promtool
 from tests.endtoend.feed import FILTER, Feed
 from tests.topology.runtime.helpers import alive, descendants, wait_for
+
+pytestmark = pytest.mark.product(seconds=60)
 
 DASHBOARDS = Path(__file__).parents[3] / "deploy" / "dashboards"
 MESSAGES, SUBSCRIPTIONS, WINDOW = 1_500, 300, 400

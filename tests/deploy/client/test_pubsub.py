@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from kafka.errors import MessageSizeTooLargeError
+from kafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionError
 
 from dskype.deploy.client import pubsub
 from dskype.deploy.client.dead_letters import DeadLetter, DeadLetters
@@ -258,7 +259,7 @@ def test_records_are_checked_by_the_configuration_of_the_running_topology(kafka:
     write(kafka, NIMBUS_TOPIC, [(f"topology:{client.name}", None)])
     with PubSub(kafka, client.name) as ended:
         assert ended.running_conf() is None
-        assert ended.settings.limits.k_max == 1000
+        assert ended.settings.limits.k_max == 100
 
 
 def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSettings) -> None:
@@ -500,6 +501,12 @@ def test_a_refused_record_is_found_among_the_dead_letters(kafka: KafkaSettings, 
     assert client.refusal("0-3") == "too deep"
     assert client.refusal("0-33") == "other"
     assert client.refusal("1-3") is None
+
+
+def test_a_follower_of_a_topic_that_is_not_there_says_so_and_does_not_wait(kafka: KafkaSettings, client: PubSub) -> None:
+    missing = f"{client.topics.messages}-gone"
+    with pytest.raises(UnknownTopicOrPartitionError, match="Kafka shows no such topic.*" + re.escape(missing)):
+        Follower(kafka, [client.topics.messages, missing])
 
 
 def test_a_follower_can_begin_before_the_end(kafka: KafkaSettings, client: PubSub) -> None:

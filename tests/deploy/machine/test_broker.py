@@ -30,6 +30,8 @@ from dskype.deploy.machine.folders import FolderInUseError, sweep_stale
 from dskype.deploy.machine.processes import command_line, spawn_tied
 from dskype.topology.core.redaction import redact
 
+pytestmark = pytest.mark.product(seconds=30)
+
 REPOSITORY = Path(__file__).parents[3]
 
 

@@ -32,6 +32,7 @@ def by_check(rows: list[Row], check: str) -> Row:
     return next(r for r in rows if r.check == check)
 
 
+@pytest.mark.product
 def test_a_working_machine_gets_no_failure_and_its_embedded_broker_is_tried() -> None:
     jars.fetch()
     rows = doctor.run_checks(Bootstrap(None, "default"))

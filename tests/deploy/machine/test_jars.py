@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import hashlib
 import multiprocessing
 import os
+import re
 import stat
+import threading
 import zipfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +20,7 @@ import pytest
 
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.errors import JarsError, OptionError
+from dskype.topology.core import ownership
 
 
 @pytest.fixture
@@ -139,6 +146,118 @@ def test_an_unreachable_repository_is_reported_with_ways_out_and_without_secrets
     assert "HTTPS_PROXY" in text and jars.MIRROR_VARIABLE in text and str(paths.jars_dir()) in text
 
 
+class _Served(ThreadingHTTPServer):
+    """A Maven repository over HTTP; remembers paths and authorizations of requests, and answers as ``answers`` says before it serves files.
+
+    :ivar answers: for each path, what comes first: a status, an address to redirect to, or "short" for half of the file.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.root, self.seen, self.answers = root, list[tuple[str, str | None]](), dict[str, list[int | str]]()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Served
+
+    def do_GET(self) -> None:
+        self.server.seen.append((self.path, self.headers["Authorization"]))
+        path = self.path.split("/maven/")[-1]
+        first = self.server.answers.get(path, [])
+        answer = first.pop(0) if first else 200
+        if isinstance(answer, str) and answer != "short":
+            self.send_response(302)
+            self.send_header("Location", answer + path)
+            self.end_headers()
+            return
+        data = (self.server.root / path).read_bytes()
+        self.send_response(answer if isinstance(answer, int) else 200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if answer == "short" else data)
+
+    def log_message(self, *args: object) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture
+def served(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], _Served]]:
+    monkeypatch.setattr(jars, "time", SimpleNamespace(sleep=lambda s: None))
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with contextlib.ExitStack() as servers:
+
+        def start() -> _Served:
+            server = _Served(repository)
+            servers.callback(server.server_close)
+            servers.callback(server.shutdown)
+            return server
+
+        yield start
+
+
+_JAR = "org/example/other/1.0/other-1.0.jar"
+
+
+def test_the_default_repository_is_ivys() -> None:
+    assert re.fullmatch(r"https://\S+/", jars._repository({})[0])
+
+
+def test_jars_are_fetched_without_java(small_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "find_java", lambda: pytest.fail("a JVM was looked for"))
+    assert len(jars.broker_jars()) == 2
+
+
+def test_a_downloaded_jar_is_read_once(small_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "_sha256", lambda path: pytest.fail(f"{path} was read again"))
+    assert len(jars.broker_jars()) == 2
+
+
+def test_the_password_in_a_mirrors_address_goes_to_that_server_only(small_set: Path, served: Callable[[], _Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror, other = served(), served()
+    mirror.answers[_JAR] = [f"http://{other.address}/maven/"]
+    monkeypatch.setenv(jars.MIRROR_VARIABLE, f"http://some%40one:hunter2@{mirror.address}/maven")
+    assert len(jars.broker_jars()) == 2
+    basic = "Basic " + base64.b64encode(b"some@one:hunter2").decode()
+    assert {given for _, given in mirror.seen} == {basic}
+    assert other.seen == [("/maven/" + _JAR, None)]
+
+
+@pytest.mark.parametrize("fault", [503, 429, "short"])
+def test_a_download_that_fails_for_a_moment_is_tried_again(
+    small_set: Path, served: Callable[[], _Served], monkeypatch: pytest.MonkeyPatch, fault: int | str
+) -> None:
+    mirror = served()
+    mirror.answers[_JAR] = [fault]
+    monkeypatch.setenv(jars.MIRROR_VARIABLE, f"http://{mirror.address}/maven/")
+    assert len(jars.broker_jars()) == 2
+    assert [path for path, _ in mirror.seen].count("/maven/" + _JAR) == 2
+
+
+def test_a_jar_that_the_repository_does_not_have_is_named_and_asked_for_once(
+    small_set: Path, served: Callable[[], _Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = served()
+    mirror.answers[_JAR] = [404] * 3
+    monkeypatch.setenv(jars.MIRROR_VARIABLE, f"http://{mirror.address}/maven/")
+    with pytest.raises(JarsError, match=f"expected the jar at http://{mirror.address}/maven/{_JAR}, given: HTTP Error 404"):
+        jars.broker_jars()
+    assert [path for path, _ in mirror.seen].count("/maven/" + _JAR) == 1
+
+
+def test_the_environments_proxy_is_used(small_set: Path, served: Callable[[], _Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = served()
+    monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
+    monkeypatch.setenv(jars.MIRROR_VARIABLE, "http://no.such.host.invalid/maven/")
+    assert len(jars.broker_jars()) == 2
+    assert "http://no.such.host.invalid/maven/" + _JAR in [path for path, _ in proxy.seen]
+
+
 @pytest.mark.parametrize(("variable", "value"), [("DSKYPE_MAVEN_MIRROR", "not an address"), ("DSKYPE_IVY_SETTINGS", "/no/such/settings.xml")])
 def test_a_bad_repository_setting_is_named(small_set: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
     monkeypatch.setenv(variable, value)
@@ -214,15 +333,19 @@ def test_a_home_of_another_user_is_refused_and_ours_is_closed_to_others(tmp_home
     tmp_home.chmod(0o777)
     assert paths.home() == tmp_home
     assert tmp_home.stat().st_mode & 0o777 == 0o755
+    (tmp_home / "jars").mkdir()
     tmp_home.chmod(0o777)
-    real = os.stat
+    with pytest.raises(OptionError, match="must belong to user .*given: .* can be written by others, mode drwxrwxrwx"):
+        paths.home()  # somebody may have put jars there
+    tmp_home.chmod(0o755)
+    real = os.lstat
 
-    def of_another(path: object, **kwargs: object) -> os.stat_result:
-        found = real(path, **kwargs)
+    def of_another(path: object) -> os.stat_result:
+        found = real(path)
         return os.stat_result([*found[:4], os.getuid() + 1, *found[5:]]) if path == tmp_home else found
 
-    monkeypatch.setattr(paths.os, "stat", of_another)
-    with pytest.raises(OptionError, match=f"must be a folder of user {os.getuid()}.*given: owner {os.getuid() + 1}, mode drwxrwxrwx"):
+    monkeypatch.setattr(ownership.os, "lstat", of_another)
+    with pytest.raises(OptionError, match=f"must belong to user {os.getuid()}.*given: .* belongs to user {os.getuid() + 1}, mode drwxr-xr-x"):
         paths.home()
 
 

@@ -44,7 +44,7 @@ def test_setup_cfg_lists_every_file_that_is_not_code() -> None:
 
 def test_no_committed_text_of_ours_names_a_jar_repository() -> None:
     """Ivy's default, or what the user sets, decides where jars come from."""
-    for path in [*(REPOSITORY / "deploy").glob("*.py"), REPOSITORY / "Makefile", REPOSITORY / "setup.cfg"]:
+    for path in [*(REPOSITORY / "deploy").rglob("*.py"), REPOSITORY / "Makefile", REPOSITORY / "setup.cfg"]:
         assert not re.search(r"maven\.org|maven2|pypi\.org|artifactory|nexus", path.read_text(encoding="utf-8")), path
 
 

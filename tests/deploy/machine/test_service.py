@@ -91,6 +91,43 @@ def test_what_runs_is_not_started_again_and_not_with_other_arguments(tmp_path, s
     assert "ExecStart=" in capsys.readouterr().out, "a unit may be made while the service runs"
 
 
+def _writable(folder: Path, name: str) -> None:
+    (folder / name).chmod(0o666 if (folder / name).is_file() else 0o777)
+
+
+def _of_another(folder: Path, name: str) -> None:
+    os.chown(folder / name, os.getuid() + 1, -1)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "name", "given"),
+    [(_writable, "", "can be written by others"), (_writable, "service.json", "service.json can be written by others")]
+    + [(_of_another, name, "belongs to user 1") for name in ("", "service.json") if os.getuid() == 0]
+    + [(_of_another, "broker/server.properties", "server.properties belongs to user 1") for _ in range(os.getuid() == 0)],
+)
+def test_what_another_user_may_have_written_does_not_decide_what_runs(tmp_path, started, capsys, spoil, name, given):
+    folder = tmp_path / "s"
+    (folder / "broker").mkdir(parents=True)
+    (folder / "broker" / "server.properties").write_text("")
+    service._write(folder, service.Service(arguments=["theirs.py"], process={**describe_driver(), "started": 1}))
+    spoil(folder, name)
+    refused = ["up", "down", "status"] if "broker" not in name else ["up"]
+    for command in refused:
+        assert cli.main([command, "--folder", str(folder)]) == 1
+        assert "must belong to user" in (text := capsys.readouterr().err) and given in text
+    if name != "service.json":
+        with pytest.raises(DeployError, match=given):
+            Environment(folder=folder)
+    assert not started
+
+
+def test_an_empty_folder_is_closed_to_others_and_used(tmp_path, started):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s").chmod(0o775)  # as with umask 002
+    assert cli.main(["up", "--folder", str(tmp_path / "s"), "--port", "0"]) == 0
+    assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o755 and started
+
+
 def test_up_has_a_broker_of_its_own(tmp_path, capsys):
     assert cli.main(["up", "--folder", str(tmp_path / "s"), "--bootstrap-servers", "127.0.0.1:1"]) == 2
     assert not (tmp_path / "s").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -82,3 +83,13 @@ def test_one_with_which_the_jvm_ends_at_once_is_removed(tmp_path: Path, monkeypa
     with pytest.raises(PySparkRuntimeError):
         session.start_session(master=None, jars=JARS, conf={}, log_file=tmp_path / "logs" / "spark.log", class_archive=archive)
     assert not archive.exists()
+
+
+def test_a_training_that_takes_too_long_is_not_blamed_on_java(training: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **options: object) -> None:
+        raise subprocess.TimeoutExpired(command, spark_archive._LONGEST_S)
+
+    monkeypatch.setattr(spark_archive.subprocess, "run", run)
+    said: list[str] = []
+    assert not spark_archive.write_archive(said.append)
+    assert said[-1] == "the class archive of Spark was not written within 900 s; Spark starts without it"

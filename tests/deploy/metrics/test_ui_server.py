@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -18,6 +19,7 @@ from dskype.deploy.metrics import ui_server
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiSettings, serve
 from dskype.topology.errors import TopologyError
 from dskype.topology.nimbus import observing
+from dskype.topology.ui.budget import Budget
 
 
 class NoBroker:
@@ -85,9 +87,19 @@ def test_the_token_is_not_shown_where_settings_are():
     assert "secret" not in repr(UiSettings(token="secret"))
 
 
+def test_a_token_that_was_given_is_not_printed_and_a_short_one_is_refused():
+    said: list[str] = []
+    with serve(FollowedCluster(NoBroker()), UiSettings(port=0, token="canary-token-4711"), said.append) as server:
+        assert said[0] == f"UI: {server.url}" and server.token == "canary-token-4711"
+        assert not any("canary" in text for text in said) and "the token that the server was given" in said[1]
+    with pytest.raises(TopologyError, match="too short. given: '15 characters'; legal: at least 16") as refused:
+        serve(FollowedCluster(NoBroker()), UiSettings(port=0, token="canary-of-15-ch"), said.append)
+    assert "canary" not in str(refused.value)
+
+
 def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(TopologyError, match=r"no module uvicorn.*pip install .*/.*\[ui\]"):
+    with pytest.raises(TopologyError, match=r"no module uvicorn.*pip install '/path/to/dskype\[ui\]'"):
         serve(FollowedCluster(NoBroker()), UiSettings(port=0), lambda text: None)
     assert cli.main(["ui", "--bootstrap-servers", "127.0.0.1:1"]) == 1
 
@@ -116,7 +128,9 @@ def test_the_command_passes_its_options_on(monkeypatch):
     monkeypatch.setenv("DSKYPE_UI_TOKEN", "from-outside-with-16")
     options = ["--bootstrap-servers", "127.0.0.1:1", "--port", "0", "--allow-host", "a", "--allow-host", "b", "--allow-origin", "*"]
     assert cli.main(["ui", *options]) == 130
-    assert seen == [UiSettings("127.0.0.1", 0, "from-outside-with-16", ("a", "b"), "*", False)]
+    assert cli.main(["ui", *options, "--proxy", "192.0.2.1", "--limit", "streams=7"]) == 130
+    settings = UiSettings("127.0.0.1", 0, "from-outside-with-16", ("a", "b"), "*", False)
+    assert seen == [settings, replace(settings, proxies=("192.0.2.1",), budget=Budget(streams=7))]
 
 
 def test_commands_go_to_the_process_that_runs_the_topology(monkeypatch):

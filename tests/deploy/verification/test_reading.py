@@ -27,6 +27,8 @@ from tests.spouts.test_expression import REFUSED
 from tests.spouts.test_records import AREA, BOOLEAN, MESSAGE, TOPK, WRONG_BOOLEAN, WRONG_MESSAGES, WRONG_TOPK, changed, damaged
 from tests.spouts.test_text import TRICKY, random_text
 
+pytestmark = pytest.mark.product(schedules=True)
+
 STOP_WORDS = frozenset({"the"})
 SETTINGS = Settings.from_conf({"dskype.stop.words": ["the"]})
 MATCHING_PATH = {

@@ -8,6 +8,8 @@ from dskype.deploy.verification.refusals import Accepted, LatenessJudge
 from dskype.spouts.settings import Settings
 from tests import naive
 
+pytestmark = pytest.mark.product(schedules=True)
+
 
 def judge(accepted, lateness_ms=100, idle_ms=500, task_of=None, complete=True):
     return LatenessJudge(accepted, {0: 1, 1: 1} if task_of is None else task_of, Settings(lateness_ms=lateness_ms, idle_ms=idle_ms), complete=complete)

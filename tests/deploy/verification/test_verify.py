@@ -22,6 +22,8 @@ from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from tests.deploy.verification.plain_system import TOPICS, PlainSystem
 
+pytestmark = pytest.mark.product(schedules=True)
+
 COUNT = {"dskype.window.messages": 20}
 TIME = {"dskype.window.span.ms": 700, "dskype.window.lateness.ms": 100}
 

@@ -10,6 +10,8 @@ from dskype.deploy.verification import Inputs, Record, Report
 from dskype.deploy.verification.writes import Dump, check_topology_writes, check_writes, delta_place
 from tests.deploy.verification.plain_system import PlainSystem
 
+pytestmark = pytest.mark.product(schedules=True)
+
 
 def dump(numbers, topic="out", *, offsets=None, key=b"k", values=None, writer="1-1000-7", **more):
     """Records of one writer with these numbers, in this order."""

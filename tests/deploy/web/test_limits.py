@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
+from itertools import pairwise
+from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -15,6 +18,7 @@ from dskype.deploy.metrics import connections
 from dskype.deploy.metrics.ui_server import UiServer, UiSettings
 from dskype.deploy.web import directory, feeds
 from dskype.deploy.web.extension import make_extension
+from dskype.topology.ui import budget
 from dskype.topology.ui.budget import Budget, check_wanted
 
 from .server import TOKEN, Events, get, post
@@ -24,8 +28,8 @@ from .test_result_feed import delta, until, write_result
 @contextmanager
 def serving(kafka, source, **limits):
     """Serve with other limits."""
-    budget = Budget(**limits)
-    with UiServer(source, UiSettings(port=0, token=TOKEN, budget=budget), [make_extension(kafka, source, budget)]) as server:
+    given = Budget(**limits)
+    with UiServer(source, UiSettings(port=0, token=TOKEN, budget=given), [make_extension(kafka, source, given)]) as server:
         yield server
 
 
@@ -121,7 +125,13 @@ def test_few_answers_read_whole_topics_at_once_few_wait_for_them_and_the_rest_is
 def test_an_answer_that_has_waited_for_others_too_long_is_refused(kafka, source, monkeypatch):
     kafka.topology()
     begun, go = threading.Semaphore(0), threading.Event()
-    monkeypatch.setattr(directory.Directory, "entries", lambda *_, **more: (begun.release(), go.wait(60)) and [])
+
+    def hang(*_, **more):
+        begun.release()
+        go.wait(60)
+        return []
+
+    monkeypatch.setattr(directory.Directory, "entries", hang)
     with serving(kafka, source, topic_reads=1, topic_read_wait_s=1) as server:
         first = connect(server, b"GET /api/dskype/subscription?id=a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert begun.acquire(timeout=30)
@@ -190,10 +200,22 @@ def test_reading_a_topic_goes_on_where_a_client_that_has_gone_had_begun_it(kafka
     client.close()
 
 
+def test_topologies_and_topics_that_do_not_exist_cost_no_connection_each(kafka, served, monkeypatch):
+    kafka.topology()  # without a topic of grouped matches
+    asked, admin = [], type(kafka).admin
+    monkeypatch.setattr(type(kafka), "admin", lambda self: asked.append(time.monotonic()) or admin(self))
+    for number in range(50):
+        assert ask(served, f"api/dskype/subscription?id=a&topology=other-{number}")[0] == 404
+        events = Events(served, "results")
+        assert events.status == 200
+        events.close()
+    assert all(later - earlier >= 1 for earlier, later in pairwise(asked))
+
+
 def test_requests_of_one_address_beyond_its_limit_are_refused_and_others_are_answered(kafka, source, monkeypatch):
     kafka.topology()
     go, begun = threading.Event(), threading.Semaphore(0)
-    monkeypatch.setattr(feeds.Feeds, "names", lambda self: begun.release() or go.wait(60) and ["dskype"])
+    monkeypatch.setattr(feeds.Feeds, "names", lambda self: begun.release() or (go.wait(60) and ["dskype"]))
     with serving(kafka, source, requests_per_address=2) as server:
         request = b"GET /api/dskype/topologies HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         asked = [connect(server, request) for _ in range(2)]
@@ -291,11 +313,14 @@ def test_pages_of_other_sites_cannot_make_a_browser_ask(kafka, source):
 
 def test_wrong_tokens_make_an_address_pause(kafka, source, monkeypatch):
     kafka.topology()
+    now_s = [1000.0]
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     with serving(kafka, source) as server:
         assert [post(server, "subscriptions/remove", {"id": "a"}, f"wrong-{number}")[0] for number in range(20)] == [401] * 20
         status, answer = post(server, "subscriptions/remove", {"id": "a"})
         assert status == 429 and "Too many wrong tokens" in answer["errorMessage"]
-        until(lambda: post(server, "subscriptions/remove", {"id": "a"})[0] == 200)  # after a second
+        now_s[0] += 1.0
+        assert post(server, "subscriptions/remove", {"id": "a"})[0] == 200
         assert post(server, "subscriptions/remove", {"id": "a"}, "wrong")[0] == 401
 
 

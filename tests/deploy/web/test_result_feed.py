@@ -522,6 +522,28 @@ def test_the_map_gets_a_bounded_sample_and_the_number_of_all(kafka, feeds):
     assert seen == 3001 and len({m["id"] for m in messages}) == len(messages) >= 100
 
 
+def test_maps_share_their_samples_and_each_gets_every_message_once_while_they_are_few(kafka, feeds):
+    topics = kafka.topology()
+
+    async def scene():
+        maps = [feeds.of("dskype").messages() for _ in range(3)]
+        for one in maps:
+            await one.next()
+        got = {one: [] for one in maps}
+        for i in range(60):
+            kafka.broker.write(topics.messages, None, json.dumps({"id": i, "text": "x", "lat": 1, "lon": 0}).encode())
+            if i % 20 == 19:
+                for one in maps[: 3 - i // 20]:  # some look less often
+                    got[one] += [message["id"] for event in await one.next() for message in event.data["messages"]]
+        for one in maps:
+            while len(got[one]) < 60:
+                got[one] += [message["id"] for event in await one.next() for message in event.data["messages"]]
+            one.close()
+        return list(got.values())
+
+    assert run(scene()) == [list(range(60))] * 3
+
+
 def test_a_topology_that_is_not_there_is_named(feeds):
     with pytest.raises(NotAliveException, match="dskype.messages does not exist"):
         feeds.of("dskype")

@@ -15,21 +15,6 @@ from .server import TOKEN, get, post, view
 from .test_result_feed import write_result
 
 
-@pytest.fixture(scope="module")
-def window(tmp_path_factory):
-    opened = Browser(tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def browser(window, served):
-    """The window, which shows nothing of the server when that ends."""
-    yield window
-    window.open("about:blank")
-    window.problems()
-
-
 def fill(browser, values):
     script = "for (const [name, value] of Object.entries(JSON.parse(arguments[0]))) document.getElementById('form').elements.namedItem(name).value = value"
     browser.run(script, json.dumps(values))
@@ -339,6 +324,7 @@ def test_a_page_that_is_hidden_lets_go_of_its_connections_and_misses_nothing(bro
     assert [row["Message"] for row in browser.rows("#list")] == ["m2", "m1"] and browser.problems() == []
 
 
+@pytest.mark.product
 def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served, kafka, source, tmp_path):
     run_plan(kafka, {"dskype.distributor": "location"})
     source.views = [watched(view("dskype"))]

@@ -13,6 +13,8 @@ from dskype.topology.tuples import StreamMeta, Tuple
 
 from .frame_fuzz import crafted
 
+pytestmark = pytest.mark.product(schedules=True)
+
 SEEDS, FRAMES = (1,), 2000
 
 

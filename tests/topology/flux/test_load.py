@@ -512,10 +512,30 @@ def test_a_topology_source_without_the_method_or_with_a_wrong_result_is_refused(
     refused(f"topologySource: {{className: {SAMPLE}.Source, methodName: two}}", "raised TypeError")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spouts: [{id: s, className: dskype.ShellSpout, constructorArgs: [[sh, -c, id], [a]]}]",
+        "spouts: [{id: s, className: org.apache.storm.flux.wrappers.spouts.FluxShellSpout, constructorArgs: [[sh, -c, id], [a]]}]",
+        "spouts: [{id: w, className: dskype.TestWordSpout}]\nbolts: [{id: s, className: dskype.ShellBolt, constructorArgs: [[sh, -c, id], [a]]}]\n"
+        "streams: [{from: w, to: s, grouping: {type: SHUFFLE}}]",
+        "topologySource: {className: org.apache.storm.flux.test.SimpleTopology}",
+        "spouts: [{id: s, className: dskype.topology.multilang.ShellSpout, constructorArgs: [[sh, -c, id], [a]]}]",
+    ],
+)
+def test_a_file_starts_programs_only_where_commands_are_allowed(text: str) -> None:
+    if "multilang" in text:  # whoever names the module has allowed what is in it
+        assert flux("name: x\n" + text, allow_modules=["dskype.topology.multilang"])
+        return
+    with pytest.raises(FluxException, match=r"starts a program, which is not allowed.*--allow-commands"):
+        flux("name: x\n" + text, allow_modules=[SAMPLE])
+    assert flux("name: x\n" + text, allow_commands=True)
+
+
 def test_storms_sample_sources_have_stand_ins() -> None:
     for name in ("SimpleTopology", "SimpleTopologySource", "SimpleTopologyWithConfigParam"):
         for arguments in ("", ", constructorArgs: [foo, bar]"):
-            loaded = flux(f"name: x\ntopologySource: {{className: org.apache.storm.flux.test.{name}{arguments}}}")
+            loaded = flux(f"name: x\ntopologySource: {{className: org.apache.storm.flux.test.{name}{arguments}}}", allow_commands=True)
             assert {id: type(spec.obj).__name__ for id, spec in loaded.topology.components.items()} == {
                 "sentence-spout": "ShellSpout",
                 "log-bolt": "LogInfoBolt",
@@ -705,7 +725,8 @@ def test_hdfs_components_can_be_built_but_not_run() -> None:
         "configMethods: [{name: addComponentConfig, args: [k, [v]]}]}]\n"
         "components: [{id: sync, className: org.apache.storm.hdfs.bolt.sync.CountSyncPolicy, constructorArgs: [5]}]\n"
         "bolts: [{id: h, className: org.apache.storm.hdfs.bolt.HdfsBolt, configMethods: [{name: withFsUrl, args: ['hdfs://x']}, {name: withSyncPolicy, args: [{ref: sync}]}]}]\n"
-        "streams: [{from: s, to: h, grouping: {type: SHUFFLE}}]"
+        "streams: [{from: s, to: h, grouping: {type: SHUFFLE}}]",
+        allow_commands=True,
     )
     assert loaded.topology.components["s"].conf == {"k": ["v"]}
     assert set(loaded.refusals) == {"h"}

@@ -26,7 +26,8 @@ from dskype.topology import (
     RowTasks,
     ShuffleGrouping,
 )
-from dskype.topology.routing.groupers import _CACHE_LIMIT, build_grouper, grouping_seed
+from dskype.topology.routing import groupers
+from dskype.topology.routing.groupers import build_grouper, grouping_seed
 from dskype.topology.routing.java_hash import deep_hash
 
 TARGETS = [11, 12, 13, 14, 15]
@@ -143,11 +144,12 @@ def test_values_that_python_finds_equal_are_kept_apart_by_their_type(value):
             assert crowded.choose((value, 0))[0] in {alone.choose((value, 0))[0] for _ in range(2)}
 
 
-def test_the_memory_of_keys_is_bounded():
+def test_the_memory_of_keys_is_bounded(monkeypatch):
+    monkeypatch.setattr(groupers, "_CACHE_LIMIT", 50)
     g = grouper(FieldsGrouping(Fields("word")))
-    for i in range(_CACHE_LIMIT + 10):
-        g.choose((i, 0))
-    assert len(g._caches[int]) <= _CACHE_LIMIT
+    for i in range(120):
+        assert g.choose((i, 0)) == [TARGETS[deep_hash([i]) % 5]]
+        assert len(g._caches[int]) <= 50
     assert g.choose((5, 0)) == [TARGETS[deep_hash([5]) % 5]]
 
 

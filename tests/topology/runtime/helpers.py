@@ -163,11 +163,6 @@ def supervisors(root: int | None = None) -> list[Process]:
     return [p for p in descendants(root).values() if p.name == "dskype-superv"]
 
 
-def log_writers(root: int | None = None) -> list[Process]:
-    """Return the writers of executors' logs."""
-    return [p for p in descendants(root).values() if p.name == "dskype-logs"]
-
-
 def executors(component: str | None = None, root: int | None = None) -> list[Process]:
     """Return the resident executors of one component or of all, without the forks that write snapshots."""
     zygotes = {p.pid for p in supervisors(root)}

@@ -21,6 +21,8 @@ from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, NimbusService, load_states
 from dskype.topology.runtime.topics import TopologyTopics
 
+pytestmark = pytest.mark.product
+
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 VALUES = [b"%05d " % i + b"coffee by the lake " * 30 for i in range(200)]
 

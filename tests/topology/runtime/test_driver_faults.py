@@ -128,6 +128,7 @@ def check(setting) -> None:
     assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
 
 
+@pytest.mark.product(seconds=50)
 def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_goes_on(setting):
     with driver(**setting) as killed:
         killed.expect("running")

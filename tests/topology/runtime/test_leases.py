@@ -85,9 +85,13 @@ def test_who_has_given_tasks_back_is_not_waited_for(shared):
 def test_giving_back_what_another_one_has_taken_changes_nothing(shared):
     first = shared.leases("a", home="one")
     second = shared.leases("b", home="two")
+    kept = [shared.store.read_document(f"lease-{task}") for task in (3, 4)]
     first.release()
+    assert [shared.store.read_document(f"lease-{task}") for task in (3, 4)] == kept
     shared.sleep(3.0)
     second.check()
+    with pytest.raises(SupersededError, match=r"(?s)task 3.*given: 'b'"):
+        first.check()
 
 
 def test_a_lease_of_an_earlier_start_counts_for_nothing_and_its_executor_is_refused(shared):

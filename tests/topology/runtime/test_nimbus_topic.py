@@ -175,6 +175,7 @@ def test_a_driver_elsewhere_whose_clock_is_an_hour_behind_is_alive_and_keeps_its
         assert name not in load_removed(kafka)
 
 
+@pytest.mark.product
 def test_a_driver_is_not_taken_for_dead_because_the_brokers_stood_still(name, monkeypatch):
     monkeypatch.setattr(liveness, "DEAD_AFTER_S", 2.0)
     monkeypatch.setattr(liveness, "_GAP_S", 0.5)

@@ -122,6 +122,7 @@ def test_an_executor_that_does_not_reach_the_brokers_is_named_whatever_the_store
     assert check_executors(None, FileSnapshotStore(folder), None, 3) == [os.uname().nodename]
 
 
+@pytest.mark.product(seconds=40)
 def test_missing_workers_a_folder_that_is_not_shared_and_another_interpreter_are_found_before_a_topology_starts(bootstrap_servers, tmp_path, name):
     folder = tmp_path / name / "snapshots"
     folder.mkdir(parents=True)

@@ -18,7 +18,7 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import TopicAdmin
 
 from .components import sum_chain, sums_expected
-from .helpers import daemons, executors, kill, log_writers, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for, workers
+from .helpers import daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for, workers
 
 TOTAL, RATE = 24_000, 4_000
 STILL_S = 2
@@ -34,10 +34,6 @@ def kill_all_executors() -> None:
 
 def kill_the_supervisor() -> None:
     kill(supervisors)
-
-
-def kill_the_log_writer() -> None:
-    kill(log_writers)
 
 
 def kill_a_worker() -> None:
@@ -92,6 +88,6 @@ def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monk
         admin.close()
 
     monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
-    kills = [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_the_log_writer, kill_all_workers, kill_all_executors]
+    kills = [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_all_workers, kill_all_executors]
     run_through(cluster, name, [*kills, stop_an_executor, stop_all_python], transport, look)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"

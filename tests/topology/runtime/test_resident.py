@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from dskype.topology.core.executor import PendingSnapshot
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime.executor_log import redirect_output
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.processes import Stop, StopSignal
 from dskype.topology.runtime.resident import Payload, _Resident
@@ -134,6 +136,62 @@ def test_an_executor_removes_what_killed_ones_left_and_makes_no_folder(resident,
     with pytest.raises(LostStateError, match="is gone"):
         executor._store.save(task, 2, b"")
     assert not (tmp_path / "snapshots").exists()
+
+
+def test_the_log_of_an_executor_has_an_end(tmp_path):
+    pid = os.fork()
+    if not pid:
+        try:
+            redirect_output(tmp_path / "a.log", 1000)
+            for i in range(100):
+                os.write(i % 2 + 1, b"%03d %s\n" % (i, b"x" * 95))
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    wait_for(lambda: any(b"099" in path.read_bytes() for path in tmp_path.glob("a.log*")), 30, "the last line")
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.is_file()}
+    assert set(sizes) == {"a.log", "a.log.1"} and sum(sizes.values()) <= 2200
+    assert (tmp_path / "a.log.1").read_text().splitlines()[-1].startswith("099") or (tmp_path / "a.log").read_text().splitlines()[-1].startswith("099")
+
+
+def test_a_line_without_an_end_is_cut_and_hides_what_follows_a_name(tmp_path):
+    pid = os.fork()
+    if not pid:
+        try:
+            redirect_output(tmp_path / "a.log")
+            for piece in (b"x" * ((1 << 20) - 9) + b" password=", *[b"Canary" * 10_000] * 30, b"Canary\nnext line\nlast"):
+                while piece:
+                    piece = piece[os.write(1, piece) :]
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    log = tmp_path / "a.log"
+    wait_for(lambda: log.exists() and log.read_text().endswith("last"), 60, "the last line")
+    assert log.read_text().endswith("(the rest of this line is not kept)\nnext line\nlast") and "Canary" not in log.read_text()
+    assert log.stat().st_size < (1 << 20) + 100_000
+
+
+def test_what_libraries_and_programs_write_has_no_secrets_in_the_log_and_last_words_are_kept(tmp_path):
+    pid = os.fork()
+    if not pid:
+        try:
+            redirect_output(tmp_path / "a.log")
+            os.write(1, b"print password=Canary-1\n")
+            os.write(2, b"a library in C: token=Canary-2, \xff\n-----BEGIN PRIVATE KEY-----\nCanary3\n")
+            os.write(1, b"Canary4=\n-----END PRIVATE KEY-----\nafter\n")
+            subprocess.run(["sh", "-c", "echo a program: secret: Canary-5 >&2"], check=True)
+            os.write(2, b"last words")
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    log = tmp_path / "a.log"
+    wait_for(lambda: log.exists() and log.read_text().endswith("last words"), 30, "the last words")
+    assert "Canary" not in log.read_text()
+    assert log.read_text() == (
+        "print password=******\na library in C: token=******, \\xff\n-----BEGIN PRIVATE KEY-----******\n\n\n-----END PRIVATE KEY-----\nafter\n"
+        "a program: secret: ******\nlast words"
+    )
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 class Loop:

@@ -17,13 +17,16 @@ from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import OUT, TOPOLOGIES, N
 
+pytestmark = pytest.mark.product(schedules=True)
+
 SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "252"))
 CHUNKS = 10
 
 
 def run(name, seed=None, faults=Faults(), transport="micro-batch"):
     topology, conf = TOPOLOGIES[name]()
-    conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.transport": transport, **conf}
+    kept = 3 - (seed or 0) % 3  # the fewer snapshots are kept, the more records are dropped
+    conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.snapshots.kept": kept, "topology.emulator.transport": transport, **conf}
     time_ms = [1_000_000]
     plan = TopologyPlan.build("t", "t-1-0", conf, topology)
     log = MemoryLog(lambda: time_ms[0])

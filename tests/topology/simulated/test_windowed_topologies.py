@@ -15,6 +15,8 @@ from dskype.topology.windows import Count, Duration, WindowedBolt
 
 from .storm_helpers import AckBolt, Keep, Remember, fed, running
 
+pytestmark = pytest.mark.product(schedules=True)
+
 OUT = "windows"
 
 
@@ -248,7 +250,7 @@ def replayed(sim):
     windows = Counter()
     for index in range(sim.plan.num_executors("window")):
         executor = Executor(sim.plan, "window", index, MemorySnapshotStore(3), sim.log, sim.now_ms, owner=Owner("test", 0))
-        records = executor.handle(0, [r for r in sim.log.records("t.window") if r.partition == index])
+        records = executor.handle(0, [r for r in sim.log.records("t.window", dropped=True) if r.partition == index])
         windows.update(record.value for record in records if record.topic == OUT)
     return windows
 
@@ -263,11 +265,19 @@ def test_windows_follow_from_the_inbox_whatever_fails(form):
         assert sim.dead_letters() == []
 
 
+def without_ends(windows):
+    """Leave out when windows of counts ended: that was when their last tuple came, and a pulse whose report is lost holds the next one up."""
+    return Counter(repr((*line[:3], *line[4:])) for line in map(eval, windows.elements()))
+
+
 @pytest.mark.parametrize("form", ["sliding count", "tumbling count", "event time"])
 def test_windows_that_do_not_depend_on_arrival_times_are_those_of_the_plain_run_whatever_fails(form):
-    for seed in range(12):
+    comparable = Counter if form == "event time" else without_ends
+    windows, *others = expected(form)
+    for seed in [*range(12), 34, 71]:  # in 34 and 71 a pulse is held up
         sim = run(form, seed, Faults.heavy())
-        assert result(sim) == expected(form), f"seed {seed}, faults {sim.fault_counts}"
+        found, *rest = result(sim)
+        assert (comparable(found), rest) == (comparable(windows), others), f"seed {seed}, faults {sim.fault_counts}"
 
 
 @pytest.mark.parametrize("form", sorted(FORMS))

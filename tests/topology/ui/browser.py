@@ -112,6 +112,11 @@ class Browser:
         """Return what the console has shown since the last call: errors, warnings, violations of the content security policy."""
         return [f"{entry['level']}: {entry['message']}" for entry in self._call("POST", "/se/log", {"type": "browser"}) if entry["level"] != "INFO"]
 
+    def leave(self) -> None:
+        """Show an empty page, and forget what the console has shown."""
+        self.open("about:blank")
+        self.problems()
+
     def close(self) -> None:
         """End the browser."""
         try:

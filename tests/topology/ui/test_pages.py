@@ -17,13 +17,6 @@ from .simulated_source import TOKEN, SimulatedSource, word_count
 ID = "words-1-1000000000"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    opened = Browser(tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
-
-
 @pytest.fixture
 def served():
     """A server with a topology that has done something; its time stands still."""
@@ -230,6 +223,7 @@ def test_pages_take_everything_from_their_own_server(browser, served):
         assert taken and all(url.startswith(server.url) for url in taken)
 
 
+@pytest.mark.product
 def test_a_phone_can_read_the_pages(served, tmp_path):
     server, _ = served
     phone = Browser(tmp_path, (390, 800))

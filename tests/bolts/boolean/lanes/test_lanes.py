@@ -17,6 +17,8 @@ from dskype.topology.core.values import pack_state, unpack_state
 from tests.bolts.boolean.lanes.other_instructions import dump
 from tests.bolts.boolean.oracle import any_place_message, any_subscription, expected, messages_of, pairs, seeded
 
+pytestmark = pytest.mark.product(schedules=True)
+
 WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 
@@ -238,7 +240,7 @@ def test_rows_keep_what_they_hold_when_they_grow(reserved_bytes):
     assert held[0].tolist() == [7, 7, 7] and (rows.array[1:10] == 7).all()
 
 
-@pytest.mark.thorough
+@pytest.mark.lab
 def test_processors_with_other_instructions_find_the_same(tmp_path):
     rng, numbers = seeded(13), np.random.default_rng(13)
     for words, extent_deg, most in ((8, 20.0, 12), (400, 60.0, 90), (2000, 60.0, 3000)):

@@ -1,6 +1,7 @@
 """The operations on 16 numbers do what numpy says they should: the test runs with the instructions of this processor, with others (``other_instructions.py``), and as loops."""
 
 import numpy as np
+import pytest
 from numba import njit
 
 from dskype.bolts.boolean.lanes.vector_kernels import (
@@ -21,6 +22,8 @@ from dskype.bolts.boolean.lanes.vector_kernels import (
     pack_places,
     wanted_bits,
 )
+
+pytestmark = pytest.mark.product(schedules=True)
 
 
 @njit

@@ -12,6 +12,8 @@ from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.baselines.test_igpt import Play, anywhere, of_any_size, random_steps
 from tests.bolts.topk.world import DIAGONAL_DEG
 
+pytestmark = pytest.mark.lab
+
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_coverings_find_exactly_what_reaches_its_threshold(depth):

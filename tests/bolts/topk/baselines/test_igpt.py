@@ -16,6 +16,8 @@ from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score
 
+pytestmark = pytest.mark.lab
+
 KINDS = {
     "ipt": lambda: IptIndex(DIAGONAL_DEG, cell_capacity=2),
     "ipt, one a cell": lambda: IptIndex(DIAGONAL_DEG, cell_capacity=1),

@@ -1,0 +1,125 @@
+"""Which tier a test is in, which tests stay in one process, and what is told at the end, shown on small suites of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+
+ROOT = Path(__file__).parents[1]
+
+CONFTEST = """
+import pytest
+from tests import tiers
+from tests.conftest import (pytest_addoption, pytest_collection_finish, pytest_collection_modifyitems, pytest_configure, pytest_configure_node,
+                            pytest_xdist_make_scheduler)
+
+@pytest.fixture
+def broker():
+    return "a broker"
+
+@pytest.fixture
+def cluster(broker):
+    return "a cluster"
+"""
+
+MIXED = """
+import pytest
+from dskype.bolts.topk.engine import INDEXES
+
+def test_plain(): pass
+def test_with_a_broker(broker): pass
+@pytest.mark.product
+def test_with_a_browser(): pass
+@pytest.mark.parametrize("name", ["cones", "taat"])
+def test_index(name): pass
+@pytest.mark.parametrize("kind", [INDEXES["cones"], INDEXES["ciq"]], ids=["own", "other"])
+def test_class(kind): pass
+@pytest.mark.parametrize("pair", [("cones", 1), ("igpt", 1)], ids=["ours", "theirs"])
+def test_pair(pair): pass
+@pytest.mark.parametrize("word", ["taat", "cones"])
+@pytest.mark.lab
+def test_figures(word): pass
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """Return a function that runs pytest on files in a folder of its own, with the hooks of this one, and returns its output."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    shutil.copy(ROOT / "setup.cfg", tmp_path / "setup.cfg")
+
+    def run(files: dict[str, str], *arguments: str) -> str:
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        command = [sys.executable, "-m", "pytest", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", *arguments, *files]
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**_environment(), "PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def _environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+
+
+def chosen(output: str) -> list[str]:
+    """Return the names of the tests in a list of pytest, sorted."""
+    return sorted(line.partition("::")[2] for line in output.splitlines() if "::" in line)
+
+
+def test_marks_fixtures_and_baselines_decide_about_the_tier(suite):
+    found = {tier: chosen(suite({"test_mixed.py": MIXED}, "--collect-only", "-q", "-m", tier)) for tier in tiers.TIERS}
+    assert found == {
+        "fast": ["test_class[own]", "test_index[cones]", "test_pair[ours]", "test_plain"],
+        "product": ["test_with_a_broker", "test_with_a_browser"],
+        "lab": ["test_class[other]", "test_figures[cones]", "test_figures[taat]", "test_index[taat]", "test_pair[theirs]"],
+    }
+
+
+def test_groups_on_the_machine_come_first_and_then_what_takes_longest(suite):
+    long = "import pytest\npytestmark = pytest.mark.product(schedules=True, seconds={})\ndef test_it(): pass\n"
+    files = {
+        "test_a.py": "def test_it(): pass\n",
+        "test_b.py": long.format(40),
+        "test_c.py": long.format(400),
+        "test_d.py": "import pytest\n@pytest.mark.product(seconds=90)\ndef test_it(): pass\n",
+        "test_e.py": "def test_it(broker): pass\ndef test_spark(cluster): pass\n",
+    }
+    lines = [line for line in suite(files, "--collect-only", "-q").splitlines() if "::" in line]
+    assert lines == ["test_e.py::test_spark", "test_d.py::test_it", "test_e.py::test_it", "test_c.py::test_it", "test_b.py::test_it", "test_a.py::test_it"]
+
+
+WHO = """
+import os, pathlib, pytest
+{mark}
+@pytest.mark.parametrize("number", range(3))
+def test_it(number):
+    with open(pathlib.Path(__file__).parent / "who", "a") as file:
+        file.write("%s %s\\n" % (pathlib.Path(__file__).stem, os.environ["PYTEST_XDIST_WORKER"]))
+"""
+
+
+def test_a_file_stays_in_one_process_and_two_processes_have_the_machine(suite, tmp_path):
+    on_machine = {f"test_m{i}.py": WHO.format(mark="pytestmark = pytest.mark.product") for i in range(5)}
+    others = {f"test_o{i}.py": WHO.format(mark="") for i in range(5)}
+    output = suite(on_machine | others, "-n", "4", "--no-loadscope-reorder", "--times")
+    rows = [line.split() for line in (tmp_path / "who").read_text().splitlines()]
+    workers = {file: {worker for name, worker in rows if name == file} for file, _ in rows}
+    assert len(rows) == 30 and all(len(some) == 1 for some in workers.values())
+    assert len(set().union(*(some for file, some in workers.items() if file.startswith("test_m")))) <= 2
+    table = {line.split()[0]: line.split()[1] for line in output.splitlines() if line.split()[:1] and line.split()[0] in tiers.TIERS}
+    assert table == {"fast": "15", "product": "15", "lab": "0"} and "the slowest tests" in output
+
+
+def test_tests_of_the_same_kernels_are_where_the_groups_say():
+    assert all((ROOT / "tests" / place).exists() for place in tiers._SAME_KERNELS)

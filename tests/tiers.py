@@ -1,0 +1,243 @@
+"""Tiers of tests: what each protects, which tests stay in one process, and what the tests took.
+
+A test is in the tier of its mark, ``product`` or ``lab``, at the head of a file (``pytestmark``) or at a test. Without a mark, a test with a parameter that names a baseline is in
+``lab``, and one that takes a broker, Spark or a browser from a fixture in ``product``. All others are ``fast``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Generator
+from functools import cache, cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+__all__ = ["TIERS", "Times", "groups_file", "in_order", "is_on_the_machine", "scheduler", "tier_of", "write_groups"]
+
+TIERS = {
+    "fast": "the code, on simulated topologies: no Spark, no broker",
+    "product": "what users run: Spark, Kafka, containers, browsers, and many seeded schedules",
+    "lab": "what papers are compared with: baselines, paper experiments, other instruction sets",
+}
+"""Tier -> what it protects."""
+
+_STARTERS = frozenset({"broker", "bootstrap_servers", "cluster", "window"})
+"""Fixtures that start a broker, Spark or a browser."""
+
+_SAME_KERNELS = {"bolts/boolean/": "boolean", "bolts/topk/": "top-k", "bolts/replication/": "top-k", "bolts/window/": "top-k", "bolts/test_skype.py": "top-k"}
+"""Tests that call the same kernels: one process compiles them, not two at once."""
+
+_MACHINE = "machine: "
+_SHARED = f"{_MACHINE}the shared cluster"
+_GROUPS = pytest.StashKey[Path]()
+_AT_ONCE = 2
+"""How many processes run tests with Spark, brokers, browsers or containers at the same time."""
+
+_SLOWEST = 20
+
+
+# --- tiers ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _baselines(module: ModuleType) -> frozenset[str]:
+    """Return the names of baselines in the registries that a module of tests uses."""
+    registries = [value for value in vars(module).values() if isinstance(value, dict) and value and all(isinstance(kind, type) for kind in value.values())]
+    return frozenset(name for registry in registries for name, kind in registry.items() if _is_baseline(kind))
+
+
+def _is_baseline(kind: type) -> bool:
+    return "baselines" in kind.__module__.split(".")
+
+
+def _compares(value: object, baselines: frozenset[str]) -> bool:
+    """Tell whether a parameter of a test is, names or has a baseline."""
+    if isinstance(value, type):
+        return _is_baseline(value)
+    return any(_compares(part, baselines) for part in value) if isinstance(value, tuple) else isinstance(value, str) and value in baselines
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Return the tier of a test."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    if item.get_closest_marker("lab") or any(_compares(value, _baselines(item.module)) for value in parameters):
+        return "lab"
+    return "product" if item.get_closest_marker("product") or not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())) else "fast"
+
+
+def is_on_the_machine(item: pytest.Item) -> bool:
+    """Tell whether a test starts or uses Spark, a broker, a browser or containers."""
+    mark = item.get_closest_marker("product")
+    return not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())) or (mark is not None and not mark.kwargs.get("schedules"))
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return what tests have in common that stay in one process: the shared cluster, the browser, kernels, or a file; a file's tests may also be spread."""
+    file = item.nodeid.partition("::")[0].removeprefix("tests/")
+    fixtures = getattr(item, "fixturenames", ())
+    if "cluster" in fixtures:
+        return _SHARED
+    if "window" in fixtures:
+        return f"{_MACHINE}the browser"
+    name = item.nodeid if any(mark.kwargs.get("spread") for mark in item.iter_markers()) else file
+    if is_on_the_machine(item):
+        return f"{_MACHINE}{name}"
+    return next((kernels for place, kernels in _SAME_KERNELS.items() if file.startswith(place)), name)
+
+
+def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return tests group by group: first the groups on the machine, and of these as of the others first those that take longest.
+
+    The marks say how long (``seconds``, about): at a file or a test that takes more than half a minute of processor time.
+    """
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        groups[group_of(item)].append(item)
+
+    def seconds(group: str) -> float:
+        marked = {id(mark): mark.kwargs.get("seconds", 0) for item in groups[group] for mark in item.iter_markers()}
+        return float("inf") if group == _SHARED else sum(marked.values())
+
+    order = sorted(groups, key=lambda group: (not group.startswith(_MACHINE), -seconds(group)))
+    return [item for group in order for item in groups[group]]
+
+
+def groups_file(config: pytest.Config) -> Path:
+    """Return the file in which processes say which tests stay together."""
+    if hasattr(config, "workerinput"):
+        return Path(config.workerinput["groups"])
+    if _GROUPS not in config.stash:
+        folder = tempfile.TemporaryDirectory(prefix="dskype-tests-")
+        config.add_cleanup(folder.cleanup)
+        config.stash[_GROUPS] = Path(folder.name) / "groups.json"
+    return config.stash[_GROUPS]
+
+
+def write_groups(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Tell the process that distributes tests which of them stay together."""
+    if hasattr(config, "workerinput"):
+        target = groups_file(config)
+        own = target.with_name(f"{target.name}.{os.getpid()}")
+        own.write_text(json.dumps({item.nodeid: group_of(item) for item in items}))
+        own.replace(target)  # all processes write the same
+
+
+def scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what distributes tests (``-n 4``): group by group, and those on the machine to two processes, which do the rest afterwards."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        _on_machine: tuple[Any, ...] = ()
+
+        @cached_property
+        def _groups(self) -> dict[str, str]:
+            return json.loads(groups_file(self.config).read_text())
+
+        def _split_scope(self, nodeid: str) -> str:
+            return self._groups[nodeid]
+
+        def _may_have(self, node: Any, group: str) -> bool:
+            if not group.startswith(_MACHINE) or node in self._on_machine:
+                return True
+            if self.assigned_work[node] or len(self._on_machine) >= _AT_ONCE:
+                return False
+            self._on_machine += (node,)
+            return True
+
+        def _assign_work_unit(self, node: Any) -> None:
+            group = next((group for group in self.workqueue if self._may_have(node, group)), None)
+            if group is None:
+                node.shutdown()
+                return
+            self.workqueue.move_to_end(group, last=False)
+            super()._assign_work_unit(node)
+
+    return Groups(config, log)
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+def _used_s(with_running: bool) -> float:
+    """Return the processor seconds of this process and of all that it has started and that have ended.
+
+    :param with_running: add those that run.
+    """
+    own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + (_running_s() if with_running else 0.0)
+
+
+def _running_s() -> float:
+    """Return the processor seconds of all processes below this one, as Linux counts them; elsewhere 0."""
+    children: dict[int, list[int]] = defaultdict(list)
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        pid = int(stat.parent.name)
+        children[int(fields[1])].append(pid)
+        ticks[pid] = sum(map(int, fields[11:15]))
+    found, left = 0, children[os.getpid()]
+    while left:
+        pid = left.pop()
+        found += ticks[pid]
+        left += children[pid]
+    return found / os.sysconf("SC_CLK_TCK")
+
+
+class Times:
+    """Measures every test, and shows at the end which were the slowest, and what each tier took."""
+
+    def __init__(self) -> None:
+        self._tests: dict[str, list[float]] = {}  # wall and processor seconds
+        self._tiers: dict[str, str] = {}
+        self._begun, self._with_running = (0.0, 0.0), False
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+        """Begin to measure."""
+        self._with_running = is_on_the_machine(item) or nextitem is None  # the last one ends what others have started
+        self._begun = (time.perf_counter(), _used_s(self._with_running))
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add to a report what its phase took; pytest-xdist passes it on."""
+        report = yield
+        (wall, used), now = self._begun, (time.perf_counter(), _used_s(self._with_running))
+        self._begun = now
+        report.took = [tier_of(item), now[0] - wall, max(0.0, now[1] - used)]  # type: ignore[attr-defined]
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add up the phases of a test."""
+        tier, wall, used = report.took  # type: ignore[attr-defined]
+        times = self._tests.setdefault(report.nodeid, [0.0, 0.0])
+        times[0] += wall
+        times[1] += used
+        self._tiers[report.nodeid] = tier
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Show the minutes of each tier and the slowest tests."""
+        terminalreporter.section("what the tests took")
+        terminalreporter.line("tier      tests   minutes   of processors   protects")
+        for tier, protects in TIERS.items():
+            own = [times for nodeid, times in self._tests.items() if self._tiers[nodeid] == tier]
+            wall, used = (sum(times[i] for times in own) / 60 for i in (0, 1))
+            terminalreporter.line(f"{tier:8} {len(own):6,}   {wall:7.1f}   {used:13.1f}   {protects}")
+        terminalreporter.line("seconds   of processors   the slowest tests")
+        for nodeid, (wall, used) in sorted(self._tests.items(), key=lambda kept: -kept[1][1])[:_SLOWEST]:
+            terminalreporter.line(f"{wall:7.1f}   {used:13.1f}   {nodeid}")

@@ -1,0 +1,83 @@
+"""The log of an executor: what its process, libraries in it and programs that it starts write, without secrets.
+
+They write to a pipe. A process beside the executor reads it, hides secrets line by line, and writes the file. It ends when nobody can write any more, so
+that the last words of a process that crashes or is killed are kept as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from dskype.topology.core.redaction import LineRedactor
+from dskype.topology.runtime.processes import set_name
+
+__all__ = ["redirect_output"]
+
+_LOG_BYTES = 8 << 20
+_PIECE_BYTES = 1 << 16
+_LINE_BYTES = 1 << 20
+"""A longer line is cut: its next piece would be redacted without the name that its beginning has."""
+
+
+def redirect_output(path: Path, max_bytes: int = _LOG_BYTES) -> None:
+    """Let this process's output and errors go to a file, through a process that hides secrets. The caller must have no threads.
+
+    :param max_bytes: at this size the file is renamed to ``<name>.1``, and a new one is begun.
+    """
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.dup2(read, 0)
+            os.closerange(1, os.sysconf("SC_OPEN_MAX"))
+            _write_log(path, max_bytes)
+        finally:
+            os._exit(0)
+    os.dup2(write, 1)
+    os.dup2(write, 2)
+    os.close(read)
+    os.close(write)
+
+
+def _write_log(path: Path, max_bytes: int) -> None:
+    """Write what comes from handle 0 to the log, until its end."""
+    set_name("dsk-log")
+    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # meant for the executor, whose last words are still to come
+        signal.signal(sign, signal.SIG_IGN)
+    redactor, rest, cut, file = LineRedactor(), b"", False, _Log(path, max_bytes)
+    while data := os.read(0, _PIECE_BYTES):
+        lines = (rest + data).split(b"\n")
+        rest = lines.pop()
+        if cut:
+            lines, rest, cut = lines[1:], rest if lines else b"", not lines
+        if len(rest) > _LINE_BYTES:
+            lines, rest, cut = [*lines, rest + b" ... (the rest of this line is not kept)"], b"", True
+        for line in lines:
+            file.write(redactor.line(line.decode(errors="backslashreplace")).encode() + b"\n")
+    if rest:
+        file.write(redactor.line(rest.decode(errors="backslashreplace")).encode())
+
+
+class _Log:
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path, self._max_bytes, self._handle = path, max_bytes, -1
+        with contextlib.suppress(OSError):
+            self._open()
+
+    def _open(self) -> None:
+        self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, data: bytes) -> None:
+        """Append to the file. What cannot be written (a full disk, a folder that is gone) is lost: the executor must not wait for it."""
+        with contextlib.suppress(OSError):
+            if self._handle < 0:
+                self._open()
+            while data:
+                data = data[os.write(self._handle, data) :]
+            if os.fstat(self._handle).st_size >= self._max_bytes:
+                os.replace(self._path, f"{self._path}.1")
+                os.close(self._handle)
+                self._handle = -1
+                self._open()
