@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from dskype.deploy.machine.terminal import clean
 from dskype.deploy.web.webhook_settings import Webhook
+from dskype.topology.core.redaction import redact_text
 
 __all__ = ["Failure", "Sender", "pause_s", "signature"]
 
@@ -154,7 +155,9 @@ class Sender:
             self.close()
             if kept and isinstance(error, (BrokenPipeError, ConnectionResetError)):
                 return self._attempt(id, body)
-            return Failure(f"no answer ({clean(str(error), _REASON_CHARS) or type(error).__name__})", not isinstance(error, ssl.SSLCertVerificationError))
+            return Failure(
+                f"no answer ({clean(redact_text(str(error)), _REASON_CHARS) or type(error).__name__})", not isinstance(error, ssl.SSLCertVerificationError)
+            )
 
     def _request(self, id: str, body: bytes) -> Failure | None:
         now_s = int(time.time())

@@ -19,9 +19,9 @@ from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.machine.cluster import Target
 from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.spouts.settings import Settings
-from dskype.topology import BasicBolt, TopologyBuilder, TopologyError
+from dskype.topology import BasicBolt, Fields, TopologyBuilder, TopologyError
 from dskype.topology.config import DEFAULTS
-from dskype.topology.core.redaction import HIDDEN, SPARK_KEYS, RedactingFormatter, is_secret, redact, redact_text, restore_secrets
+from dskype.topology.core.redaction import HIDDEN, SPARK_KEYS, TABLE, LineRedactor, RedactingFormatter, is_secret, redact, redact_text, restore_secrets
 from dskype.topology.flux import FluxException, load
 from dskype.topology.local import LocalCluster
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
@@ -95,6 +95,184 @@ def topology() -> Any:
 def test_secret_keys_are_known_to_us_and_to_spark(key: str) -> None:
     assert is_secret(key)
     assert key == "spark.redis.auth" or re.search(SPARK_KEYS, key)
+
+
+SAMPLES = [
+    *(
+        "password",
+        "db_password_main",
+        "kafka.ssl.key.password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "secret_key",
+        "secret_value",
+        "client-secret",
+        "sasl.jaas.config",
+    ),
+    *("token", "oauthToken", "X-Amz-Security-Token", "credential", "aws_credentials", "private_key", "bearer", "Authorization", "Proxy-Authorization", "auth"),
+    *("redis.auth", "pwd", "pass", "passcode", "psk", "access_key", "AccountKey", "account_key", "api-key", "x-api-key", "auth_key", "encryption.key"),
+    *("keystore.key", "shared_key", "SharedAccessKey", "signing_key", "ssl_key", "tls.key", "apiKey", "access key", "private key"),
+]
+"""Names that are secret, at least one for each alternative of the table."""
+IN_QUERIES = ["sig", "signature", "X-Amz-Signature", "X-Goog-Signature", "key"]
+PLANTED = "LiveCanary4711/aB+c=="
+WAYS = [
+    *(
+        "{n}={v}",
+        "at h: {n}={v} given",
+        "{n}: {v}",
+        "a {n}: {v}",
+        "a {n} : {v}, b",
+        "a {n} = {v}; b",
+        "a {n} -> {v} b",
+        "a {n} => {v}",
+        "a {n}:={v}",
+        "(a={n}, {n}={v})",
+    ),
+    *(
+        "Settings({n}='{v}', a=1)",
+        '{n}="{v}"',
+        "{{'{n}': '{v}', 'a': 1}}",
+        '{{"a": 1, "{n}": "{v}"}}',
+        "{{'{n}': b'{v}'}}",
+        "a {n}=[{v}]",
+        '{{"{n}": ["x", "{v}"]}}',
+    ),
+    *(
+        '{{"{n}": {{"value": "{v}", "a": [1]}}}}',
+        '{{\\"{n}\\": \\"{v}\\", \\"a\\": 1}}',
+        "conf['{n}'] = '{v}'",
+        "--{n}={v}",
+        "run --{n} {v} --a b",
+        "['run', '--{n}', '{v}']",
+    ),
+    *(
+        "[('{n}', '{v}'), ('a', 'b')]",
+        "((b'{n}', b'{v}'),)",
+        "GET /?{n}={v}&a=1",
+        "POST a=1&{n}={v}",
+        "<{n}>{v}</{n}>",
+        "Server={{h}};{n}={v};Port=1",
+        "{n}: Bearer {v}",
+    ),
+    *(
+        "a {n}: Basic {v}",
+        "- {n}: one {v} two",
+        "a\n  {n}: {v} more\nb",
+        "given: '{n}={v}'; hint: none",
+        "error: {n}={v}",
+        '  "{n}": "{v}",',
+        "{n}='{v}",
+        "{n}: ({v}, a",
+        '{n}="a\\"{v}"',
+    ),
+]
+NAMELESS = [
+    'sent Authorization: Digest username="u", response="{v}"',
+    *(
+        "Bearer {v}",
+        "sent bearer {v} to h",
+        "Basic {v}",
+        "postgres://u:{v}@host/db",
+        "postgres://u:p@ss/{v}@host",
+        "https://{t}@host/x",
+        "redis://:{v}@h:1,redis://:{v}@h:2",
+    ),
+    *(
+        "whsec_{v}",
+        "a whsec_{v}, b",
+        "eyJhbGciOiJIUzI1NiJ9.{t}.{t}",
+        "ghp_{t}{t}",
+        "glpat-{t}",
+        "xoxb-{t}",
+        "-----BEGIN PRIVATE KEY-----\n{v}\n-----END PRIVATE KEY-----",
+    ),
+    *(
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n{v}",
+        *(f"https://h/c?a=1&{name}={{v}}&b=2" for name in IN_QUERIES),
+        *(f"https://h/?{name}={{v}}" for name in IN_QUERIES),
+    ),
+]
+SECRETS = [form.format(n=name, v=PLANTED, t="LiveCanary4711x") for form in WAYS for name in SAMPLES if " " not in name or form.startswith("a ")]
+SECRETS += [form.format(v=PLANTED, t="LiveCanary4711x") for form in NAMELESS]
+
+
+def test_every_name_of_the_table_has_a_sample_and_every_sample_is_secret() -> None:
+    alternatives = [f"(?i:{one})" for where in ("anywhere", "as the last part") for one in _alternatives(TABLE[where])]
+    first, _, last = TABLE["anywhere, of keys"].partition(")")
+    alternatives += [f"(?i:{one}{last})" for one in first.removeprefix("(?:").split("|")]
+    assert len(alternatives) > 20
+    assert [one for one in alternatives if not any(re.search(one, name) for name in SAMPLES)] == []
+    assert [name for name in SAMPLES if not is_secret(name)] == []
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """Return what stands between ``|``, with the beginning and the end that all share."""
+    begin, end = ("(?:^|[?&._-])(?:", ")$") if pattern.startswith("(?:^") else ("", "")
+    return [f"{begin}{one}{end}" for one in pattern.removeprefix(begin).removesuffix(end).split("|")]
+
+
+def test_every_name_in_every_form_is_hidden() -> None:
+    assert len(SECRETS) > 1500
+    assert [text for text in SECRETS if "Canary" in redact_text(text) or HIDDEN not in redact_text(text)] == []
+    once = [redact_text(text) for text in SECRETS]
+    assert [text for text in once if redact_text(text) != text] == []
+
+
+def test_what_follows_a_secret_and_names_of_classes_stay() -> None:
+    for text, seen in {
+        f"password={PLANTED}, user=u": f"password={HIDDEN}",
+        f"given: password={PLANTED}, user=u": f"given: password={HIDDEN}, user=u",
+        f"given: ('pwd': [{PLANTED}], 'a': 1)": f"given: ('pwd': {HIDDEN}, 'a': 1)",
+        f"Authorization: Bearer {PLANTED}\nHost: h": f"Authorization: {HIDDEN}\nHost: h",
+        f"a <token type='x'>{PLANTED}</token> b": f"a <token type='x'>{HIDDEN}</token> b",
+    }.items():
+        assert redact_text(text) == seen
+    for text in (
+        "botocore.exceptions.NoCredentialsError: Unable to locate credentials",
+        "25/01/01 INFO HadoopDelegationTokenManager: Attempting to login",
+        "Basic authentication failed: the bearer token is missing",
+        "password.env: NAME, ssl.keystore.location=/etc/k.p12 and spark.authenticate.secret.file=/x",
+        "2026-11-27 10:00:00,123 INFO a.b key=7 partition.key=8 https://host/a/@b and a@b.c",
+        "dskype.tokenizer: plain; monkey=1, bypass=2, author: me",
+    ):
+        assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "a://b:",
+            "token: (\n",
+            'password="',
+            "bearer ",
+            "-eyJ",
+            "(b'password', ",
+            "password='''x",
+            'password: \\"x',
+            "<password ",
+            "--password ",
+            "token",
+            "-----BEGIN ",
+        ),
+        *("password=" + 200_000 * end for end in ".'\",\\ ({"),
+    ],
+)
+def test_a_long_text_takes_no_more_than_linear_time(piece: str) -> None:
+    """A quadratic rule would run for hours."""
+    text = piece * (200_000 // len(piece) + 1) + f"\n{'password'}={PLANTED}\n"
+    assert "Canary" not in redact_text(text)
+
+
+def test_lines_that_come_one_by_one_hide_a_key_up_to_its_last_line_and_go_on() -> None:
+    redactor = LineRedactor()
+    lines = ["a", "x -----BEGIN RSA PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED", "", "MIICanary", "-----END RSA PRIVATE KEY-----", "MII"]
+    lines += ["'-----BEGIN PRIVATE KEY-----' was expected", "2026-11-27 10:00:00 INFO goes on", f"password={PLANTED}"]
+    shown = [redactor.line(line) for line in lines]
+    assert shown[:7] == ["a", f"x -----BEGIN RSA PRIVATE KEY-----{HIDDEN}", "", "", "", "-----END RSA PRIVATE KEY-----", "MII"]
+    assert shown[8:] == ["2026-11-27 10:00:00 INFO goes on", f"password={HIDDEN}"]
 
 
 def test_looking_at_the_first_letters_changes_nothing() -> None:
@@ -297,6 +475,8 @@ def test_taking_a_topology_up_without_its_secrets_names_what_is_missing() -> Non
         restore_secrets(SEEN, {**CONF, "dskype.store.options": {"url": f"redis://ann:{HUSH}@other:1/0", "password": HUSH}})
     assert HUSH not in str(refused.value)
     assert restore_secrets(SEEN, CONF) == CONF
+    by_another_version = f"https://u:{HIDDEN}@h/?a=1&sig=x"  # whose rule hid less
+    assert restore_secrets({"url": by_another_version}, {"url": f"https://u:{HUSH}@h/?a=1&sig=x"}) == {"url": f"https://u:{HUSH}@h/?a=1&sig=x"}
     assert restore_secrets({"a": 1}, {"a": 2}) == {"a": 1}  # what is no secret is as it was
 
 
@@ -422,21 +602,31 @@ def test_options_of_a_jvm_must_not_hold_secrets(tmp_path: Path, monkeypatch: pyt
     assert HUSH not in str(refused.value)
 
 
-def test_errors_of_components_reach_topics_without_secrets() -> None:
-    from dskype.topology import BasicBolt, Fields, TopologyBuilder
-    from dskype.topology.local import LocalCluster
+def test_errors_of_components_reach_topics_pages_and_the_terminal_without_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     from tests.topology.runtime.components import PacedNumbers
 
+    texts = SECRETS[:: len(SECRETS) // 150] + SECRETS[-len(NAMELESS) :]
+    filler = "x" * 20_000 + "\n"
+
     class Fails(BasicBolt):
-        def execute(self, tup, collector):
-            raise ConnectionError("no answer from redis://ann:open-sesame@host:1/0")
+        def execute(self, tup: Any, collector: Any) -> None:
+            i = tup.values[0]
+            raise ConnectionError(texts[i] if i % 3 else filler + texts[i])
 
     builder = TopologyBuilder()
-    builder.set_spout("numbers", PacedNumbers(3))
+    builder.set_spout("numbers", PacedNumbers(len(texts)))
     builder.set_bolt("fails", Fails()).fields_grouping("numbers", Fields("key"))
-    with LocalCluster(simulated=True) as cluster, cluster.submit_topology("t", {"topology.acker.executors": 0}, builder.create_topology()) as topology:
-        cluster.advance_cluster_time(2)
-        letters = topology.backend.dead_letters()
-        texts = [e["error"] for e in topology.stats.errors] + [dict(letter.headers)["error"].decode() for letter in letters]
-        assert len(letters) == 3 and any("redis://ann:" in text for text in texts)
-        assert not any("open-sesame" in text for text in texts), texts
+    conf = {"topology.acker.executors": 0, "topology.max.error.report.per.interval": 10_000}
+    with LocalCluster(simulated=True) as cluster, cluster.submit_topology("t", conf, builder.create_topology()) as running:
+        cluster.advance_cluster_time(5)
+        letters = [dict(letter.headers)["error"].decode() for letter in running.backend.dead_letters()]
+        errors = [e["error"] for e in running.stats.errors]
+        metrics = [str(record.value) for record in running.backend.log.records("t.metrics")]
+        pages = json.dumps(cluster.get_topology_info("t"), default=str)
+    for text in texts[:20]:
+        cli._failed(ConnectionError(text), verbose=True)
+    said = capsys.readouterr().err
+    assert len(letters) == len(texts) and len(errors) >= len(texts) and metrics
+    shown = [*letters, *errors, *metrics, pages, said]
+    assert [text for text in shown if "Canary" in text] == []
+    assert sum(HIDDEN in text for text in letters) > len(texts) / 2

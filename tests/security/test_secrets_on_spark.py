@@ -39,11 +39,18 @@ NAME = "hushed"
 
 MODULE = (
     """
+import os
+import subprocess
+
 from dskype.topology.components import BasicBolt
 
 class Count(BasicBolt):
     def prepare(self, conf, context):
         assert conf["dskype.store.options"]["password"] == "%s"     # bolts do get it
+        options = conf["dskype.store.options"]
+        print("from Python:", options["url"], flush=True)
+        os.write(2, b"from C: password=" + options["password"].encode() + b"\\n")
+        subprocess.run(["cat"], input=b"from a child: api_key: " + options["password"].encode() + b"\\n", stdout=2, check=True)
         self.counts = {}
 
     def execute(self, tup, collector):
@@ -236,6 +243,9 @@ def test_no_file_and_no_topic_holds_a_secret(run: Run) -> None:
     files = [p for place in places for p in place.rglob("*") if p.is_file() and p.suffix != ".yaml" and p.name != "hushed_module.py" and p.suffix != ".pyc"]
     assert {"state.json", "spark.log", "submit.log"} <= {p.name for p in files}
     assert [p for p in files for data in (p.read_bytes(),) if HUSH.encode() in data or PASSWORD[:13].encode() in data] == []
+    (log,) = (p for p in files if p.name == "count-0.log")
+    said = log.read_text()
+    assert "from Python: redis://ann:******@127.0.0.1/0\n" in said and "from C: password=******\n" in said and "from a child: api_key: ******\n" in said
     consumer = KafkaConsumer(bootstrap_servers=run.secured.broker.bootstrap_servers)
     topics = consumer.topics()
     consumer.close()

@@ -1,9 +1,9 @@
-"""The single rule of what is secret, applied wherever a configuration or a text leaves the process.
+"""The single rule of what is secret, applied wherever a configuration or a text leaves the process, and where a log is written.
 
-In a configuration, the values of keys are secret that name a password, a secret, a token, credentials, a JAAS line or key
-material. In a text, what is assigned to such a key is secret (``password="..."``, ``{"token": ["..."]}``, ``db_password -> ...``, ``Authorization: Bearer ...``,
-``--password ...``), and so are user information and signatures in URLs, secrets of webhooks, and a private key in PEM. Both rules ask :func:`is_secret`.
-A key that says where a secret is (``password.env``, ``secret.file``, ``keystore.location``) is not secret itself.
+:func:`is_secret` decides by the name of a value, for keys of configurations and for assignments in texts alike: names of passwords, secrets, tokens, credentials,
+JAAS lines and key material. A name that says where a secret is (``password.env``, ``secret.file``, ``keystore.location``) is not secret itself.
+Further secrets of texts need no name: what stands before ``@`` in a URL (after ``user:``, if there is one), private keys in PEM, ``Bearer`` and ``Basic`` followed by
+what is sent, and tokens with a well-known beginning.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from dskype.topology.core.plain_text import plain
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["HIDDEN", "SPARK_KEYS", "LineRedactor", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
+__all__ = ["HIDDEN", "SPARK_KEYS", "TABLE", "LineRedactor", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
 
 HIDDEN = "******"
 
 _NAMES = r"passw|passphrase|secret|jaas|token(?!i[sz])|credential|private|bearer|authorization"
-_KEYS = r"(?:access|account|api|auth|encryption|keystore|shared|signing|ssl|tls)[._-]?key"
+_KEYS = r"(?:access|account|api|auth|encryption|keystore|shared|signing|ssl|tls)[ ._-]?key"
 _BEGINNINGS = "[pP][aArR]|[sS][eEhHiIsS]|[tT][oOlL]|[jJ][aA]|[cC][rR]|[bB][eE]|[aA][uUcCpP]|[eE][nN]|[kK][eE]"
 SPARK_KEYS = f"(?={_BEGINNINGS})(?i:{_NAMES}|{_KEYS})"
 """The rule for keys as a Java regular expression, for Spark's plans and logs.
@@ -30,28 +30,56 @@ Spark applies it several times to every option of every query in every micro-bat
 expression first checks the two letters with which an alternative may begin; that halves the time.
 """
 
-_SECRET = re.compile(rf"{_NAMES}|(?:^|[._-])(?:auth|pwd)$|{_KEYS}(?!store)", re.I)
-_WHERE = re.compile(r"[._-](?:env|file|path|location|class|type|algorithm)$", re.I)
-_SUSPECT = (*(re.sub(r"\(.*\)", "", name) for name in _NAMES.split("|")), "key", "auth", "pwd", "sig", "whsec_", "basic ")
-"""A text without any of these, in small letters, and without a URL, has no secret: most lines of a log."""
-_BEGIN_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-_END_KEY = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
-_KEY_LINE = re.compile(r"[\w+/=]{0,100}\s*|(?:Proc-Type|DEK-Info): .*")
-_PEM = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
-_KEY = re.compile(r"""(?<![\w.-])(?:--([\w.-]++)(?:(?:\\*["'])?[ \t]{0,8}(?:=>|->|[=:])|[ \t])|([\w.-]++)(?:\\*["'])?[ \t]{0,8}(?:=>|->|[=:]))[ \t]{0,8}""")
-"""A key and what follows before its value. No part of it is tried twice, so that the time is proportional to the text."""
-_VALUE = re.compile(
-    r"""(?P<opening>[bru]{0,2}["'])(?:(?<=")(?:[^"\\]|\\.)*+|(?<=')(?:[^'\\]|\\.)*+)"""
-    r"""|(?P<escaped>\\+["'])(?:[^"'\\]|\\+[^"'\\])*+"""
-    r"""|\[[^\]]*+\]?|\{[^}]*+\}?|\([^)]*+\)?"""
-    r"""|(?P<plain>(?:(?:bearer|basic|digest|negotiate|token)[ \t]{1,8})?[^\s"'&]++)""",
-    re.I | re.S,
+_WHOLE = r"(?:^|[?&._-])(?:auth|pass|passcode|pwd|psk)$"
+_QUERY = r"[?&](?:[\w.-]*[.-])?(?:sig|signature|key)$"
+TABLE = {"anywhere": _NAMES, "anywhere, of keys": _KEYS, "as the last part": _WHOLE, "in the query of a URL": _QUERY}
+"""The table of names, as regular expressions by where in a name they count. Spark's rule has the first two."""
+
+_SECRET = re.compile(rf"{_NAMES}|{_WHOLE}|{_KEYS}(?!store)|{_QUERY}", re.I)
+_WHERE = re.compile(r"(?:[._-](?:env|file|path|location|class|type|algorithm)|(?-i:Error|Exception|Warning|Manager))$", re.I)
+"""Ends of names that say where a secret is, or that are classes: ``NoCredentialsError: ...`` is a reason, not a secret."""
+
+_BEARER = re.compile(r"\b((?:bearer|basic)\s+)(?!(?-i:[a-z]{1,15})(?![\w.~+/=-])|\w+=[\"\w])[\w.~+/=-]{6,}", re.I)
+_RECOGNISED = re.compile(r"(?<![\w-])(?:whsec_[\w+/=-]+|gh[pousr]_\w{20,}|glpat-[\w-]{10,}|xox[a-z]-[\w-]{10,}|eyJ[\w-]{5,}+\.[\w-]{5,}+\.[\w-]*)")
+_HINTS = (
+    *("pass", "pwd", "psk", "secret", "jaas", "token", "credential", "private", "bearer", "basic", "auth", "key", "sig=", "signature=", "://"),
+    *("whsec_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xox", "eyj"),
 )
-_WORDS = re.compile(r"(?:true|false|none|null)?[,;:.)}\]]*", re.I)
+"""Without one of these a text has no secret: most lines of a log are looked at no further, which is fifty times as fast as the rule."""
+
+_SCHEME = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}://")
+_URL_END = re.compile(r"[\s\"'<>`]|://")
+_PEM_BEGIN = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
+_PEM_END = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
+_PEM = re.compile(rf"({_PEM_BEGIN.pattern}).*?({_PEM_END.pattern}|\Z)", re.S)
+_PEM_LINE = re.compile(r"[ \t]*(?:[A-Za-z0-9+/=]*|[A-Za-z-]+: [^\n]*)\s*")
+
+_FORMS = (
+    # key = value, "key": value, conf['key'] = value, key -> value, and keys with a space: "api key: value"
+    re.compile(r"((?:[?&]|(?<![\w.-]))[\w.-]++(?:[ ]key\b)?+)(?:\\*[\"'])?+\]?+[ \t]*+(?::=|={1,2}>?|->|(?<=-)>|::?(?!//)|%3[ad])[ \t]*+", re.I),
+    # --key value, and '--key', 'value'
+    re.compile(r"(?<![\w-])(--[\w.-]++)(?:\\*[\"'],)?+[ \t]++"),
+    # ('key', value)
+    re.compile(r"\(\s*+b?\\*[\"']([\w.-]++)\\*[\"'],[ \t]*+"),
+    # <key>value</key>
+    re.compile(r"<([\w.:-]++)[^<>\n]{0,256}>(?=[^<])"),
+)
+_NOTHING = re.compile(r"(?:true|false|none|null)(?=[\s,;:.)}\]]|$)", re.I)
 """Values that are no secret: none at all, and truth values."""
-_SIGNED = re.compile(r"([?&;](?:[\w.-]{0,64}[._-])?sig(?:nature)?=)[^\s&\"'#]+", re.I)
-_UNNAMED = re.compile(r"\b(whsec_|Bearer[ \t]+|Basic[ \t]+(?=[\w+/]*[0-9=]))[\w.~+/=-]{6,}")
-_RUN = re.compile(r"[^\s\"'<>]*")
+_PORT = re.compile(r"https?://[^\s/?#@:]*:\d{1,5}[/?#]", re.I)
+_INDENT = 64
+_CREDENTIALS = re.compile(r"(?:digest|oauth|hawk|signature|aws4-hmac-sha256)[ \t][^\n]*+|[^\n\"'}\])]++", re.I)
+_QUOTE = re.compile(r"[bru]{0,2}(?=\\*[\"'])", re.I)
+_OPENING = re.compile(r"\\*(?:\"\"\"|'''|\"|')")
+_PLAIN_QUOTED = {quote: re.compile(rf"(?:[^{quote}\\\n]|\\.)*+{quote}") for quote in "\"'"}
+_BRACKETS = re.compile(r"[\[\](){}]|\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
+_UNQUOTED = re.compile(
+    r"(?:(?:bearer|basic|digest|negotiate|token)[ \t]++)?"
+    r"(?:[^\s\"',;&|.)\]}>]"
+    r"|[\"'.)\]}>](?![\"'`,;:.)\]}>]{0,8}+(?:\s|$)|[\"',;)\]}&])"
+    r"|[,;&|](?![\s\"']|$|[\w.-]{1,64}[=:]))++",
+    re.I,
+)
 
 
 def is_secret(key: object) -> bool:
@@ -72,75 +100,119 @@ def redact(value: Any) -> Any:
 
 
 def redact_text(text: str) -> str:
-    """Return a text with ``******`` in place of secrets.
+    """Return a text with ``******`` in place of secrets; the time is linear in its length.
 
     >>> redact_text("no answer from redis://ann:open-sesame@host:1/0")
     'no answer from redis://ann:******@host:1/0'
+    >>> redact_text('{"db_password_main": ["open-sesame"], "port": 1}')
+    '{"db_password_main": ******, "port": 1}'
     """
+    if not _is_suspect(text):
+        return text
     if "://" in text:
         text = _hide_in_urls(text)
-    small = text.lower()
-    if not any(word in small for word in _SUSPECT):
-        return text
     if "PRIVATE KEY" in text:
         text = _PEM.sub(rf"\g<1>{HIDDEN}\g<2>", text)
-    return _hide_assigned(_UNNAMED.sub(rf"\g<1>{HIDDEN}", _SIGNED.sub(rf"\g<1>{HIDDEN}", text)))
+    for form in _FORMS:
+        text = _hide_values(form, text)
+    return _RECOGNISED.sub(HIDDEN, _BEARER.sub(rf"\g<1>{HIDDEN}", text))
+
+
+def _is_suspect(text: str) -> bool:
+    lower = text.lower()
+    return any(hint in lower for hint in _HINTS)
 
 
 def _hide_in_urls(text: str) -> str:
-    """Hide the password in each ``scheme://user:password@host``, and user information without a colon, which may be a token."""
-    parts = text.split("://")
-    for i in range(1, len(parts)):
-        found = _RUN.match(parts[i])
-        user, at, _ = (found[0] if found is not None else "").rpartition("@")
-        if not at:
+    """Hide what authenticates before ``@``. The last ``@`` counts, because passwords have others, and slashes."""
+    parts, done = [], 0
+    for scheme in _SCHEME.finditer(text):
+        begin = scheme.end()
+        found = _URL_END.search(text, begin)
+        at = text.rfind("@", begin, found.start() if found else len(text))
+        colon, slash = text.find(":", begin, max(at, begin)), min((i for c in "/?#" if (i := text.find(c, begin, max(at, begin))) >= 0), default=at)
+        if at < 0 or not begin < at or (slash < at and not 0 <= colon < slash):
             continue
-        name, colon, password = user.partition(":")
-        if re.search(r"[/?#]", name):
-            continue  # the @ is in the path
-        if colon and parts[i - 1].lower().endswith(("http", "https")) and re.match(r"\d+[/?#]", password):
-            continue  # a port, and then a path
-        parts[i] = (f"{name}:" if colon else "") + HIDDEN + parts[i][len(user) :]
-    return "://".join(parts)
-
-
-def _hide_assigned(text: str) -> str:
-    """Hide what is assigned to keys whose values are secret."""
-    pieces, done, at = [], 0, 0
-    while (key := _KEY.search(text, at)) is not None:
-        at = key.end()
-        if not is_secret(key[1] or key[2]):
+        if _PORT.match(text, scheme.start()) is not None:  # the @ is in the path
             continue
-        value = _VALUE.match(text, at)
-        if value is None:
-            continue
-        at, opening = value.end(), value["opening"] or value["escaped"] or ""
-        if value["plain"] is not None:
-            at -= len(value[0]) - len(value[0].rstrip(",;)}]"))
-            if _WORDS.fullmatch(value[0]):
-                continue
-        pieces += [text[done : key.end()], opening, HIDDEN]
+        parts += [text[done : colon + 1 if colon >= 0 else begin], HIDDEN]
         done = at
-    return "".join([*pieces, text[done:]])
+    return "".join([*parts, text[done:]])
+
+
+def _hide_values(form: re.Pattern[str], text: str) -> str:
+    """Hide the values of secret names that are assigned in one form."""
+    parts, done, position, nested = [], 0, 0, True
+    while (found := form.search(text, position)) is not None:
+        position = found.end()
+        if not is_secret(found[1]):
+            continue
+        begin, end, nested = _value(text, found, nested)
+        if begin < end:
+            parts += [text[done:begin], HIDDEN]
+            done = position = end
+    return "".join([*parts, text[done:]])
+
+
+def _value(text: str, found: re.Match[str], nested: bool) -> tuple[int, int, bool]:
+    """Return where the value that is assigned begins and ends; without its quotes, with its brackets.
+
+    :param found: the name and what stands between it and the value.
+    :param nested: whether brackets may be followed into further lines. One that is never closed is looked for once, so that the time stays linear.
+    :returns: begin, end, and ``nested`` for the next value.
+    """
+    begin = found.end()
+    if found[0].endswith(">") and found[0].startswith("<"):
+        return begin, _index(text, "<", begin), nested
+    if (prefix := _QUOTE.match(text, begin)) is not None:
+        opening = _OPENING.match(text, prefix.end())
+        assert opening is not None, "the prefix ends before a quote"
+        begin = opening.end()
+        closing = _PLAIN_QUOTED.get(opening[0]) or re.compile(rf"(?:(?!(?<!\\){re.escape(opening[0])}).)*+{re.escape(opening[0])}")
+        if (whole := closing.match(text, begin)) is not None:
+            return begin, whole.end() - len(opening[0]), nested
+        return begin, _index(text, "\n", begin), nested
+    if text[begin : begin + 1] in ("[", "{", "("):
+        depth, limit = 0, len(text) if nested else _index(text, "\n", begin)
+        for bracket in _BRACKETS.finditer(text, begin, limit):
+            depth += 1 if bracket[0] in "[{(" else -1 if bracket[0] in ")}]" else 0
+            if not depth:
+                return begin, bracket.end(), nested
+        return begin, _index(text, "\n", begin), False
+    if _NOTHING.match(text, begin) is not None:
+        return begin, begin, nested
+    before = text[max(0, found.start() - _INDENT) : found.start()].rstrip(" \t-")
+    if (not before and found.start() <= _INDENT) or before.endswith(("\n", "Error:", "Exception:")):  # a line of YAML, of properties or of HTTP's headers
+        return begin, _index(text, "\n", begin), nested
+    if "authorization" in found[1].lower():
+        whole = _CREDENTIALS.match(text, begin)
+    else:
+        whole = _UNQUOTED.match(text, begin)
+    return begin, begin if whole is None else whole.end(), nested
+
+
+def _index(text: str, end: str, begin: int) -> int:
+    found = text.find(end, begin)
+    return found if found >= 0 else len(text)
 
 
 class LineRedactor:
-    """Hides secrets in a text that comes line by line: private keys have several."""
+    """Redacts a text that comes line by line: a private key has several."""
 
     def __init__(self) -> None:
         self._in_key = False
 
     def line(self, text: str) -> str:
-        """Return the next line without secrets."""
+        """Return the next line with ``******`` in place of secrets; nothing is left of a line within a key."""
         if self._in_key:
-            if (end := _END_KEY.search(text)) is not None:
-                self._in_key = False
-                return end[0] + redact_text(text[end.end() :])
-            if _KEY_LINE.fullmatch(text):
+            end = _PEM_END.search(text)
+            if end is None and _PEM_LINE.fullmatch(text):
                 return ""
             self._in_key = False
-        begins = [*_BEGIN_KEY.finditer(text)]
-        self._in_key = bool(begins) and _END_KEY.search(text, begins[-1].end()) is None
+            if end is not None:
+                text = text[end.start() :]
+        begins = [*_PEM_BEGIN.finditer(text)]
+        self._in_key = bool(begins) and _PEM_END.search(text, begins[-1].end()) is None
         return redact_text(text)
 
 
@@ -180,7 +252,8 @@ def _restore(stored: Any, given: Any, path: str, missing: list[str]) -> Any:
         return [_restore(v, g, f"{path}[{i}]", missing) for i, (v, g) in enumerate(zip(stored, known_items))]
     if not isinstance(stored, str) or HIDDEN not in stored:
         return stored
-    if given in (None, "") or (stored != HIDDEN and redact(given) != stored):
+    # An earlier version may have hidden other parts of the text.
+    if given in (None, "") or (stored != HIDDEN and not re.fullmatch(".*".join(map(re.escape, stored.split(HIDDEN))), str(given), re.S)):
         missing.append(path)
         return stored
     return given

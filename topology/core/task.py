@@ -383,13 +383,14 @@ class Task:
         if self.suppressed or self._errors_shown >= self.conf[Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL]:
             return
         self._errors_shown += 1
-        text = redact_text(shorten(error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip(), _ERROR_CHARS))
+        text = error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip()
+        text = shorten(redact_text(text), _ERROR_CHARS)  # in this order: what is left out may be the name of a secret
         self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id, "time_ms": now, "error": text})
 
     def dead_letter(self, value: bytes | None, error: Exception, stage: str, record: InRecord) -> None:
         """Send an unusable record to the dead letters, and count it."""
         self.stats.reject(stage, code_of(error))
-        self.report_error(f"{stage}: {shorten(_reason(error), _ERROR_CHARS)} (record {record.topic}/{record.partition} offset {record.offset})")
+        self.report_error(f"{stage}: {shorten(redact_text(_reason(error)), _ERROR_CHARS)} (record {record.topic}/{record.partition} offset {record.offset})")
         self._letter(record.key, value, None if value is None else len(value), error, stage, record.topic, record.partition, record.offset)
 
     def _letter(

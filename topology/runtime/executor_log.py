@@ -19,16 +19,21 @@ __all__ = ["redirect_output"]
 _LOG_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 16
 _LINE_BYTES = 1 << 20
-"""A longer line is written in pieces."""
+"""A longer line is cut: its next piece would be redacted without the name that its beginning has."""
 
 
-def redirect_output(path: Path, max_bytes: int = _LOG_BYTES) -> None:
+def redirect_output(path: Path, max_bytes: int = _LOG_BYTES) -> int:
     """Let this process's output and errors go to a file, through a process that hides secrets. The caller must have no threads.
 
+    If that process ends first, this one ends at once, and another takes its place: a component's next ``print`` would wait for ever, or fail as if
+    its tuple were at fault.
+
     :param max_bytes: at this size the file is renamed to ``<name>.1``, and a new one is begun.
+    :returns: the id of the process that writes the file.
     """
     read, write = os.pipe()
-    if os.fork() == 0:
+    pid = os.fork()
+    if not pid:
         try:
             os.dup2(read, 0)
             os.closerange(1, os.sysconf("SC_OPEN_MAX"))
@@ -37,8 +42,15 @@ def redirect_output(path: Path, max_bytes: int = _LOG_BYTES) -> None:
             os._exit(0)
     os.dup2(write, 1)
     os.dup2(write, 2)
-    os.close(read)
-    os.close(write)
+    os.close(write)  # the other end stays open, so that no print fails before the signal comes
+
+    def end_with_it(number: int, frame: object) -> None:
+        with contextlib.suppress(ChildProcessError):  # a fork of this process is told of its own children only
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                os._exit(1)
+
+    signal.signal(signal.SIGCHLD, end_with_it)
+    return pid
 
 
 def _write_log(path: Path, max_bytes: int) -> None:
@@ -46,12 +58,14 @@ def _write_log(path: Path, max_bytes: int) -> None:
     set_name("dsk-log")
     for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # meant for the executor, whose last words are still to come
         signal.signal(sign, signal.SIG_IGN)
-    redactor, rest, file = LineRedactor(), b"", _Log(path, max_bytes)
+    redactor, rest, cut, file = LineRedactor(), b"", False, _Log(path, max_bytes)
     while data := os.read(0, _PIECE_BYTES):
         lines = (rest + data).split(b"\n")
         rest = lines.pop()
+        if cut:
+            lines, rest, cut = lines[1:], rest if lines else b"", not lines
         if len(rest) > _LINE_BYTES:
-            lines, rest = [*lines, rest], b""
+            lines, rest, cut = [*lines, rest + b" ... (the rest of this line is not kept)"], b"", True
         for line in lines:
             file.write(redactor.line(line.decode(errors="backslashreplace")).encode() + b"\n")
     if rest:

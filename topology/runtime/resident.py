@@ -308,7 +308,7 @@ class _Resident:
         mark = mark_of(error)
         text = f"{mark} {error}\n" if mark else ""
         with contextlib.suppress(ConnectionError):
-            send(connection, b"\x01", redact_text(text + "".join(traceback.format_exception(error))[-8000:]).encode(errors="replace"))
+            send(connection, b"\x01", (redact_text(text) + redact_text("".join(traceback.format_exception(error)))[-8000:]).encode(errors="replace"))
         os._exit(1)
 
     def _maybe_snapshot(self, batch_id: int) -> None:

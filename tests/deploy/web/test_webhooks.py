@@ -308,11 +308,12 @@ def test_a_receiver_that_answers_without_an_end_is_a_failure(drop):
 
 
 def test_a_receivers_words_are_cut_and_cannot_steer_a_terminal():
-    with hostile(lambda connection: connection.sendall(b"\x1b]0;PWNED\x07" + b"A" * 60_000 + b"\r\n\r\n")) as url:
+    with hostile(lambda connection: connection.sendall(b"\x1b]0;PWNED\x07 password=Canary4711 " + b"A" * 60_000 + b"\r\n\r\n")) as url:
         sender = Sender(webhook(url, attempts=1), lambda secs: False, lambda text: None)
         failure = sender.send("msg_1", b"{}")
         sender.close()
     assert failure is not None and len(failure.reason) < 240 and failure.reason.isprintable() and "PWNED" in failure.reason
+    assert "Canary" not in failure.reason
 
 
 def test_large_results_are_sent_in_several_requests(kafka, receiver):

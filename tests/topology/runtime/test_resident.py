@@ -154,6 +154,37 @@ def test_the_log_of_an_executor_has_an_end(tmp_path):
     assert (tmp_path / "a.log.1").read_text().splitlines()[-1].startswith("099") or (tmp_path / "a.log").read_text().splitlines()[-1].startswith("099")
 
 
+def test_an_executor_whose_log_nobody_writes_any_more_ends_at_once_and_not_with_an_error_of_its_tuples(tmp_path):
+    pid = os.fork()
+    if not pid:
+        try:
+            os.kill(redirect_output(tmp_path / "a.log"), signal.SIGKILL)
+            for _ in range(1000):  # more than the pipe holds
+                os.write(1, b"x" * 1000)
+        except OSError:
+            os._exit(7)
+        finally:
+            os._exit(8)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+
+
+def test_a_line_without_an_end_is_cut_and_hides_what_follows_a_name(tmp_path):
+    pid = os.fork()
+    if not pid:
+        try:
+            redirect_output(tmp_path / "a.log")
+            for piece in (b"x" * ((1 << 20) - 9) + b" password=", *[b"Canary" * 10_000] * 30, b"Canary\nnext line\nlast"):
+                while piece:
+                    piece = piece[os.write(1, piece) :]
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    log = tmp_path / "a.log"
+    wait_for(lambda: log.exists() and log.read_text().endswith("last"), 60, "the last line")
+    assert log.read_text().endswith("(the rest of this line is not kept)\nnext line\nlast") and "Canary" not in log.read_text()
+    assert log.stat().st_size < (1 << 20) + 100_000
+
+
 def test_what_libraries_and_programs_write_has_no_secrets_in_the_log_and_last_words_are_kept(tmp_path):
     pid = os.fork()
     if not pid:

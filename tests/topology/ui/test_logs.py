@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from dskype.topology.core.redaction import HIDDEN
 from dskype.topology.errors import IllegalArgumentException, NotAliveException
 from dskype.topology.ui.logs import check_folder, log_files, log_part
 
@@ -60,6 +61,26 @@ def test_a_part_never_shows_what_the_whole_hides(folder):
     assert log_part(folder, "a.log")["text"].startswith("before\nconnecting with password=****** to db\n") and "after" in log_part(folder, "a.log")["text"]
     (folder / "a.log").write_text("password=" + "x" * 200_000)
     assert log_part(folder, "a.log", None, 100)["text"] == "******"
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIICANARY1\nMIICANARY2+/=\n-----END RSA PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize("text", ["a\nconnecting with password=LiveCANARY4711 to db\nb\n", "a\n" + KEY + "b\n", "a\n" + KEY[:-30], KEY * 3])
+def test_no_part_of_a_log_shows_what_the_whole_hides(folder, text):
+    (folder / "a.log").write_text(text)
+    shown = {log_part(folder, "a.log", end, size)["text"] for end in range(len(text) + 1) for size in range(1, len(text) + 1)}
+    assert not [part for part in shown if "CANARY" in part or "Live" in part or "MII" in part]
+    assert any(HIDDEN in part for part in shown)
+    if text.endswith("b\n"):
+        assert {"b\n"} < shown and log_part(folder, "a.log")["text"].startswith("a\n")
+
+
+def test_a_part_within_a_line_whose_beginning_is_far_away_is_not_shown(folder):
+    (folder / "a.log").write_text("password=" + "CANARY" * 50_000 + "\nb\n")
+    for end in (200_000, 250_000, 300_000):
+        part = log_part(folder, "a.log", end, 1000)
+        assert (part["text"], part["start"], part["end"]) == (HIDDEN, end - 1000, end)
 
 
 def test_only_logs_in_the_folder_are_listed_and_read(folder, tmp_path):
