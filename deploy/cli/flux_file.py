@@ -48,6 +48,11 @@ _HARMLESS = re.compile(
 )
 """Settings of Spark and Kafka that a Flux file may have: none of them names code, a file or a host."""
 
+_OF_SPOUTS = re.compile(
+    r"kafka\.(?:auto\.offset\.reset|bootstrap\.servers|check\.crcs|enable\.auto\.commit|group\.id|isolation\.level|(?:sasl|security|ssl)\..*)"
+)
+"""Further options that a Kafka spout in a file may have. The start of a topology refuses other brokers than its own, and security settings."""
+
 
 def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None:
     """Add Flux's options and the common ones. Options of Storm without a meaning here are accepted and ignored.
@@ -133,7 +138,11 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
         )
     in_file, settings = split(flux.config)
     if not program:
-        _check_settings(settings, target(args).conf)
+        given = target(args).conf
+        _check_settings(settings, given)
+        for id, spec in flux.topology.components.items():
+            options = {f"kafka.{key}": value for key, value in getattr(spec.obj, "kafka_options", {}).items()}
+            _check_settings({key: value for key, value in options.items() if not _OF_SPOUTS.fullmatch(key)}, given, id)
     flux.config = {**below, **in_file}
     storm_config.validate(flux.config)
     for warning in flux.warnings:
@@ -143,11 +152,12 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
     return flux, target(args, settings)
 
 
-def _check_settings(in_file: dict[str, Any], given: Mapping[str, Any]) -> None:
+def _check_settings(in_file: dict[str, Any], given: Mapping[str, Any], component: str | None = None) -> None:
     """Refuse settings of Spark and Kafka in a Flux file that are not known to be harmless: others load code, or lead elsewhere.
 
     :param in_file: those of the file.
     :param given: those that the options give; the file may repeat them.
+    :param component: whose they are, if they are options of a spout.
     :raises FluxException: the file has others.
     """
     from dskype.topology.errors import explain
@@ -159,6 +169,7 @@ def _check_settings(in_file: dict[str, Any], given: Mapping[str, Any]) -> None:
             explain(
                 "Settings of Spark and Kafka in a topology's file must be harmless: others can load code or lead to other hosts.",
                 given=refused,
+                component=component,
                 legal="sizes, times and counts, for example spark.executor.memory, kafka.linger.ms",
                 hint="if you trust the file, move them to a file for --config, or give each with -c KEY=VALUE",
             )

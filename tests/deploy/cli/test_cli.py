@@ -271,6 +271,15 @@ def test_a_file_has_no_settings_that_load_code_or_lead_elsewhere_without_a_permi
     assert runs[0]["target"].conf[setting.partition(":")[0]]
 
 
+def test_a_spout_of_a_file_has_no_options_that_load_code_without_a_permission(tmp_path: Path, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
+    spout = "{id: in, className: dskype.KafkaSpout, constructorArgs: [t], properties: [{name: kafka_options, value: {%s}}]}"
+    (file := tmp_path / "t.yaml").write_text(f"name: t\nspouts: [{spout % 'interceptor.classes: Evil'}]\n")
+    assert cli.main(["local", str(file)]) == 1 and not runs
+    assert "must be harmless" in (error := capsys.readouterr().err) and "kafka.interceptor.classes" in error and "'in'" in error
+    file.write_text(f"name: t\nspouts: [{spout % 'group.id: g, fetch.min.bytes: 5'}]\n")
+    assert cli.main(["local", str(file)]) == 0 and len(runs) == 1
+
+
 def test_a_file_starts_programs_with_a_permission(tmp_path: Path, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "t.yaml").write_text("name: t\nspouts: [{id: s, className: dskype.ShellSpout, constructorArgs: [[sh, -c, id], [a]]}]\n")
     assert cli.main(["local", str(file)]) == 1 and not runs
