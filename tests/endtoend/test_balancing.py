@@ -140,6 +140,10 @@ def test_a_hotspot_that_moves_is_followed_exactly():
     seeds = range(SEEDS) if only is None else [int(only)]
     seen = sum((balanced(seed, Faults.heavy()) for seed in seeds), Counter())
     few = len(seeds) < 15
+    for seed in range(SEEDS, 2 * SEEDS):  # shifts at corners are rare: more worlds are played until there are some
+        if few or seen["corner shifts"] > 2:
+            break
+        seen += balanced(seed, Faults.heavy())
     assert few or all(seen[what] > len(seeds) for what in ("balance_decisions", "balance_cells", "transferred", "plan_changes", "match", "final")), seen
     assert few or (seen["corner shifts"] > 2 and seen["mergers"] > 2), seen
 

@@ -57,7 +57,9 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
     kafka = cluster.environment.kafka
     out = make_topic(kafka, f"{name}-out")
     topology, conf = sum_chain(out, TOTAL, RATE)
-    with cluster.submit_topology(name, {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology) as handle:
+    # Records are dropped as soon as there is one snapshot behind them.
+    conf |= {Config.TOPOLOGY_EMULATOR_TRANSPORT: transport, Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: 1}
+    with cluster.submit_topology(name, conf, topology) as handle:
         driver, times = handle.backend, []
         for i, fault in enumerate(faults):
             mark = TOTAL * (i + 1) // (len(faults) + 2)
