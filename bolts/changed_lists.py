@@ -13,7 +13,7 @@ __all__ = ["ChangedLists"]
 
 _LONG_AGO = np.iinfo(np.int64).min // 2
 _BURST_MS = 1000
-"""So long a task may write at any rate, if it wrote less before."""
+"""So long a task may write at any rate, if it wrote less before; a list that is written so soon is not called postponed."""
 
 
 class ChangedLists:
@@ -39,7 +39,7 @@ class ChangedLists:
         """When the bytes that were written are within the limit again."""
         self._waited = False
         self.postponed = 0
-        """How many lists were written later than an interval after they were last written, because of their bytes; a measurement, not state."""
+        """How many lists were written more than an interval, and more than a second, after they were last written, because of their bytes; a measurement, not state."""
 
     def __contains__(self, slot: int) -> bool:
         return slot < len(self._changed) and bool(self._changed[slot])
@@ -84,7 +84,7 @@ class ChangedLists:
             return np.zeros(0, np.int32)
         due = len(slots)
         slots = self._within_a_second(slots)
-        self.postponed += len(slots) if self._waited else int((self.pauses_ms(slots) > self._interval_ms).sum())
+        self.postponed += len(slots) if self._waited else int((self.pauses_ms(slots) > max(self._interval_ms, _BURST_MS)).sum())
         self._waited = len(slots) < due
         self._changed[slots], self._written_ms[slots] = False, now_ms
         return slots.astype(np.int32)
@@ -107,10 +107,10 @@ class ChangedLists:
             self._free_ms = max(self._free_ms, now_ms - _BURST_MS) + int(sizes.sum()) * 1000 // self._bytes_per_s
 
     def slowest(self, most: int) -> list[tuple[int, int]]:
-        """Return (slot, pause in ms) of lists whose bytes make their pauses longer than the interval, the longest pauses first."""
+        """Return (slot, pause in ms) of lists whose bytes make their pauses longer than the interval and than a second, the longest pauses first."""
         pauses = self.pauses_ms(np.arange(len(self._bytes)))
         slots = np.argsort(-pauses, kind="stable")[:most]
-        return [(slot, pause) for slot, pause in zip(slots.tolist(), pauses[slots].tolist()) if pause > self._interval_ms]
+        return [(slot, pause) for slot, pause in zip(slots.tolist(), pauses[slots].tolist()) if pause > max(self._interval_ms, _BURST_MS)]
 
     def snapshot(self) -> Any:
         """Return the state as arrays and a number."""

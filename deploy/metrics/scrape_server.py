@@ -21,6 +21,10 @@ _HEAD_BYTES, _TAKE_S, _CLOSE_S = 8 << 10, 10.0, 5.0
 _THREADS = 2
 
 
+_STEPS_TO_END = 16
+"""Steps of the loop until connections are there that were accepted just before the end, and are closed."""
+
+
 class ScrapeServer:
     """Serves what a WSGI application answers to a GET, for example that of prometheus_client.
 
@@ -58,8 +62,10 @@ class ScrapeServer:
         ready.set()
         await self._stopped.wait()
         server.close()
-        for writer in list(self._open):
-            writer.transport.abort()
+        for _ in range(_STEPS_TO_END):
+            for writer in list(self._open):
+                writer.transport.abort()
+            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._has_room():
