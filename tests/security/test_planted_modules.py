@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dskype.deploy.machine import processes
-from tests.topology.runtime.helpers import descendants
+from tests.topology.runtime.helpers import alive, descendants, wait_for
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))
@@ -89,7 +89,8 @@ def test_a_service_and_a_detached_topology_run_nothing_that_lies_in_the_working_
         assert (started.returncode, ran(hostile)) == (0, ""), started.stderr
         status = dskype("status", "--folder", folder, "-o", "json", cwd=hostile)
         assert status.returncode == 0, status
-        servers = json.loads(status.stdout)["bootstrap_servers"]
+        service = json.loads(status.stdout)
+        servers, tree = service["bootstrap_servers"], {service["pid"], *descendants(service["pid"])}
         submitted = dskype("submit", "-R", "wordcount.yaml", "--bootstrap-servers", servers, "--detach", "-q", cwd=hostile)
         assert (submitted.returncode, ran(hostile)) == (0, ""), submitted
         killed = dskype("kill", "wordcount", "-w", "0", "--bootstrap-servers", servers, cwd=hostile)
@@ -97,4 +98,4 @@ def test_a_service_and_a_detached_topology_run_nothing_that_lies_in_the_working_
     finally:
         assert dskype("down", "--folder", folder, cwd=hostile).returncode == 0
     assert ran(hostile) == ""
-    assert not descendants(os.getpid())
+    wait_for(lambda: not alive(tree), 30, "the end of the service's processes")
