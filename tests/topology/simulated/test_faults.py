@@ -98,6 +98,12 @@ def test_a_plain_run_delivers_everything_once():
         assert sum(outputs.values()) == (2 * N if name == "fan" else N), name
 
 
+FAULTS = set(
+    "lost_before lost_after torn_write repeated restarted all_restarted elsewhere snapshot run_twice second_owner stale_batches journal_taken fenced".split()
+)
+"""What a process meets in the schedules of micro-batches."""
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("name", sorted(TOPOLOGIES))
 def test_faults_change_nothing(name, chunk):
@@ -111,22 +117,11 @@ def test_faults_change_nothing(name, chunk):
     for seed in seeds:
         met.update(check(name, seed).fault_counts)
     if len(seeds) > 20:
-        missing = {
-            "lost_before",
-            "lost_after",
-            "torn_write",
-            "repeated",
-            "restarted",
-            "all_restarted",
-            "elsewhere",
-            "snapshot",
-            "run_twice",
-            "second_owner",
-            "stale_batches",
-            "journal_taken",
-            "fenced",
-        } - set(met)
-        assert not missing, f"the schedules never met {missing}"
+        for seed in range(SEEDS + chunk, 2 * SEEDS, CHUNKS):  # some faults are rare: more schedules are played until all have been met
+            if set(met) >= FAULTS:
+                break
+            met.update(check(name, seed).fault_counts)
+        assert set(met) >= FAULTS, f"the schedules never met {FAULTS - set(met)}"
 
 
 def test_a_plain_continuous_run_gives_what_micro_batches_give():
