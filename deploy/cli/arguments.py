@@ -31,7 +31,6 @@ __all__ = [
     "integer",
     "json_value",
     "layers",
-    "limits",
     "number",
     "offline_settings",
     "open_client",
@@ -41,6 +40,7 @@ __all__ = [
     "positive",
     "positive_seconds",
     "seconds",
+    "serving",
     "share",
     "split",
     "target",
@@ -143,8 +143,22 @@ def integer(expected: str, least: int = 0, most: float = math.inf) -> Callable[[
     return parse
 
 
-def limits(parser: argparse.ArgumentParser) -> None:
-    """Add the option that changes what readers of a server may use."""
+def serving(parser: argparse.ArgumentParser, default_port: int, reading: str) -> None:
+    """Add the options of a command that serves readers over HTTP.
+
+    :param default_port: the port without an option.
+    :param reading: what protects reading: ``there is no password``.
+    """
+    parser.add_argument("--port", metavar="N", type=port, default=default_port, help=f"0: a free one, printed; default: {default_port}")
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
+    parser.add_argument("--allow-remote", action="store_true", help=f"allow a --host that other machines can reach; {reading}")
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a further name of the server in URLs; repeatable. On 0.0.0.0 it goes by any name without this",
+    )
     words = "change what those who read may use, for example streams=100; repeatable, and in $DSKYPE_LIMITS. SECURITY.md lists the names"
     parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=words)
 

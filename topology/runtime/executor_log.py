@@ -74,7 +74,7 @@ def _write_log(path: Path, max_bytes: int) -> None:
 
 class _Log:
     def __init__(self, path: Path, max_bytes: int) -> None:
-        self._path, self._max_bytes, self._handle = path, max_bytes, -1
+        self._path, self._max_bytes, self._handle, self._lost = path, max_bytes, -1, 0
         with contextlib.suppress(OSError):
             self._open()
 
@@ -82,12 +82,16 @@ class _Log:
         self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def write(self, data: bytes) -> None:
-        """Append to the file. What cannot be written (a full disk, a folder that is gone) is lost: the executor must not wait for it."""
+        """Append to the file. A line that cannot be written (a full disk, a missing folder) is lost, for the executor must not wait; the next one says how many were."""
+        self._lost += 1
         with contextlib.suppress(OSError):
             if self._handle < 0:
                 self._open()
+            if self._lost > 1:
+                data = b"(%d lines before this one could not be written)\n" % (self._lost - 1) + data
             while data:
                 data = data[os.write(self._handle, data) :]
+            self._lost = 0
             if os.fstat(self._handle).st_size >= self._max_bytes:
                 os.replace(self._path, f"{self._path}.1")
                 os.close(self._handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import threading
 
-from dskype.deploy.cli.arguments import common, limits, port, target
+from dskype.deploy.cli.arguments import common, serving, target
 from dskype.deploy.machine import cluster
 from dskype.deploy.machine.terminal import say
 
@@ -14,17 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("names", metavar="TOPOLOGY", nargs="*", help="default: all, including those that start later")
-    parser.add_argument("--port", metavar="N", type=port, default=9464, help="0: a free one, printed; default: 9464")
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
-    parser.add_argument(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a further name of the server in URLs; repeatable. On 0.0.0.0 it goes by any name without this",
-    )
-    limits(parser)
-    parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach; there is no password")
+    serving(parser, 9464, "there is no password")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import os
 import threading
 
-from dskype.deploy.cli.arguments import common, limits, port, target
+from dskype.deploy.cli.arguments import common, serving, target
 from dskype.deploy.machine import cluster
 from dskype.deploy.machine.terminal import say
 
@@ -16,16 +16,7 @@ _TOKEN = "DSKYPE_UI_TOKEN"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--port", metavar="N", type=port, default=8080, help="0: a free one, printed; default: 8080")
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
-    parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach; reading needs no password")
-    parser.add_argument(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a further name of the server in URLs; repeatable. On 0.0.0.0 it goes by any name without this",
-    )
+    serving(parser, 8080, "reading needs no password")
     parser.add_argument("--allow-origin", metavar="ORIGIN", help="let the pages of another site read the answers; '*': of all sites, with JSONP, too")
     parser.add_argument(
         "--proxy",
@@ -34,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the address of a proxy in front of it, which names the clients (X-Forwarded-For); repeatable",
     )
-    limits(parser)
     parser.epilog = (
         f"Changes (activate, kill, ...) need a token. A new one is made and printed at every start, unless ${_TOKEN} has one of at least 16 characters."
     )

@@ -14,6 +14,7 @@ from dskype.deploy.metrics.prometheus import Collector, Exporter
 from dskype.deploy.metrics.scrape_server import ScrapeServer
 from dskype.topology.ui.budget import Budget, Usage
 
+from ..connections import opened, rest
 from .test_ui_server import NoBroker
 
 
@@ -33,20 +34,7 @@ def serving(app=application, names=frozenset({"localhost", "127.0.0.1"}), **limi
 
 
 def connect(server, data=b""):
-    found = socket.create_connection(server.address, timeout=30)
-    found.sendall(data)
-    return found
-
-
-def rest(connection):
-    found = b""
-    try:
-        while part := connection.recv(65536):
-            found += part
-    except ConnectionResetError:
-        pass
-    connection.close()
-    return found
+    return opened(server.address, data)
 
 
 def ask(server, text):

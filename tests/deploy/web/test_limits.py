@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from dskype.deploy.web.extension import make_extension
 from dskype.topology.ui import budget
 from dskype.topology.ui.budget import Budget, check_wanted
 
+from ..connections import opened, rest
 from .server import TOKEN, Events, get, post
 from .test_result_feed import delta, until, write_result
 
@@ -45,21 +45,21 @@ def ask(server, path, **headers):
 def connect(server, data=b"", source="127.0.0.1"):
     """Open a connection and send some bytes."""
     host, _, port = server.url.removeprefix("http://").strip("/").rpartition(":")
-    found = socket.create_connection((host, int(port)), timeout=30, source_address=(source, 0))
-    found.sendall(data)
-    return found
+    return opened((host, int(port)), data, source)
 
 
-def rest(connection):
-    """Return what comes until the server closes the connection."""
-    found = b""
-    try:
-        while part := connection.recv(65536):
-            found += part
-    except ConnectionResetError:
-        pass
-    connection.close()
-    return found
+@pytest.fixture
+def hanging(monkeypatch):
+    """Let answers that read whole topics hang; return what counts those that have begun, and what lets them go on."""
+    begun, go = threading.Semaphore(0), threading.Event()
+
+    def hang(*_, **more):
+        begun.release()
+        go.wait(60)
+        return []
+
+    monkeypatch.setattr(directory.Directory, "entries", hang)
+    return begun, go
 
 
 # --- Last-Event-ID ----------------------------------------------------------------------------------------------------
@@ -99,16 +99,9 @@ def test_an_address_or_headers_that_are_too_long_are_refused_before_anything_rea
         assert server.usage.refused == {"head_bytes": 2}
 
 
-def test_few_answers_read_whole_topics_at_once_few_wait_for_them_and_the_rest_is_sent_away(kafka, source, monkeypatch):
+def test_few_answers_read_whole_topics_at_once_few_wait_for_them_and_the_rest_is_sent_away(kafka, source, hanging):
     kafka.topology()
-    begun, go = threading.Semaphore(0), threading.Event()
-
-    def hang(*_, **more):
-        begun.release()
-        go.wait(60)
-        return []
-
-    monkeypatch.setattr(directory.Directory, "entries", hang)
+    begun, go = hanging
     with serving(kafka, source, topic_reads=2, topic_reads_waiting=3) as server:
         asked = [connect(server, b"GET /api/dskype/subscription?id=a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") for _ in range(5)]
         assert begun.acquire(timeout=30) and begun.acquire(timeout=30)
@@ -122,16 +115,9 @@ def test_few_answers_read_whole_topics_at_once_few_wait_for_them_and_the_rest_is
         assert server.usage.refused == {"topic_reads_waiting": 1}
 
 
-def test_an_answer_that_has_waited_for_others_too_long_is_refused(kafka, source, monkeypatch):
+def test_an_answer_that_has_waited_for_others_too_long_is_refused(kafka, source, hanging):
     kafka.topology()
-    begun, go = threading.Semaphore(0), threading.Event()
-
-    def hang(*_, **more):
-        begun.release()
-        go.wait(60)
-        return []
-
-    monkeypatch.setattr(directory.Directory, "entries", hang)
+    begun, go = hanging
     with serving(kafka, source, topic_reads=1, topic_read_wait_s=1) as server:
         first = connect(server, b"GET /api/dskype/subscription?id=a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert begun.acquire(timeout=30)

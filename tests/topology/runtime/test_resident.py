@@ -18,7 +18,7 @@ from dskype.topology.core.executor import PendingSnapshot
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.executor_log import redirect_output
+from dskype.topology.runtime.executor_log import _Log, redirect_output
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.processes import Stop, StopSignal
 from dskype.topology.runtime.resident import Payload, _Resident
@@ -183,6 +183,16 @@ def test_a_line_without_an_end_is_cut_and_hides_what_follows_a_name(tmp_path):
     wait_for(lambda: log.exists() and log.read_text().endswith("last"), 60, "the last line")
     assert log.read_text().endswith("(the rest of this line is not kept)\nnext line\nlast") and "Canary" not in log.read_text()
     assert log.stat().st_size < (1 << 20) + 100_000
+
+
+def test_a_log_says_how_many_lines_could_not_be_written(tmp_path):
+    log = _Log(tmp_path / "logs" / "a.log", 1000)
+    for line in (b"one\n", b"two\n"):
+        log.write(line)
+    (tmp_path / "logs").mkdir()
+    for line in (b"three\n", b"four\n"):
+        log.write(line)
+    assert (tmp_path / "logs" / "a.log").read_text() == "(2 lines before this one could not be written)\nthree\nfour\n"
 
 
 def test_what_libraries_and_programs_write_has_no_secrets_in_the_log_and_last_words_are_kept(tmp_path):
