@@ -13,7 +13,7 @@ __all__ = ["ChangedLists"]
 
 _LONG_AGO = np.iinfo(np.int64).min // 2
 _BURST_MS = 1000
-"""So long a task may write at any rate, if it wrote less before; a list that is written so soon is not called postponed."""
+"""For this long a task may exceed its rate if it wrote less before. A list whose pause is no longer than this does not count as postponed."""
 
 
 class ChangedLists:

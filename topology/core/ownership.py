@@ -1,4 +1,4 @@
-"""Whether files are this user's alone: what they hold may decide what is run, so nobody else may have written it."""
+"""Check that files belong to this user alone: what they hold may decide what is run, so nobody else may have written it."""
 
 from __future__ import annotations
 

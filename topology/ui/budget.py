@@ -1,4 +1,4 @@
-"""What those who only read may use of a server that serves them: the web server of the UI, and the endpoint of the metrics.
+"""Limits on what readers may use of the web server of the UI and of the endpoint of the metrics.
 
 Nobody has to log in to read, so a reader must not be able to choose what an answer costs. All limits are in one table, :class:`Budget`. A
 :class:`Usage` counts against it: who does not fit is refused with :class:`BusyError`, which becomes a 429 (this address uses too much) or a 503
