@@ -43,7 +43,9 @@ def write(kafka: KafkaSettings, topic: str, records: list[tuple[Any, ...]]) -> N
     producer = kafka.producer()
     for key, value, *headers in records:
         data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-        producer.send(topic, key=None if key is None else key.encode(), value=data, headers=[(k, v.encode()) for k, v in (headers[0] if headers else [])])
+        producer.send(
+            topic, key=key.encode() if isinstance(key, str) else key, value=data, headers=[(k, v.encode()) for k, v in (headers[0] if headers else [])]
+        )
     producer.flush()
     producer.close()
 
@@ -342,6 +344,17 @@ def test_subscriptions_have_the_state_of_their_newest_registration(kafka: KafkaS
         "type": "boolean",
         **COFFEE,
     }
+
+
+def test_a_subscription_says_which_limit_its_author_was_told_of(kafka: KafkaSettings, client: PubSub) -> None:
+    write(kafka, client.topics.subscriptions, [("a", {"type": "topk", **PARK}), ("b", {"type": "topk", **PARK}), ("b", {"type": "topk", **PARK, "k": 3})])
+    limit = "dskype.results.meta.bytes.per.second"
+    told = [(b"\xff" + id.encode(), {**event(id, place, "limited", 7)[1], "limit": limit}) for id, place in (("a", "0-0"), ("b", "0-1"))]
+    write(kafka, client.topics.registrations, [event("a", "0-0", "active", 5), *told])
+    found = {s.id: s for s in client.subscriptions()}
+    assert (found["a"].status, found["a"].since, found["a"].limit) == ("active", 5, limit) and found["a"].limited_ms > found["a"].registered_ms - 60_000
+    assert found["a"].as_json()["limit"] == limit
+    assert found["b"].limit is None and "limit" not in found["b"].as_json()  # it was the registration before
 
 
 def test_a_topology_that_resumes_makes_expired_registrations_active_again(kafka: KafkaSettings, client: PubSub) -> None:
