@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import time
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -557,6 +558,18 @@ def test_the_type_is_seen_from_the_fields() -> None:
 def test_only_the_newest_ids_are_remembered() -> None:
     once = Once(2)
     assert [once.first(id) for id in "abacda"] == [True, True, False, True, True, True]
+
+
+def test_what_is_remembered_of_ids_does_not_grow_with_their_lengths() -> None:
+    once = Once(1000)
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            assert once.first(f"{'x' * 10_000}{number}")
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 300_000 and not once.first("x" * 10_000 + "999")
 
 
 def test_what_is_no_state_is_none() -> None:
