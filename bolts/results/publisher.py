@@ -28,6 +28,7 @@ from dskype.bolts.results.formats import (
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts import streams
+from dskype.spouts.columns import to_strings
 from dskype.spouts.topics import Topics
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -123,8 +124,9 @@ class ResultPublisher:
     def write_deltas(self, batch: DeltaBatch) -> None:
         """Write deltas to Kafka, without the metas that are too many bytes; see :func:`~dskype.bolts.results.formats.delta_records`."""
         if batch.metas is not None and self._allowance is not None:
-            metas, lacking = self._allowance.metas(batch.subscriptions, batch.metas)
-            batch = batch._replace(metas=metas)
+            names = to_strings(batch.subscriptions)  # once for both
+            metas, lacking = self._allowance.metas(names, batch.metas)
+            batch = batch._replace(subscriptions=names, metas=metas)
             for setting in METAS:
                 if rows := [row for row, cause in lacking if cause == setting]:
                     some = batch.select(np.array(rows))
