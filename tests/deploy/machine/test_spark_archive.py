@@ -73,7 +73,7 @@ def test_a_driver_maps_it_wherever_its_workers_are(tmp_path: Path) -> None:
 
 
 def test_one_with_which_the_jvm_ends_at_once_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def launch(settings: object, folder: object) -> None:
+    def launch(*_: object) -> None:
         raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
 
     monkeypatch.setattr(session, "_launch", launch)
