@@ -65,7 +65,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "TRANSPORTS", "Config", "check_json", "merge", "misspelt", "validate"]
 
-TRANSPORTS = ("micro-batch", "continuous")
+TRANSPORTS = ("micro-batch", "continuous", "real-time")
 """How a component may get its records (see docs/transport.md)."""
 
 RECORD_BYTES = 8 << 20

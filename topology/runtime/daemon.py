@@ -109,5 +109,5 @@ if __name__ == "__main__":
     gc.freeze()
     start_supervisor()
     os.fdopen = _quick_fdopen(os.fdopen)  # how pyspark.daemon opens its workers' sockets
-    pyspark.daemon.worker_main = _quiet_main(pyspark.daemon.worker_main)
+    pyspark.worker.main = _quiet_main(pyspark.worker.main)  # a worker looks it up after the fork
     pyspark.daemon.manager()

@@ -60,7 +60,7 @@ _MICRO_BATCH = {
     # Options of Kafka's clients are part of plans: Spark must redact the same keys in them as we do.
     "spark.redaction.regex": SPARK_KEYS,
     # Hadoop's default forks chmod for every file.
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     # Two simultaneous attempts of one task would only make work for each other.
     "spark.speculation": "false",
     # One query's batch must not wait for another's.

@@ -77,6 +77,8 @@ def start_supervisor() -> int:
     bind_socket(listener, path)
     listener.listen(64)
     os.environ[SUPERVISOR_VARIABLE] = path
+    if (told := os.environ.pop("DSKYPE_SUPERVISOR_FILE", None)) is not None:
+        Path(told).write_text(path)
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -143,7 +145,7 @@ class _Supervisor:
         try:
             request = msgpack.unpackb(receive(connection))
             answer = self._answer(request)
-            send(connection, msgpack.packb(answer))
+            send(connection, _plain(answer) if request.get("plain") else msgpack.packb(answer))
         except Exception as error:  # an error of a client must not end the zygote
             if not isinstance(error, ConnectionError):
                 traceback.print_exc()
@@ -218,6 +220,11 @@ class _Supervisor:
                 time.sleep(0.01)
         for key in keys:
             self._forget(key)
+
+
+def _plain(answer: dict) -> bytes:
+    """Return an answer for who does not know msgpack: ``P`` and a path, ``N`` (the payload is needed), or ``E`` and an error."""
+    return b"N" if "need" in answer else f"P{answer['path']}".encode() if "path" in answer else f"E{answer['error']}".encode()
 
 
 def _ended(pid: int) -> bool:

@@ -15,6 +15,7 @@ from dskype.topology.runtime.continuous import ContinuousQuery
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
+from dskype.topology.runtime.real_time import RealTimeQuery
 from dskype.topology.runtime.record_reader import READER_OPTIONS
 
 __all__ = ["TaskSlots", "Transports"]
@@ -134,7 +135,11 @@ class Transports:
 
     def start_query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:
         """Start the query of a component."""
-        query = (ContinuousQuery if component in self.continuous else ComponentQuery)(context, component, positions)
+        kind = ComponentQuery
+        if component in self.continuous:
+            wanted = context.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_TRANSPORT]
+            kind = RealTimeQuery if wanted == "real-time" else ContinuousQuery
+        query = kind(context, component, positions)
         query.start()
         return query
 

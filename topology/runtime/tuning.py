@@ -51,7 +51,7 @@ def set_polling_delay(spark: Any, query: Any, delay_ms: int) -> bool:
     """
     try:
         execution = query._jsq.streamingQuery() if hasattr(query._jsq, "streamingQuery") else query._jsq
-        kind = spark.sparkContext._jvm.java.lang.Class.forName("org.apache.spark.sql.execution.streaming.StreamExecution")
+        kind = spark.sparkContext._jvm.java.lang.Class.forName("org.apache.spark.sql.execution.streaming.runtime.StreamExecution")
         field = kind.getDeclaredField("pollingDelayMs")
         field.setAccessible(True)
         field.setLong(execution, delay_ms)
