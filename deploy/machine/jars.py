@@ -266,7 +266,7 @@ def _raise_on(problems: Sequence[Problem], folder: Path) -> None:
 
 def spark_jars(progress: ProgressCallback | None = None) -> list[Path]:
     """Return the connector's jars for ``spark.jars``, checked; fetch them if they are missing."""
-    return [*fetch(["spark"], progress)["spark"], Path("/tmp/rtm/bridge.jar")]
+    return fetch(["spark"], progress)["spark"]
 
 
 def broker_jars(progress: ProgressCallback | None = None) -> list[Path]:

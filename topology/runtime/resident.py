@@ -390,8 +390,6 @@ class _Resident:
         if self._wanted_by is not None:
             with contextlib.suppress(ConnectionError):
                 send(self._wanted_by, b"\x00")
-        if self._input is not None:
-            self._input.tell(b"\x00")
         if self._executor is not None:
             self._executor.close()
         if self._leases is not None:

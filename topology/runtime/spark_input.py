@@ -145,7 +145,8 @@ class SparkInput:
             records: list[InRecord] = []
             for partition in sorted(ready | self._left, key=lambda p: p.partition):
                 found = list(partition.records(most - len(records)))
-                records += found
+                # A Spark task that failed begins again where Spark's batch began.
+                records += [record for record in found if record.offset >= self._positions.get((record.topic, record.partition), 0)]
                 if partition.ended:
                     self._ended.append(partition)
                 (self._left.add if found and not partition.ended and partition.connection in self._partitions else self._left.discard)(partition)
@@ -153,7 +154,7 @@ class SparkInput:
                     break
             for record in records:
                 self._positions[record.topic, record.partition] = record.offset + 1
-            if records or called or self._ended or time.monotonic() >= deadline:
+            if records or called or self._ended or self._left or time.monotonic() >= deadline:
                 return records
 
     def tell(self, words: bytes) -> None:

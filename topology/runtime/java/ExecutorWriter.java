@@ -32,10 +32,11 @@ import org.apache.spark.sql.Row;
  */
 public class ExecutorWriter extends ForeachWriter {
     private static final int BUFFER_BYTES = 1 << 16;
-    private static final int DEATHS = 3;
+    private static final int DEATHS = 5;
     private static final long DEATHS_MS = 10000L;
     private static final Object LOCK = new Object();
-    private static String supervisor = null;  // path of this host's supervisor's socket; guarded by LOCK
+    private static String supervisor = null;  // path of the socket of this host's supervisor; guarded by LOCK
+    private static File told = null;  // where the daemon writes it
 
     private final String python;
     private final String daemon;
@@ -87,7 +88,6 @@ public class ExecutorWriter extends ForeachWriter {
             this.topic = external ? row.getString(6) : this.inbox;
             this.executor = this.topic.equals(this.inbox) ? this.executors[this.partition] : ((Integer) this.routes.get(this.topic + "/" + this.partition)).intValue();
             this.next = offset;
-            this.connect();
             Watcher watcher = new Watcher(this);
             watcher.setDaemon(true);
             watcher.setName("executor of " + this.topic + "/" + this.partition);
@@ -222,24 +222,20 @@ public class ExecutorWriter extends ForeachWriter {
         }
     }
 
-    private void connect() {
-        try {
-            byte[] answer = this.ask(this.request);
-            if (answer[0] == 'N') answer = this.ask(this.requestWithPayload);
-            String text = new String(answer, 1, answer.length - 1, StandardCharsets.UTF_8);
-            if (answer[0] != 'P') throw new IllegalStateException(text);
-            SocketChannel to = dial(text);
-            byte[] name = this.topic.getBytes(StandardCharsets.UTF_8);
-            ByteBuffer hello = ByteBuffer.allocate(8 + 1 + 8 + 4 + name.length).order(ByteOrder.LITTLE_ENDIAN);
-            hello.putLong(13 + name.length).put((byte) 'S').putLong(this.next).putInt(this.partition).put(name).flip();
-            while (hello.hasRemaining()) to.write(hello);
-            synchronized (this.changed) {
-                this.channel = to;
-                this.connected = true;
-                this.changed.notifyAll();
-            }
-        } catch (IOException e) {
-            throw new IllegalStateException("executor " + this.executor + " of " + this.inbox + " cannot be reached: " + e, e);
+    private void connect() throws IOException {
+        byte[] answer = this.ask(this.request);
+        if (answer[0] == 'N') answer = this.ask(this.requestWithPayload);
+        String text = new String(answer, 1, answer.length - 1, StandardCharsets.UTF_8);
+        if (answer[0] != 'P') throw new IllegalStateException(text);
+        SocketChannel to = dial(text);
+        byte[] name = this.topic.getBytes(StandardCharsets.UTF_8);
+        ByteBuffer hello = ByteBuffer.allocate(8 + 1 + 8 + 4 + name.length).order(ByteOrder.LITTLE_ENDIAN);
+        hello.putLong(13 + name.length).put((byte) 'S').putLong(this.next).putInt(this.partition).put(name).flip();
+        while (hello.hasRemaining()) to.write(hello);
+        synchronized (this.changed) {
+            this.channel = to;
+            this.connected = true;
+            this.changed.notifyAll();
         }
     }
 
@@ -249,16 +245,19 @@ public class ExecutorWriter extends ForeachWriter {
 
     private byte[] ask(byte[] head) throws IOException {
         IOException first = null;
+        String failed = null;
         for (int attempt = 0; attempt < 3; attempt++) {
             SocketChannel to = null;
+            String path = this.supervisorPath(failed);
             try {
-                to = dial(this.supervisorPath(attempt > 0));
+                to = dial(path);
                 ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
                 out.putLong(head.length + 5).put(head).put((byte) 0xce);
                 out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor).flip();
                 while (out.hasRemaining()) to.write(out);
                 return read(to);
             } catch (IOException e) {
+                failed = path;
                 if (first == null) first = e;
             } finally {
                 this.shut(to);
@@ -282,20 +281,30 @@ public class ExecutorWriter extends ForeachWriter {
         }
     }
 
-    /** Return the path of the supervisor of this host. If there is none, Spark starts its Python daemon, which starts one, and says where in a file. */
-    private String supervisorPath(boolean again) throws IOException {
+    /**
+     * Return the path of the supervisor of this host. Spark's Python daemon starts one, and says where in a file; if a supervisor has ended, its daemon is ended, too.
+     */
+    private String supervisorPath(String failed) throws IOException {
         synchronized (LOCK) {
-            if (supervisor == null || again) {
-                File file = File.createTempFile("dskype-", ".supervisor");
-                try {
-                    scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
-                    variables = (scala.collection.immutable.Map) variables.updated("DSKYPE_SUPERVISOR_FILE", file.getPath());
-                    scala.Tuple2 worker = SparkEnv.get().createPythonWorker(this.python, "pyspark.worker", this.daemon, variables, true);
-                    supervisor = new String(Files.readAllBytes(file.toPath()), StandardCharsets.UTF_8);
-                    SparkEnv.get().destroyPythonWorker(this.python, "pyspark.worker", this.daemon, variables, (org.apache.spark.api.python.PythonWorker) worker._1());
-                } finally {
-                    file.delete();
+            if (told == null) {
+                told = File.createTempFile("dskype-", ".supervisor");
+                told.deleteOnExit();
+            }
+            scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
+            variables = (scala.collection.immutable.Map) variables.updated("DSKYPE_SUPERVISOR_FILE", told.getPath());
+            while (supervisor == null || supervisor.equals(failed)) {
+                scala.Tuple2 started = SparkEnv.get().createPythonWorker(this.python, "pyspark.worker", this.daemon, variables, true);
+                String path = new String(Files.readAllBytes(told.toPath()), StandardCharsets.UTF_8);
+                if (path.equals(failed)) {
+                    ProcessHandle parent = (ProcessHandle) ((ProcessHandle) ((scala.Option) started._2()).get()).parent().orElse(null);
+                    if (parent != null) {
+                        parent.destroyForcibly();
+                        parent.onExit().join();
+                    }
+                } else {
+                    supervisor = path;
                 }
+                SparkEnv.get().destroyPythonWorker(this.python, "pyspark.worker", this.daemon, variables, (org.apache.spark.api.python.PythonWorker) started._1());
             }
             return supervisor;
         }
@@ -314,7 +323,7 @@ public class ExecutorWriter extends ForeachWriter {
                 SocketChannel from = this.writer.channel;
                 byte[] said = null;
                 try {
-                    said = read(from);
+                    if (from != null) said = read(from);
                 } catch (IOException e) {
                     // it has ended
                 }
@@ -327,13 +336,22 @@ public class ExecutorWriter extends ForeachWriter {
                     return;
                 }
                 if (said != null) {
-                    this.fail(said[0] == 0 ? "the executor was stopped" : new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
+                    this.fail(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
                     return;
                 }
-                this.writer.lost(from);
+                if (from != null) this.writer.lost(from);
                 try {
-                    this.count();
-                    this.writer.connect();
+                    while (true) {
+                        this.count();
+                        try {
+                            this.writer.connect();
+                            break;
+                        } catch (IOException e) {
+                            Thread.sleep(20L);  // it has ended again
+                        }
+                    }
+                } catch (InterruptedException e) {
+                    return;
                 } catch (RuntimeException e) {
                     this.fail(e.getMessage());
                     return;
