@@ -22,7 +22,7 @@ export PYTHONPYCACHEPREFIX
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology check test lint types prepared chaos attack doctor clean compose-up compose-demo compose-down compose-logs
+.PHONY: help setup run topology check test lint types prepared relock chaos attack doctor clean compose-up compose-demo compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -68,6 +68,14 @@ check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no lo
 test: prepared ## Run all tests, after lint and types; at the end stand the slowest, and what each tier took
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
+
+# Only what setup.cfg asks for changes: uv keeps the other versions of the lock.
+relock: $(INSTALLED) ## Write the locks of Python packages and of jars again, after a change of setup.cfg or of Kafka's version
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv >= 0.9, < 1'
+	@echo 'setuptools>=77' | $(BIN)/uv pip compile setup.cfg - --extra demo --extra test --extra check --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock > /dev/null
+	@$(BIN)/python -P -c 'from dskype.deploy.machine import jars; jars.relock()'
+	@echo 'now run: make test'
 
 chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)
 	@$(BIN)/python -P -m dskype.deploy.chaos $(CHAOS_ARGS)

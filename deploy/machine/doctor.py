@@ -25,8 +25,8 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 _GIB = 1024**3
 _MIN_DISK, _GOOD_DISK = 1 * _GIB, 5 * _GIB
 _MIN_MEMORY, _GOOD_MEMORY = 1 * _GIB, 3 * _GIB
-_NEWEST_JAVA = 21
-"""Newest Java that Spark 4.0 officially supports; 24 and later lack the security manager that Hadoop 3.4 needs."""
+_NEWEST_JAVA = 25
+"""Newest Java that Spark 4.2 officially supports; its documentation says so, and nothing in the package."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,27 @@ def _python() -> list[Row]:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < (3, 11):  # noqa: UP036 - a Python that is too old has to hear of it
         return [Row("python", FAIL, f"expected Python 3.11 or newer, given: {version}", "make a virtual environment with a newer Python")]
-    if sys.version_info >= (3, 14):
+    newest = _newest_python()
+    if sys.version_info[:2] > newest:
+        made_for = ".".join(map(str, newest))
         return [
             Row(
                 "python",
                 WARN,
-                f"Python {version} is newer than those that PySpark 4.0 was made for (up to 3.13)",
-                "use Python 3.11 to 3.13 if Spark's workers fail",
+                f"Python {version} is newer than those that PySpark {jars.spark_version()} was made for (up to {made_for})",
+                f"use Python 3.11 to {made_for} if Spark's workers fail",
             )
         ]
     return [Row("python", OK, f"{version} at {sys.executable}")]
+
+
+def _newest_python() -> tuple[int, int]:
+    """Return the newest version of Python for which the installed PySpark says that it was made."""
+    try:
+        classifiers = importlib.metadata.metadata("pyspark").get_all("Classifier") or []
+    except importlib.metadata.PackageNotFoundError:
+        classifiers = []  # another check says that it is missing
+    return max((int(found[1]), int(found[2])) for c in (*classifiers, "Python :: 3.11") if (found := re.search(r"Python :: (\d+)\.(\d+)$", c)))
 
 
 def _packages() -> list[Row]:
@@ -154,7 +165,9 @@ def _packages() -> list[Row]:
     if major.get("kafka-python", 3) < 3:
         rows.append(Row("packages", FAIL, f"expected kafka-python 3, given: {versions['kafka-python']}", "pip install 'kafka-python>=3,<4'"))
     if major.get("pandas", 2) >= 3:
-        rows.append(Row("packages", WARN, f"PySpark 4.0 was made for pandas 2, given: {versions['pandas']}", "pip install 'pandas<3'"))
+        rows.append(
+            Row("packages", WARN, f"PySpark {versions.get('pyspark', '4')} was made for pandas 2, given: {versions['pandas']}", "pip install 'pandas<3'")
+        )
     return rows or [Row("packages", OK, ", ".join(f"{n} {versions[n]}" for n in ("pyspark", "kafka-python", "numba", "pyarrow") if n in versions))]
 
 
@@ -164,7 +177,14 @@ def _java(env: Mapping[str, str]) -> list[Row]:
     if java.major < MINIMUM:
         return [Row("java", FAIL, f"expected Java {MINIMUM} or newer, given: {detail}", f"install Java {MINIMUM} and set JAVA_HOME to it")]
     if java.major > _NEWEST_JAVA:
-        return [Row("java", WARN, f"Spark 4.0 supports Java 17 and 21, given: {detail}", f"set JAVA_HOME to a Java {MINIMUM} if Spark fails to start")]
+        return [
+            Row(
+                "java",
+                WARN,
+                f"expected Java {MINIMUM} to {_NEWEST_JAVA}, which Spark supports, given: {detail}",
+                f"set JAVA_HOME to a Java {MINIMUM} if Spark fails to start",
+            )
+        ]
     return [Row("java", OK, detail)]
 
 
@@ -209,7 +229,7 @@ def _duplicates() -> list[Row]:
     ours = {j.artifact.rsplit("_2.", 1)[0]: j for j in jars.read_manifest()["spark"]}
     rows = []
     for path in sorted(folder.glob("*.jar")):
-        # 'spark-sql-kafka-0-10_2.13-4.0.0.jar': with a Scala suffix the name ends there, else at the first number after a dash
+        # 'spark-sql-kafka-0-10_2.13-4.2.0.jar': with a Scala suffix the name ends there, else at the first number after a dash
         found = re.fullmatch(r"(.+)_(2\.\d+)-(\d[\w.-]*)\.jar", path.name) or re.fullmatch(r"(.+?)()-(\d[\w.-]*)\.jar", path.name)
         if not found:
             continue

@@ -10,6 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from dskype.deploy.machine.jars import read_manifest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,6 +48,13 @@ def test_nothing_says_to_install_from_the_package_index_by_name() -> None:
 def test_the_lock_has_everything_that_the_install_asks_for(requirement: Requirement) -> None:
     versions = [next(iter(r.specifier)).version for r in locked()[canonicalize_name(requirement.name)]]
     assert versions and all(requirement.specifier.contains(v) for v in versions)
+
+
+def test_the_connector_is_that_of_the_pyspark_in_setup_cfg() -> None:
+    """Only setup.cfg names Spark's version; `make relock` writes it to both locks."""
+    (named,) = [next(iter(r.specifier)).version for r in wanted() if r.name == "pyspark"]
+    found = {jar.artifact.rsplit("_2.", 1)[0]: jar.version for jar in read_manifest()["spark"]}
+    assert found["spark-sql-kafka-0-10"] == found["spark-token-provider-kafka-0-10"] == named
 
 
 def test_the_lock_names_no_host_and_no_path() -> None:

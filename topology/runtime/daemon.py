@@ -72,13 +72,18 @@ def _quick_fdopen(fdopen: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _quiet_main(main: Callable[..., None]) -> Callable[..., None]:
-    """Return a worker's ``main`` that ends without a traceback when Spark closes the connection, as it does when it stops a continuous query."""
+    """Return a worker's ``main`` that ends without a traceback when Spark closes the connection, as it does when it stops a query."""
 
     def run(infile: Any, outfile: Any) -> None:
         try:
             main(infile, outfile)
         except EOFError:
             sys.exit(1)
+        finally:
+            try:
+                outfile.flush()
+            except OSError:  # nobody reads any more; Spark's daemon would try once more, and print the error
+                os._exit(1)
 
     return run
 

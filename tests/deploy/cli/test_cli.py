@@ -17,7 +17,7 @@ from dskype.deploy.cli import local_screen
 from dskype.deploy.cli import main as cli
 from dskype.deploy.machine import cluster, launch
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
-from dskype.deploy.machine.versions import own_version
+from dskype.deploy.machine.versions import installed_version, own_version
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.local import LocalCluster
@@ -544,7 +544,7 @@ def test_monitor_divides_what_was_emitted_by_the_time_between(capsys: pytest.Cap
 def test_version_prints_ours_and_sparks(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["version", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["pyspark"] == "4.0.0"
+    assert found["pyspark"] == installed_version("pyspark", "missing") and found["pyspark"].startswith("4.")
     assert cli.main(["version"]) == 0
     assert f"dskype {found['dskype']}\n" in capsys.readouterr().out
 

@@ -18,6 +18,9 @@ from dskype.deploy.machine.connection import Bootstrap
 from dskype.deploy.machine.doctor import FAIL, OK, WARN, Row
 from dskype.deploy.machine.errors import JavaError
 
+CONNECTOR = "spark-sql-kafka-0-10_2.13"
+OURS = {jar.artifact: jar.version for jar in jars.read_manifest()["spark"]}
+
 
 def fake_java(folder: Path, version: str) -> Path:
     """Make a folder that looks like a Java of that version."""
@@ -64,7 +67,7 @@ def test_warnings_alone_do_not_fail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "major", "status"), [("1.8.0_402", 8, FAIL), ("11.0.2", 11, FAIL), ("17.0.15", 17, OK), ("21", 21, OK), ("25-ea", 25, WARN)]
+    ("version", "major", "status"), [("1.8.0_402", 8, FAIL), ("11.0.2", 11, FAIL), ("17.0.15", 17, OK), ("21", 21, OK), ("25.0.3", 25, OK), ("26-ea", 26, WARN)]
 )
 def test_javas_of_all_ages_are_told_apart(tmp_path: Path, version: str, major: int, status: str) -> None:
     env = {"JAVA_HOME": str(fake_java(tmp_path / "java", version))}
@@ -89,10 +92,10 @@ def test_proxy_settings_reach_java() -> None:
 @pytest.mark.parametrize(
     ("name", "status"),
     [
-        ("kafka-clients-3.9.0.jar", WARN),
+        (f"kafka-clients-{OURS['kafka-clients']}.jar", WARN),
         ("kafka-clients-2.8.0.jar", FAIL),
         ("spark-sql-kafka-0-10_2.12-3.5.0.jar", FAIL),
-        ("spark-sql-kafka-0-10_2.13-4.0.0.jar", WARN),
+        (f"{CONNECTOR}-{OURS[CONNECTOR]}.jar", WARN),
         ("my-own-1.0.jar", OK),
     ],
 )
@@ -192,6 +195,14 @@ def test_unreachable_advertised_addresses_are_listed_one_by_one() -> None:
 
 def test_the_python_that_runs_is_named() -> None:
     assert sys.executable in by_check(doctor.run_checks(Bootstrap(None, "default"), start_broker=False), "python").detail
+
+
+def test_a_python_that_is_newer_than_pyspark_knows_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, status in (((3, 14, 0), OK), ((3, 15, 0), WARN)):
+        monkeypatch.setattr(sys, "version_info", given)
+        row = by_check(doctor.run_checks(Bootstrap(None, "default"), start_broker=False), "python")
+        assert row.status == status
+    assert f"PySpark {jars.spark_version()} was made for (up to 3.14)" in row.detail
 
 
 def topology(state: str = "running", why: tuple[str, ...] = (), alive: bool = True) -> dict:
