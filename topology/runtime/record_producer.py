@@ -232,7 +232,8 @@ class _Served:
         self.client.flush(_POLL_S)
         self._stop.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            # Not for ever: garbage may be collected in a thread that holds a lock for which this one waits, such as that of a log.
+            self._thread.join(_GRACE_S)
 
 
 class _Librdkafka(RecordProducer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -81,10 +82,12 @@ class Events:
         self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head)}
 
     def next(self) -> tuple[str, str, Any]:
-        """Return name, id and data of the next event with data."""
+        """Return name, id and data of the next event with data, which has to come within a minute: a stream without events has signs of life."""
         fields: dict[str, str] = {}
+        deadline = time.monotonic() + 60
         while True:
             line = self._file.readline()
+            assert time.monotonic() < deadline, "no event came"
             assert line, "the stream has ended"
             text = line.decode().rstrip("\r\n")
             if not text and "data" in fields:

@@ -46,6 +46,9 @@ def object_server(folder: Path) -> Iterator[dict[str, str]]:
                 f"-s3.config={folder / 's3.json'}",
                 "-master.volumeSizeLimitMB=64",
                 "-volume.max=50",
+                "-s3.port.iceberg=0",  # of two servers, one would end, because these ports are fixed
+                "-s3.port.lance=0",
+                "-master.telemetry=false",
                 *options,
             ],
             env={**os.environ, "HOME": str(folder)},
