@@ -76,6 +76,7 @@ class InboxLoop:
     :param save: called before each batch with its number, to take the snapshots that are due.
     :param permit: called before a batch, and before what it has released is written; it raises if another executor has the tasks now.
     :param give_up_s: records that wait longer for the brokers are not written any more; None: they wait however long.
+    :param open_input: returns what reads from given positions on; None: the loop reads the brokers itself.
     """
 
     def __init__(
@@ -107,7 +108,9 @@ class InboxLoop:
         positions = {(task.inbox, task.index): task.version for task in executor.tasks}
         self._known = set(external)
         positions |= self._own(external)
-        self._reader: Any = RecordReader(kafka, consumer_group(executor.plan.name, self._spout), positions, options) if open_input is None else open_input(positions)
+        self._reader: Any = (
+            RecordReader(kafka, consumer_group(executor.plan.name, self._spout), positions, options) if open_input is None else open_input(positions)
+        )
         self._look_at = time.monotonic() + _NEW_PARTITIONS_S if open_input is None else float("inf")
         self._number = 0  # of the last batch
         self._next_s = 0.0  # when the next batch may begin

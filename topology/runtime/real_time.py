@@ -79,9 +79,7 @@ class RealTimeQuery(ComponentQuery):
         request = {"op": "executor", "plain": True, "topology": plan.topology_id, "component": self.component, "epoch": self._context.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         payload = self._context.payload(starts)
-        return jvm.dskype.spark.ExecutorWriter(
-            context.pythonExec, _DAEMON, inbox, array, routes, _head(request), _head({**request, "payload": payload})
-        )
+        return jvm.dskype.spark.ExecutorWriter(context.pythonExec, _DAEMON, inbox, array, routes, _head(request), _head({**request, "payload": payload}))
 
     def pace(self, *, busy: bool) -> None:
         """Do nothing: a real-time query does not poll."""

@@ -299,19 +299,14 @@ class _Resident:
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
         positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
-        if real_time:
-            spout = executor.plan.spec(self._component).obj
-            isolation = spout.isolation_level if isinstance(spout, KafkaSpout) else "read_uncommitted"
-            reader = KafkaInboxReader(self._payload.kafka, isolation)
-
-            def open_input(positions: dict[tuple[str, int], int]) -> SparkInput:
-                self._input = SparkInput(reader, positions, self._listener)
-                return self._input
-        else:
-            open_input = None
+        open_input = self._open_input if real_time else None
         if self._leases is None:
             return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, open_input=open_input)
-        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._leases.check, give_up_s=self._payload.given_up_s, open_input=open_input)
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._leases.check, give_up_s=self._payload.given_up_s)
+
+    def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
+        self._input = SparkInput(KafkaInboxReader(self._payload.kafka), positions, self._listener)
+        return self._input
 
     def _step(self, connection: socket.socket | None) -> None:
         try:
@@ -329,7 +324,7 @@ class _Resident:
         text = f"{mark} {error}\n" if mark else ""
         words = b"\x01" + (redact_text(text) + redact_text("".join(traceback.format_exception(error)))[-8000:]).encode(errors="replace")
         if self._input is not None:
-            self._input.tell(words)
+            self._input.fail(words)
         if connection is not None:
             with contextlib.suppress(ConnectionError):
                 send(connection, words)

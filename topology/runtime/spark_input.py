@@ -7,7 +7,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from dskype.topology.core.inbox_reader import InboxReader
@@ -102,7 +102,7 @@ class SparkInput:
         if listener is not None:
             self._selector.register(listener, selectors.EVENT_READ)
         self._partitions: dict[socket.socket, _Partition] = {}
-        self._left: set[_Partition] = set()  # more of them may be there than the last batch could take
+        self._left: dict[_Partition, None] = {}  # those of which more may be there, in the order in which they have their turns
         self._ended: list[_Partition] = []
 
     def __len__(self) -> int:
@@ -118,7 +118,7 @@ class SparkInput:
         where = added.topic, partition
         if (position := self._positions.get(where, following)) < following:
             added.before = iter(self._reader.read(*where, position, following))
-            self._left.add(added)
+            self._left[added] = None
         connection.setblocking(False)
         self._partitions[connection] = added
         self._selector.register(connection, selectors.EVENT_READ, added)
@@ -136,20 +136,17 @@ class SparkInput:
         self._ended.clear()
         deadline = time.monotonic() + wait_s
         while True:
-            ready = {cast("_Partition", key.data) for key, _ in self._selector.select(0 if self._left else max(0.0, deadline - time.monotonic()))}
-            called = None in ready  # by the listener
-            ready.discard(cast("_Partition", None))
-            for partition in ready:
-                if not partition.receive():
-                    self._drop(partition)
+            called = self._receive(0.0 if self._left else max(0.0, deadline - time.monotonic()))
             records: list[InRecord] = []
-            for partition in sorted(ready | self._left, key=lambda p: p.partition):
+            for partition in list(self._left):
+                del self._left[partition]
                 found = list(partition.records(most - len(records)))
                 # A Spark task that failed begins again where Spark's batch began.
                 records += [record for record in found if record.offset >= self._positions.get((record.topic, record.partition), 0)]
                 if partition.ended:
                     self._ended.append(partition)
-                (self._left.add if found and not partition.ended and partition.connection in self._partitions else self._left.discard)(partition)
+                elif found:
+                    self._left[partition] = None  # behind the others: each has its turn
                 if len(records) >= most:
                     break
             for record in records:
@@ -157,8 +154,20 @@ class SparkInput:
             if records or called or self._ended or self._left or time.monotonic() >= deadline:
                 return records
 
-    def tell(self, words: bytes) -> None:
-        """Tell all Spark tasks something, and end the connections."""
+    def _receive(self, wait_s: float) -> bool:
+        """Take what arrives, or has arrived; return whether somebody wants to connect."""
+        called = False
+        for key, _ in self._selector.select(wait_s):
+            if key.data is None:
+                called = True
+            elif key.data.receive():
+                self._left[key.data] = None
+            else:
+                self._drop(key.data)
+        return called
+
+    def fail(self, words: bytes) -> None:
+        """Tell all Spark tasks why this executor ends."""
         for partition in list(self._partitions.values()):
             self._tell(partition, words)
             self._drop(partition)

@@ -83,7 +83,7 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
         look(driver)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", [*TRANSPORTS, "real-time"])
 def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monkeypatch, transport):
     begins = {}
 
