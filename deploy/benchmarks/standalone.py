@@ -124,7 +124,7 @@ class Standalone:
 
 def _start(arguments: Sequence[str], log: Path, environment: Mapping[str, str], wrapper: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     environment = {**environment, "SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
-    environment["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1"
+    environment["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false"  # else a master takes programs at port 6066
     command = [*wrapper, str(_SPARK_CLASS), *arguments]
     with open(log, "wb") as output:
         return spawn_tied(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent)
