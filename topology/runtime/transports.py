@@ -76,7 +76,7 @@ class Transports:
         self.release()
         self.continuous, self.real_time, self.warnings, self._topology_id = frozenset(), frozenset(), [], plan.topology_id
         wanted = {c: plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] for c in plan.component_ids}
-        asked = {c for c, transport in wanted.items() if transport == "continuous"}
+        asked = {c for c, transport in wanted.items() if transport in ("continuous", "real-time")}
         local = spark.sparkContext.master.startswith("local")
         chosen = [
             c
@@ -113,7 +113,7 @@ class Transports:
 
     def _say(self, what: str, reason: str, *, asked: bool) -> None:
         if asked:
-            self.warnings.append(f"{what}, although its transport is continuous. {reason}")
+            self.warnings.append(f"{what}, although it asks for another transport. {reason}")
         else:
             log.info("%s: %s", what, reason)
 
