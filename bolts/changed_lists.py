@@ -40,6 +40,10 @@ class ChangedLists:
         self._waited = False
         self.postponed = 0
         """How many lists were written more than an interval, and more than a second, after they were last written, because of their bytes; a measurement, not state."""
+        self.late = np.zeros(0, np.int32)
+        """Slots of such lists among those that were returned last."""
+        self.all_late = False
+        """Whether it was because of the bytes of all lists."""
 
     def __contains__(self, slot: int) -> bool:
         return slot < len(self._changed) and bool(self._changed[slot])
@@ -84,7 +88,9 @@ class ChangedLists:
             return np.zeros(0, np.int32)
         due = len(slots)
         slots = self._within_a_second(slots)
-        self.postponed += len(slots) if self._waited else int((self.pauses_ms(slots) > max(self._interval_ms, _BURST_MS)).sum())
+        self.all_late = self._waited
+        self.late = slots if self._waited else slots[self.pauses_ms(slots) > max(self._interval_ms, _BURST_MS)]
+        self.postponed += len(self.late)
         self._waited = len(slots) < due
         self._changed[slots], self._written_ms[slots] = False, now_ms
         return slots.astype(np.int32)
@@ -113,10 +119,11 @@ class ChangedLists:
         return [(slot, pause) for slot, pause in zip(slots.tolist(), pauses[slots].tolist()) if pause > max(self._interval_ms, _BURST_MS)]
 
     def snapshot(self) -> Any:
-        """Return the state as arrays and a number."""
-        return [self._changed, self._written_ms, self._bytes, self._free_ms]
+        """Return the state as arrays and plain values."""
+        return [self._changed, self._written_ms, self._bytes, self._free_ms, self._waited]
 
     def restore(self, state: Any) -> None:
-        """Continue from a snapshot; one by an earlier version has no bytes."""
+        """Continue from a snapshot; those of earlier versions have no bytes, or do not say whether lists wait."""
         self._changed, self._written_ms = (np.array(column) for column in state[:2])
         self._bytes, self._free_ms = (np.array(state[2]), state[3]) if len(state) > 2 else (np.zeros(len(self._changed), np.int32), _LONG_AGO)
+        self._waited = len(state) > 4 and state[4]

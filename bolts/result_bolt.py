@@ -11,6 +11,7 @@ import numpy as np
 from dskype.bolts.replication.merger import TopkList
 from dskype.bolts.replication.merging import MergedResults, ResultStrategy
 from dskype.bolts.results import make_store
+from dskype.bolts.results.allowance import LISTS, Allowance
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
 from dskype.bolts.results.deltas import DeltaBatch
@@ -61,6 +62,7 @@ class ResultBolt(BatchBolt):
         """Open the store. A server that is away does not prevent the start."""
         settings = Settings.from_conf(conf)
         topology, run = context.plan.name, run_of(context.get_storm_id())
+        self._allowance = Allowance(settings, context)
         self._publisher = ResultPublisher(
             collector,
             topology,
@@ -69,6 +71,7 @@ class ResultBolt(BatchBolt):
             run=run,
             task=context.get_this_task_id(),
             record_bytes=conf.get(Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES, RECORD_BYTES),
+            allowance=self._allowance,
         )
         self._store = make_store(settings.store, settings.store_options)
         self._store.open(Opening(topology, run, collector))
@@ -121,6 +124,8 @@ class ResultBolt(BatchBolt):
         for name, kind, record in batch.rows():
             if kind == "event":
                 self._publisher.write_event(name, *record)
+            elif kind == "limited":
+                self._publisher.write_limited(name, *record)
             elif kind != "topk":
                 self._strategy.receive(name, task, kind, record)
             elif not self._strategy.keeps_list(record[0], task):
@@ -158,10 +163,12 @@ class ResultBolt(BatchBolt):
         if wrote:
             self._written_ms = now_ms
             if settings.topk_task_bytes_per_s is not None:
-                longer_ms = sum(len(s.value) for s in states if isinstance(s, State)) * 1000 // settings.topk_task_bytes_per_s - settings.topk_interval_ms
+                lists = [s for s in states if isinstance(s, State)]
+                longer_ms = sum(len(s.value) for s in lists) * 1000 // settings.topk_task_bytes_per_s - settings.topk_interval_ms
                 if longer_ms > 0:
                     self._written_ms += longer_ms
                     self._postponed.inc()
+                    publisher.tell(((s.subscription, s.registration, s.watermark) for s in lists), LISTS[1])
 
     def _encode_states(self, items: list[TopkList | Removal]) -> list[State | Removal]:
         """Return the items with each list encoded as JSON."""
@@ -214,11 +221,19 @@ class ResultBolt(BatchBolt):
 
     def snapshot(self) -> Any:
         """Return the results that wait for the store, for replicas or for the watermark."""
-        return {"v": 1, "waiting": [] if self._buffer is None else self._buffer.snapshot(), "written_ms": self._written_ms, **self._strategy.snapshot()}
+        return {
+            "v": 1,
+            "waiting": [] if self._buffer is None else self._buffer.snapshot(),
+            "written_ms": self._written_ms,
+            "allowance": self._allowance.snapshot(),
+            **self._strategy.snapshot(),
+        }
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
         if self._buffer is not None:
             self._buffer.restore(state["waiting"])
         self._written_ms = state.get("written_ms", 0)
+        if "allowance" in state:  # absent from snapshots of earlier versions
+            self._allowance.restore(state["allowance"])
         self._strategy.restore(state)

@@ -18,6 +18,7 @@ from dskype.bolts.message_queue import MessageQueue
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.ownership import SingleOwner, SubscriptionOwner
 from dskype.bolts.replication.replicated_owner import ReplicatedOwner
+from dskype.bolts.results.allowance import Allowance
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions, make_engine
@@ -32,7 +33,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator".split()
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance".split()
 """Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing."""
 
 
@@ -92,6 +93,7 @@ class SubscriptionBolt(BatchBolt):
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._context = collector, context
         replicates = distributor_class(settings.distributor).replicates
+        allowance = self._allowance = Allowance(settings, context)
         publisher = ResultPublisher(
             collector,
             context.plan.name,
@@ -100,6 +102,7 @@ class SubscriptionBolt(BatchBolt):
             run=run_of(context.get_storm_id()),
             task=context.get_this_task_id(),
             record_bytes=conf.get(Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES, RECORD_BYTES),
+            allowance=allowance,
         )
         refusals = Refusals(settings.subscriptions_max, collector, context)
         counters = {name: context.register_counter(name) for name in ("deltas", "states", "postponed_lists", "matches", "evaluations", "unknown_unregistered")}
@@ -166,6 +169,7 @@ class SubscriptionBolt(BatchBolt):
             **self._topk.snapshot(),
             **self._boolean.snapshot(),
             **self._owner.snapshot(),
+            "allowance": self._allowance.snapshot(),
         }
         ordered = {key: state.pop(key) for key in _SNAPSHOT_KEYS if key in state}
         assert not state, f"not kept: {sorted(state)}"
@@ -174,6 +178,8 @@ class SubscriptionBolt(BatchBolt):
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
         self._announced = state["announced"]
+        if "allowance" in state:  # absent from snapshots of earlier versions
+            self._allowance.restore(state["allowance"])
         self._queue.restore(state["queue"])
         self._topk.restore(state)
         self._boolean.restore(state)

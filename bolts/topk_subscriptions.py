@@ -17,6 +17,7 @@ How a list stays exact (journal paper, sections 6 and 7.2):
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from dskype.bolts.busiest import Busiest
 from dskype.bolts.changed_lists import ChangedLists
 from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.results.allowance import LISTS
 from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.slot_metadata import SlotMetadata
@@ -245,6 +247,9 @@ class TopkSubscriptions:
         ends = np.concatenate(([0], np.cumsum(pc.binary_length(messages).to_numpy(), dtype=np.int64)))
         self.changed.note_written(slots, list_bytes(np.diff(offsets), ends[offsets[1:]] - ends[offsets[:-1]]), now_ms)
         self._publisher.states(names, registrations, np.full(len(slots), self.watermark), offsets, messages, scores)
+        if len(late := self.changed.late):
+            names, registrations, _ = self.metadata.columns(late)
+            self._publisher.emit_limited(zip(names.tolist(), registrations.tolist(), repeat(self.watermark)), LISTS[self.changed.all_late])
 
     def pop_postponed(self, now_ms: int) -> str | None:
         """Return a report of lists that were written late because of their bytes, at most every ten seconds; None: there were none."""

@@ -25,6 +25,11 @@ def limits() -> list[str]:
     return rows_of((ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("\n## Limits of readers\n")[2].partition("\n## ")[0])
 
 
+def budgets() -> list[str]:
+    """Return the rows of SECURITY.md's table of what authors may use."""
+    return rows_of((ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("\n## Limits against abuse\n")[2].partition("\n## ")[0])
+
+
 def rows_of(text: str) -> list[str]:
     """Return the rows of a text's tables, without heads."""
     lines = text.splitlines()
@@ -37,7 +42,7 @@ def functions(file: str) -> set[str]:
     return {node.name for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.strip("| ")[:60]) for row in rows() + limits()])
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.strip("| ")[:60]) for row in rows() + limits() + budgets()])
 def test_every_row_names_tests_and_they_exist(row):
     named = _TEST.findall(row)
     assert named, "the row has no test"
@@ -48,7 +53,7 @@ def test_every_row_names_tests_and_they_exist(row):
 
 def test_there_are_rows_of_all_kinds():
     text = "\n".join(rows())
-    assert len(rows()) > 30
+    assert len(rows()) > 30 and len(budgets()) >= 13
     for what in ("driver", "broker", "disk", "clock", "poison record", "poison tuple", "poison subscription", "upgrade", "| R13 |", "| S2 |"):
         assert what in text, what
 

@@ -35,6 +35,9 @@ _STARTERS = frozenset({"broker", "bootstrap_servers", "cluster", "window"})
 _SAME_KERNELS = {"bolts/boolean/": "boolean", "bolts/topk/": "top-k", "bolts/replication/": "top-k", "bolts/window/": "top-k", "bolts/test_skype.py": "top-k"}
 """Tests that call the same kernels: one process compiles them, not two at once."""
 
+_SECONDS = {"top-k": 200, "boolean": 120}
+"""How much processor time the tests of the same kernels take, about: no mark says it, because they are of several tiers."""
+
 _MACHINE = "machine: "
 _SHARED = f"{_MACHINE}the shared cluster"
 _GROUPS = pytest.StashKey[Path]()
@@ -99,7 +102,7 @@ def group_of(item: pytest.Item) -> str:
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return tests group by group: first the groups on the machine, and of these as of the others first those that take longest.
 
-    The marks say how long (``seconds``, about): at a file or a test that takes more than half a minute of processor time.
+    The marks, or ``_SECONDS``, say how long (``seconds``, about): at a file or a test that takes more than half a minute of processor time.
     """
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -107,7 +110,7 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
 
     def seconds(group: str) -> float:
         marked = {id(mark): mark.kwargs.get("seconds", 0) for item in groups[group] for mark in item.iter_markers()}
-        return float("inf") if group == _SHARED else sum(marked.values())
+        return float("inf") if group == _SHARED else _SECONDS.get(group, 0) + sum(marked.values())
 
     order = sorted(groups, key=lambda group: (not group.startswith(_MACHINE), -seconds(group)))
     return [item for group in order for item in groups[group]]

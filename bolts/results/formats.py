@@ -3,12 +3,14 @@
 Topics and formats (UTF-8; the id of a message is JSON text already and is inserted unchanged)::
 
     <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add","message":m,"score":s,"rank":r,"meta":...}
-                              {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"meta":...}
+                              {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"meta":... | "meta_omitted":true}
     <topology>.matches        {"v":1,"message":m,"watermark":w,"task":t,"subscriptions":[id,...]}
     <topology>.topk           {"v":1,"subscription":id,"registration":"p-o","watermark":w,"topk":[{"message":m,"score":s},...]}
     <topology>.registrations  {"v":1,"subscription":id,"registration":"p-o","event":"active" | "removed","watermark":w}
+                              {"v":1,"subscription":id,"registration":"p-o","event":"limited","watermark":w,"limit":setting}
 
-The key of every record is the subscription's id, so the records of a subscription stay in order. ``meta`` is that of the
+The key of every record is the subscription's id, so the records of a subscription stay in order; that of the event ``limited`` has
+:data:`LIMITED_KEY` before it, so that compaction keeps the subscription's last other event. ``meta`` is that of the
 subscription, left out if it has none. Deltas and events carry the header ``result-id``: subscription, registration, watermark,
 op and message as text, equal whenever the same result is written again.
 
@@ -39,7 +41,9 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = [
     "ADD",
     "EVENTS",
+    "LIMITED_KEY",
     "MATCH",
+    "OMITTED",
     "OPS",
     "REMOVE",
     "Heads",
@@ -49,6 +53,7 @@ __all__ = [
     "event_record",
     "heads",
     "json_names",
+    "limited_record",
     "match_records",
     "names_of",
     "parse_registration",
@@ -60,6 +65,11 @@ ADD, REMOVE, MATCH = 0, 1, 2
 OPS = ("add", "remove", "match")
 """Names of the op codes."""
 EVENTS = ("active", "removed")
+"""Events of which a registration has each once. A third one, ``limited``, may come several times."""
+LIMITED_KEY = b"\xff"
+"""With what the key of an event ``limited`` begins: no id begins like this, because it is not UTF-8."""
+OMITTED = "-"
+"""In place of the JSON text of a ``meta`` that is left out."""
 
 # pyarrow.compute is imported where it is needed: clients import this module, and it would double their start-up time.
 
@@ -102,7 +112,7 @@ def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
 
     :param subscriptions: ids.
     :param registrations: ``<partition>-<offset>`` of the records of the subscriptions topic.
-    :param metas: JSON texts or None; None in place of the column: no subscription has one.
+    :param metas: JSON texts, :data:`OMITTED` or None; None in place of the column: no subscription has one.
     :raises IllegalArgumentException: a malformed registration.
     """
     import pyarrow.compute as pc
@@ -120,6 +130,8 @@ def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
     tails: Any = "}"
     if metas is not None and (meta_texts := to_strings(metas)).null_count < len(meta_texts):
         tails = pc.coalesce(_joined(',"meta":', meta_texts, "}"), "}")
+        if pc.any(omitted := pc.fill_null(pc.equal(meta_texts, OMITTED), False)).as_py():
+            tails = pc.if_else(omitted, ',"meta_omitted":true}', tails)
     return Heads(ids.cast(pa.binary()), names, places, tails)
 
 
@@ -299,3 +311,14 @@ def event_record(subscription: str, registration: str, event: str, watermark: in
     name = encode_basestring_ascii(subscription)
     value = f'{_SUBSCRIPTION}{name}{_REGISTERED}{registration}","event":"{event}"{_WATERMARK}{watermark}}}'
     return subscription.encode(), value.encode(), f"{registration}/{name}/{watermark}/{event}".encode()
+
+
+def limited_record(subscription: str, registration: str, watermark: int, setting: str) -> tuple[bytes, bytes, bytes]:
+    """Return the record of the event ``limited``: (key, value, result id).
+
+    :param watermark: of the task when it happened.
+    :param setting: the key of the setting whose limit has cut in.
+    """
+    name = encode_basestring_ascii(subscription)
+    value = f'{_SUBSCRIPTION}{name}{_REGISTERED}{registration}","event":"limited"{_WATERMARK}{watermark},"limit":"{setting}"}}'
+    return LIMITED_KEY + subscription.encode(), value.encode(), f"{registration}/{name}/{watermark}/limited/{setting}".encode()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dskype.bolts.results.allowance import METAS, Allowance
 from dskype.bolts.results.base import Opening, Removal, State
 from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.formats import (
@@ -18,6 +19,7 @@ from dskype.bolts.results.formats import (
     event_record,
     heads,
     json_names,
+    limited_record,
     match_records,
     names_of,
     parse_registration,
@@ -26,6 +28,7 @@ from dskype.bolts.results.formats import (
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts import streams
+from dskype.spouts.columns import to_strings
 from dskype.spouts.topics import Topics
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -51,6 +54,7 @@ class ResultPublisher:
 
         topk    [registration, watermark, messages, scores]      in rank order; None, None: removed
         event   [registration, event, watermark]
+        limited [registration, watermark, setting]
 
     :param collector: collector of the bolt.
     :param topology: name of the topology.
@@ -60,17 +64,27 @@ class ResultPublisher:
     :param run: see :func:`~dskype.bolts.results.base.run_of`.
     :param task: the task that writes.
     :param record_bytes: how large a record may be.
+    :param allowance: what metas may cost, and which authors have been told; None: metas are always written, and nobody is told.
     :raises IllegalArgumentException: the settings' store needs the result bolt.
     """
 
     def __init__(
-        self, collector: Any, topology: str, settings: Settings, *, via_bolt: bool = False, run: int = 0, task: int = 0, record_bytes: int = RECORD_BYTES
+        self,
+        collector: Any,
+        topology: str,
+        settings: Settings,
+        *,
+        via_bolt: bool = False,
+        run: int = 0,
+        task: int = 0,
+        record_bytes: int = RECORD_BYTES,
+        allowance: Allowance | None = None,
     ) -> None:
         if not via_bolt and settings.store != KafkaStore.name:
             raise IllegalArgumentException(
                 explain("A store outside Kafka is written by the result bolt.", given=settings.store, legal="kafka", hint="add the result bolt to the topology")
             )
-        self._collector, self._via_bolt = collector, via_bolt
+        self._collector, self._via_bolt, self._allowance = collector, via_bolt, allowance
         self._topics = Topics.for_topology(topology)
         self.wants_deltas = settings.results != "topk"
         self.wants_states = settings.results != "deltas"
@@ -108,7 +122,15 @@ class ResultPublisher:
             self._collector.emit_batch(batch.encode(), stream=streams.RESULTS)
 
     def write_deltas(self, batch: DeltaBatch) -> None:
-        """Write deltas to Kafka; see :func:`~dskype.bolts.results.formats.delta_records`."""
+        """Write deltas to Kafka, without the metas that are too many bytes; see :func:`~dskype.bolts.results.formats.delta_records`."""
+        if batch.metas is not None and self._allowance is not None:
+            names = to_strings(batch.subscriptions)  # once for both
+            metas, lacking = self._allowance.metas(names, batch.metas)
+            batch = batch._replace(subscriptions=names, metas=metas)
+            for setting in METAS:
+                if rows := [row for row, cause in lacking if cause == setting]:
+                    some = batch.select(np.array(rows))
+                    self.tell(zip(*map(column_to_list, (some.subscriptions, some.registrations, some.watermarks))), setting)
         keys, values, result_ids = delta_records(batch)
         self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
 
@@ -188,6 +210,33 @@ class ResultPublisher:
     def write_event(self, subscription: str, registration: str, event: str, watermark: int) -> None:
         """Write one registration event to Kafka."""
         key, value, result_id = event_record(subscription, registration, event, watermark)
+        self._collector.send_record(self._topics.registrations, key, value, (("result-id", result_id),))
+
+    def emit_limited(self, rows: Iterable[tuple[str, str, int]], setting: str) -> None:
+        """Publish that a setting has cut in, like :meth:`events`, unless the authors have been told of it recently.
+
+        :param rows: (subscription, registration, watermark) of those whom it concerns.
+        """
+        for name, *about in self._untold(rows, setting):
+            if self._via_bolt:
+                self._emit([name], "limited", [[*about, setting]])
+            else:
+                self.write_limited(name, *about, setting)
+
+    def tell(self, rows: Iterable[tuple[str, str, int]], setting: str) -> None:
+        """Write to Kafka that a setting has cut in; see :meth:`emit_limited`."""
+        for row in self._untold(rows, setting):
+            self.write_limited(*row, setting)
+
+    def _untold(self, rows: Iterable[tuple[str, str, int]], setting: str) -> list[tuple[str, str, int]]:
+        if self._allowance is None:
+            return []
+        listed = list(rows)
+        return [listed[i] for i in self._allowance.untold((registration for _, registration, _ in listed), setting)]
+
+    def write_limited(self, subscription: str, registration: str, watermark: int, setting: str) -> None:
+        """Write one event ``limited`` to Kafka."""
+        key, value, result_id = limited_record(subscription, registration, watermark, setting)
         self._collector.send_record(self._topics.registrations, key, value, (("result-id", result_id),))
 
     def removed(self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, states: bool = True) -> int:

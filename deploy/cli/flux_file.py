@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +34,6 @@ _IGNORED: dict[int | str | None, tuple[str, ...]] = {
     ),
 }
 """Options of ``storm`` without a meaning here, by how many values they take (``nargs``)."""
-
-
-_HARMLESS = re.compile(
-    r"kafka\.(?:acks|batch\.size|buffer\.memory|client\.id|compression\.type|default\.api\.timeout\.ms|delivery\.timeout\.ms|linger\.ms|retries"
-    r"|fetch\.(?:max|min)\.\w+|fetch\.max\.wait\.ms|(?:session|request)\.timeout\.ms|heartbeat\.interval\.ms|max\.[\w.]+|metadata\.max\.age\.ms"
-    r"|connections\.max\.idle\.ms|(?:receive|send)\.buffer\.bytes|(?:reconnect|retry)\.backoff(?:\.max)?\.ms)"
-    r"|spark\.(?:app\.name|cores\.max|default\.parallelism|(?:driver|executor)\.(?:cores|memory|memoryOverhead)|driver\.maxResultSize|executor\.instances"
-    r"|executor\.heartbeatInterval|executor\.pyspark\.memory|python\.worker\.memory|locality\.wait(?:\.\w+)?|memory\.(?:f|storageF)raction|network\.timeout"
-    r"|rpc\.(?:askTimeout|message\.maxSize)|sql\.shuffle\.partitions|task\.(?:cpus|maxFailures))"
-)
-"""Settings of Spark and Kafka that a Flux file may have: none of them names code, a file or a host."""
-
-_OF_SPOUTS = re.compile(
-    r"kafka\.(?:auto\.offset\.reset|bootstrap\.servers|check\.crcs|enable\.auto\.commit|group\.id|isolation\.level|(?:sasl|security|ssl)\..*)"
-)
-"""Further options that a Kafka spout in a file may have. The start of a topology refuses other brokers than its own, and security settings."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, cluster: bool = True) -> None:
@@ -135,14 +117,9 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
             resources=[TOPOLOGIES],
             resource=args.resource,
             config=above,
+            trusted={**below, **target(args).conf},
         )
     in_file, settings = split(flux.config)
-    if not program:
-        given = target(args).conf
-        _check_settings(settings, given)
-        for id, spec in flux.topology.components.items():
-            options = {f"kafka.{key}": value for key, value in getattr(spec.obj, "kafka_options", {}).items()}
-            _check_settings({key: value for key, value in options.items() if not _OF_SPOUTS.fullmatch(key)}, given, id)
     flux.config = {**below, **in_file}
     storm_config.validate(flux.config)
     for warning in flux.warnings:
@@ -150,30 +127,6 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
     if detailed:
         print(flux.describe(), flush=True)
     return flux, target(args, settings)
-
-
-def _check_settings(in_file: dict[str, Any], given: Mapping[str, Any], component: str | None = None) -> None:
-    """Refuse settings of Spark and Kafka in a Flux file that are not known to be harmless: others load code, or lead elsewhere.
-
-    :param in_file: those of the file.
-    :param given: those that the options give; the file may repeat them.
-    :param component: whose they are, if they are options of a spout.
-    :raises FluxException: the file has others.
-    """
-    from dskype.topology.errors import explain
-    from dskype.topology.flux import FluxException
-
-    refused = sorted(key for key, value in in_file.items() if not _HARMLESS.fullmatch(key) and given.get(key) != value)
-    if refused:
-        raise FluxException(
-            explain(
-                "Settings of Spark and Kafka in a topology's file must be harmless: others can load code or lead to other hosts.",
-                given=refused,
-                component=component,
-                legal="sizes, times and counts, for example spark.executor.memory, kafka.linger.ms",
-                hint="if you trust the file, move them to a file for --config, or give each with -c KEY=VALUE",
-            )
-        )
 
 
 def dry_run(flux: Any) -> int:

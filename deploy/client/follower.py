@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -104,17 +105,18 @@ class Follower:
 
 
 class Once:
-    """Recognises repetitions: remembers the newest ``size`` ids."""
+    """Recognises repetitions: remembers the newest ``size`` ids, in some 200 bytes each, however long they are."""
 
     def __init__(self, size: int = _REMEMBERED) -> None:
         self._size = size
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen: OrderedDict[bytes, None] = OrderedDict()  # digests
 
     def first(self, id: str) -> bool:
         """Tell whether an id is new, and remember it."""
-        if id in self._seen:
+        digest = blake2b(id.encode(errors="surrogatepass"), digest_size=16).digest()
+        if digest in self._seen:
             return False
-        self._seen[id] = None
+        self._seen[digest] = None
         if len(self._seen) > self._size:
             self._seen.popitem(last=False)
         return True

@@ -451,8 +451,8 @@ class PubSub:
         """Return one subscription, or None."""
         return next(iter(self.subscriptions(ids=[id])), None)
 
-    def _states(self, registered: Mapping[str, Registered]) -> dict[str, tuple[str, int]]:
-        """Return id -> (event, watermark): the newest event of the newest registration."""
+    def _states(self, registered: dict[str, Registered]) -> dict[str, tuple[str, int]]:
+        """Return id -> (event, watermark): the newest event of the newest registration; note in ``registered`` which limits its author was told of."""
         states: dict[str, tuple[str, int]] = {}
         if not registered or not self._exists(self.topics.registrations):
             return states
@@ -462,7 +462,10 @@ class PubSub:
                 continue
             id = value.get("subscription")
             if isinstance(id, str) and id in registered and registered[id].registration == value.get("registration"):
-                states[id] = str(value.get("event")), cast("int", value.get("watermark"))
+                if value.get("event") == "limited":
+                    registered[id] = replace(registered[id], limit=str(value.get("limit")), limited_ms=record.timestamp)
+                else:
+                    states[id] = str(value.get("event")), cast("int", value.get("watermark"))
         return states
 
     def topk(self, id: str) -> TopK | None:

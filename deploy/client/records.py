@@ -26,6 +26,8 @@ class Registered:
     :ivar fields: the record's JSON object; None if it is not one.
     :ivar status: ``active``: the topology matches it; ``pending``: not yet; ``expired``: its ttl is over.
     :ivar since: if active, the watermark after which it is matched; if the topology expired it, its last watermark.
+    :ivar limit: the setting whose limit has delayed its lists or left out ``meta``, and of which the author was told last; None: none has.
+    :ivar limited_ms: when that was told, epoch ms.
     """
 
     id: str
@@ -35,6 +37,8 @@ class Registered:
     fields: dict[str, Any] | None
     status: str = "pending"
     since: int | None = None
+    limit: str | None = None
+    limited_ms: int | None = None
 
     @property
     def type(self) -> str | None:
@@ -44,7 +48,8 @@ class Registered:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         own = {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms}
-        return {**own, **{k: v for k, v in (self.fields or {}).items() if k not in own}}
+        limited = {} if self.limit is None else {"limit": self.limit, "limited_ms": self.limited_ms}
+        return {**own, **limited, **{k: v for k, v in (self.fields or {}).items() if k not in (*own, "limit", "limited_ms")}}
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Result:
     :ivar watermark: of the list after this change (docs/pubsub.md, topics).
     :ivar message: the message's id, as it was published.
     :ivar rank: from 1; only with ``add``.
+    :ivar meta: of the subscription; None: it has none, or a limit has left it out (then ``value`` has ``meta_omitted``).
     :ivar time_ms: when it was written, epoch ms.
     :ivar result_id: the same for all repetitions of a result.
     :ivar value: the whole record.

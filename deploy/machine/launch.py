@@ -16,6 +16,7 @@ from dskype.deploy.machine.detached import report_ready
 from dskype.deploy.machine.folders import FolderInUseError
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.topology.config import Config
+from dskype.topology.core.redaction import redacted_output
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster, LocalTopology
@@ -66,6 +67,7 @@ def _root(module: str) -> str | None:
     return folder
 
 
+@redacted_output()
 def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool, progress: Progress, watch: Callable[[Any, str, float], None]) -> None:
     """Run a topology in this process for a while.
 
@@ -99,6 +101,7 @@ def folder_of(name: str, target: Target) -> Path:
     return paths.home() / "topologies" / f"{metrics_topic(name).removesuffix('.metrics')}-{cluster_key}"
 
 
+@redacted_output()
 def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, standby: bool = False, progress: Progress) -> None:
     """Run a topology on a cluster, in this process, until it is killed from here or from another shell.
 

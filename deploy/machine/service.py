@@ -28,6 +28,7 @@ from dskype.deploy.machine.detached import report_ready
 from dskype.deploy.machine.errors import DeployError
 from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.signals import end_on_sigterm, hold_interrupts
+from dskype.topology.core.redaction import redacted_output
 from dskype.topology.local import LocalCluster
 from dskype.topology.runtime.liveness import alive_on_this_machine, describe_driver
 
@@ -137,6 +138,7 @@ def prepare(folder: Path, *, port: int | None, metrics_port: int | None) -> Serv
     return service
 
 
+@redacted_output()
 def run(
     folder: Path,
     flux: FluxTopology,

@@ -15,7 +15,6 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -42,6 +41,7 @@ from dskype.deploy.metrics.scrape_server import ScrapeServer
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.reports import PARTS
 from dskype.topology.ui.budget import Budget, Usage
+from dskype.topology.ui.reader_metrics import REFUSALS
 
 __all__ = ["METRICS", "Collector", "Exporter", "Metric", "serve"]
 
@@ -72,12 +72,7 @@ METRICS = tuple(
             "brokers do not answer; `dskype list` says why.",
         ),
         ("dskype_brokers_answer", "gauge", (), "1 while the brokers answer the process that serves these numbers, else 0: then all others are as they were."),
-        (
-            "dskype_reader_refusals_total",
-            "counter",
-            ("limit",),
-            "Readers of the server that serves these numbers that were refused or cut off, by the limit (SECURITY.md has the list).",
-        ),
+        (REFUSALS[0], "counter", ("limit",), REFUSALS[1]),
         ("dskype_report_age_seconds", "gauge", (_T,), "How long ago the newest report of a task was made, which is what all numbers of the topology are from."),
         (
             "dskype_query_restarts_total",
@@ -233,8 +228,8 @@ class Collector:
             families = _Families(self._highest)
             families["dskype_build_info"].add_metric([], {"version": own_version(), "python": platform.python_version()})
             families["dskype_brokers_answer"].add_metric([], int(self._brokers_answer()))
-            for limit in fields(Budget):
-                families["dskype_reader_refusals_total"].add_metric([limit.name.replace("_", "-")], self._usage.refused[limit.name])
+            for limit, number in self._usage.refusals().items():
+                families[REFUSALS[0]].add_metric([limit], number)
             for about, meter, ends in found:
                 _add_topology(families, about, meter, ends)
             families.add_held()

@@ -113,6 +113,7 @@ class ScrapeServer:
         method, _, target = first.partition(" ")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
         if not is_own_name(headers.get("host", ""), self._names):
+            self._usage.note("foreign_name")
             legal = ", ".join(sorted(self._names or ()))
             return _refused(
                 "400 Bad Request", explain("The server does not go by this name.", given=headers.get("host", ""), legal=legal, hint="--allow-host adds one")

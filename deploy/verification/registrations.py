@@ -20,6 +20,7 @@ from dskype.spouts.records import BooleanSubscription, TopkSubscription
 __all__ = ["Registration", "Registry", "decode"]
 
 _FAR = 1 << 62
+_KEY_BEGINS = {"limited": b"\xff"}
 _EXPECTED = {
     "state": ("subscription", "registration", "watermark", "topk"),
     "delta": ("subscription", "watermark", "op", "message"),
@@ -72,7 +73,7 @@ def decode(record: Record, kind: str, topic: str, report: Report) -> dict[str, A
             value["v"] == 1
             and type(value["watermark"]) is int
             and all(name in value for name in _EXPECTED[kind])
-            and (record.key or b"").decode() == value["subscription"]
+            and (record.key or b"").removeprefix(_KEY_BEGINS.get(value.get("event"), b"")).decode() == value["subscription"]
         ):
             return value
         strange = (record.key or b"").decode(errors="replace") != value.get("subscription")
@@ -215,6 +216,9 @@ class Registry:
             if found is None:
                 continue
             event, watermark = value["event"], value["watermark"]
+            if event == "limited":
+                report.notes["events that a limit has cut in"] += 1
+                continue
             identity = (found.name, event, watermark)
             if identity in known:
                 report.notes["repeated registration events"] += 1

@@ -312,7 +312,7 @@ def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Re
 def _carries(value: bytes, registration: Registration) -> bool:
     """Tell whether a record certainly has the right ``meta``."""
     tail = registration.meta_tail
-    return value.endswith(tail) if tail else b'"meta"' not in value
+    return value.endswith(tail) if tail else b'"meta' not in value
 
 
 def _once(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress) -> Iterator[tuple[int, Registration | None]]:
@@ -393,7 +393,11 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
     if found is None:
         return
     rank, score = (value.get("rank"), value.get("score")) if op == 0 else (0, 0.0)
-    if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or value.get("meta") != found.meta:
+    omitted = value.get("meta_omitted") is True and "meta" not in value and bool(found.meta_tail)
+    if omitted:
+        report.notes["results whose meta a limit has left out"] += 1
+    wrong_meta = not omitted and ("meta_omitted" in value or value.get("meta") != found.meta)
+    if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or wrong_meta:
         report.differ(
             "format",
             f"a record of {topic} has a wrong field (op, rank, score, message or meta)",

@@ -89,7 +89,7 @@ def count_pending(kafka: KafkaSettings, topology: str, source: str | None = None
         value = json_object(event.value) or {}
         if value.get("event") == "active":
             active.setdefault(event.key, set()).add(value.get("registration"))
-        else:
+        elif value.get("event") == "removed":
             ended.add(value.get("registration"))
     letters = read_to_end(kafka, topics.dead_letters)
     refused = {f"{header(letter, 'partition')}-{header(letter, 'offset')}" for letter in letters if header(letter, "topic") == topics.subscriptions}

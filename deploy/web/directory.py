@@ -10,11 +10,13 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
 from sortedcontainers import SortedDict
 
+from dskype.bolts.results.allowance import LISTS, METAS
 from dskype.bolts.results.base import Stored, supersedes
 from dskype.bolts.results.kafka_store import stored_of
 from dskype.deploy.client.dead_letters import DeadLetter
@@ -33,9 +35,10 @@ _OFFSET_BITS = 44
 _NOWHERE = -1
 _EVENTS = {"active": 1, "removed": 2}
 _NAMES = {code: name for name, code in _EVENTS.items()}
-_COLUMNS = ("subscription", "event", "watermark", "refusal", "list", "list_kept", "list_run", "list_registration", "list_watermark")
-"""Of each subscription: the place of its record; the newest event of that registration, and its watermark; the place of the dead letter that refuses it; and
-the newest record of its published list: its place, whether it has a list, and its version."""
+_LIMITS = (*LISTS, *METAS)
+_COLUMNS = ("subscription", "event", "watermark", "limit", "limited_ms", "refusal", "list", "list_kept", "list_run", "list_registration", "list_watermark")
+"""Of each subscription: the place of its record; the newest event of that registration, and its watermark; the number of the setting that has limited it, and when
+that was told; the place of the dead letter that refuses it; and the newest record of its published list: its place, whether it has a list, and its version."""
 
 
 class Selection(NamedTuple):
@@ -131,6 +134,8 @@ class Directory:
         if record is None or record.value is None:  # a newer one has just taken its place
             return None
         registered = Registered(id, _text(of["subscription"][row]), record.timestamp, record.value, json_object(record.value))
+        if of["limit"][row] != _NOWHERE:
+            registered = replace(registered, limit=_LIMITS[of["limit"][row]], limited_ms=of["limited_ms"][row])
         state = (_NAMES[of["event"][row]], of["watermark"][row]) if of["event"][row] else None
         registered = with_status(registered, state, time.time_ns() // 1_000_000)
         letter = records.get((topics.dead_letters, of["refusal"][row])) if registered.status == "pending" else None
@@ -200,7 +205,7 @@ class Directory:
             row = self._rows[id] = self._free.pop() if self._free else self._new_row()
             self._of["list"][row], self._of["list_kept"][row] = _NOWHERE, 0
         of = self._of
-        of["subscription"][row], of["event"][row], of["refusal"][row] = _place(record.partition, record.offset), 0, _NOWHERE
+        of["subscription"][row], of["event"][row], of["refusal"][row], of["limit"][row] = _place(record.partition, record.offset), 0, _NOWHERE, _NOWHERE
 
     def _new_row(self) -> int:
         for column in self._of.values():
@@ -211,7 +216,11 @@ class Directory:
         value = json_object(record.value) or {}
         id, event, watermark = value.get("subscription"), value.get("event"), value.get("watermark")
         row = self._rows.get(id) if isinstance(id, str) else None
-        if row is None or _text(self._of["subscription"][row]) != value.get("registration") or event not in _EVENTS or type(watermark) is not int:
+        if row is None or _text(self._of["subscription"][row]) != value.get("registration") or type(watermark) is not int:
+            return
+        if event == "limited" and value.get("limit") in _LIMITS:
+            self._of["limit"][row], self._of["limited_ms"][row] = _LIMITS.index(value["limit"]), record.timestamp
+        if event not in _EVENTS:
             return
         self._of["event"][row], self._of["watermark"][row] = _EVENTS[event], watermark
 

@@ -20,7 +20,7 @@ from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
-from dskype.topology.ui.budget import Budget, holding
+from dskype.topology.ui.budget import Budget, TooLongError, holding
 
 __all__ = ["Feeds", "TopologyFeed"]
 
@@ -72,7 +72,7 @@ class TopologyFeed:
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
         if len(last_id) > self._shared.budget.last_id_bytes:
-            raise IllegalArgumentException(explain("Last-Event-ID is too long.", given=len(last_id), legal=f"up to {self._shared.budget.last_id_bytes} bytes"))
+            raise TooLongError("last_id_bytes", "Last-Event-ID is too long.", len(last_id), self._shared.budget.last_id_bytes)
         places = Places.parse(last_id, self.client.topics) if last_id else self._start(start, topics)
         unknown = None if wanted is None or last_id else lambda: self.directory.unknown(wanted)  # one that comes back has been told
         messages = self._messages if with_messages else None

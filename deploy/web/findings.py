@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from dskype.bolts.results.formats import LIMITED_KEY
 from dskype.deploy.client.records import Result, json_object
 from dskype.spouts.topics import Topics
 
@@ -15,7 +16,7 @@ __all__ = ["Found", "found_in", "id_text"]
 class Found(NamedTuple):
     """Something about one subscription in a record: a result, an event of its registration, or why it was refused.
 
-    :ivar name: ``result``, ``registration`` or ``refusal``.
+    :ivar name: ``result``, ``registration``, ``limited`` or ``refusal``.
     :ivar identity: the same for all repetitions, and different for everything else.
     """
 
@@ -30,7 +31,7 @@ def found_in(record: Any, topics: Topics, wanted: Collection[str] | None) -> lis
 
     :param wanted: about these subscriptions; None: all.
     """
-    key = (record.key or b"").decode(errors="replace")
+    key = (record.key or b"").removeprefix(LIMITED_KEY).decode(errors="replace")
     if record.topic == topics.matches:
         return _results(record, wanted)
     if wanted is not None and key not in wanted:  # all other topics have the subscription's id as key
@@ -40,7 +41,8 @@ def found_in(record: Any, topics: Topics, wanted: Collection[str] | None) -> lis
     value = json_object(record.value)
     where = f"{record.topic}/{record.partition}/{record.offset}"
     if record.topic == topics.registrations:
-        return [] if value is None else [Found(key, "registration", {**value, "time_ms": record.timestamp}, where)]
+        name = "limited" if value is not None and value.get("event") == "limited" else "registration"
+        return [] if value is None else [Found(key, name, {**value, "time_ms": record.timestamp}, where)]
     headers = {name: text.decode(errors="replace") for name, text in record.headers or () if text is not None}
     if headers.get("topic") != topics.subscriptions:
         return []

@@ -44,6 +44,7 @@ class Trend:
         self._conf = conf
         self._rows: deque[dict[str, Any]] = deque(maxlen=ROWS)
         self._next_ms = 0
+        self._made: tuple[int, dict[str, Any]] = (-1, {})  # columns, and the time of the newest row in them
 
     def note(self, meter: Meter, time_ms: int) -> None:
         """Add a row if its time has come.
@@ -79,10 +80,19 @@ class Trend:
         ``time_s``, ``messages_per_second``, ``tuples_per_second``, ``bytes_per_second``, ``tuples_per_message``, ``replication``, ``balance`` (busiest
         task through mean), ``p50_ms``, ``p99_ms``; and ``tasks``: id -> share of the time for which the task was ``busy``, and its
         ``messages_per_second``. Unknown values are None. Where nothing was reported for some time there is a row without values, and rates begin anew
-        behind it.
+        behind it. They are made once for each new row, for all who ask.
         """
+        rows = list(self._rows)
+        newest_ms, made = self._made
+        if not rows or rows[-1]["time_ms"] != newest_ms:
+            made = self._columns_of(rows)
+            self._made = (rows[-1]["time_ms"] if rows else -1, made)
+        return made
+
+    @staticmethod
+    def _columns_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
         steps: list[_Step] = []
-        for a, b in pairwise(list(self._rows)):
+        for a, b in pairwise(rows):
             if b["time_ms"] - a["time_ms"] > _GAP_MS:
                 steps += [_Step(a["time_ms"] + STEP_MS, None, None, 0), _Step(b["time_ms"], None, b, 0)]
             elif b["time_ms"] > a["time_ms"]:

@@ -158,3 +158,13 @@ def test_with_three_brokers_two_equal_drivers_wait_for_each_other():
     assert slots / 2 >= int(one["WORKER_CORES"]), "half of the slots of one worker hold all tasks"
     assert 2 * int(two["EXECUTOR_MEMORY"].rstrip("m")) <= int(two["WORKER_MEMORY"].rstrip("m")), "a worker has room for both drivers' executors"
     assert standby["depends_on"] == {"topology": {"condition": "service_healthy"}} and not standby["volumes"]
+
+
+def test_prometheus_asks_all_servers_at_the_ports_and_names_that_they_have():
+    folder = ROOT / "deploy/compose"
+    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    jobs = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"]
+    targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in jobs}
+    assert targets == {"dskype": ["metrics:9464"], "dskype-ui": [f"ui:{values('.env')['UI_PORT']}"]}
+    command = services["ui"]["command"]
+    assert command[command.index("ui", 2) - 1] == "--allow-host"

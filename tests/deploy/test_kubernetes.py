@@ -110,7 +110,7 @@ def test_the_commands_of_the_pods_are_commands():
 
 def test_the_pages_answer_their_probes_and_go_by_the_names_that_reach_them():
     (container,) = of_kind("Deployment")["dskype-ui"]["spec"]["template"]["spec"]["containers"]
-    args = _parser().parse_args([word.replace("$(KAFKA)", "127.0.0.1:1") for word in container["args"][1:]])
+    args = _parser().parse_args([word.replace("$(KAFKA)", "127.0.0.1:1").replace("$(POD_IP)", "10.1.2.4") for word in container["args"][1:]])
     (port,) = container["ports"]
     assert args.port == port["containerPort"] and args.allow_origin is None
     settings = UiSettings(args.host, 0, names=tuple(args.allow_host), allow_remote=args.allow_remote)
@@ -120,7 +120,7 @@ def test_the_pages_answer_their_probes_and_go_by_the_names_that_reach_them():
             headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
             with urlopen(Request(f"{server.url}{probe['path'].lstrip('/')}", headers=headers), timeout=10) as answer:
                 assert answer.status == 200
-        for host in ("dskype-ui:8080", "127.0.0.1:8080", "localhost:1234"):
+        for host in ("dskype-ui:8080", "10.1.2.4:8080", "127.0.0.1:8080", "localhost:1234"):
             urlopen(Request(server.url, headers={"Host": host}), timeout=10).close()
         for host in ("10.1.2.3:8080", "evil.example"):
             with pytest.raises(HTTPError, match="400"):

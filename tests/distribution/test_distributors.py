@@ -21,7 +21,7 @@ from tests.distribution import worlds
 from tests.distribution.worlds import EVERY
 from tests.naive import overlapping
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.product(schedules=True, seconds=45)
 
 every = pytest.mark.parametrize(("name", "options"), EVERY, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x.values())) or "default")
 every_name = pytest.mark.parametrize("name", sorted(DISTRIBUTORS))

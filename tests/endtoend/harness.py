@@ -152,7 +152,7 @@ class Simulation:
             headers = dict(record.headers or [])
             mark = headers.get("record-id", len(found))
             found.pop(mark, None)
-            found[mark] = record.key.decode() if record.key else None, None if record.value is None else json.loads(record.value), headers
+            found[mark] = record.key.decode(errors="replace") if record.key else None, None if record.value is None else json.loads(record.value), headers
         return list(found.values())
 
 
@@ -451,6 +451,8 @@ def random_run(seed, most=5):
         conf["dskype.window.idle.ms"] = trouble.choice([0, 200, 500, 500])
     more = random.Random(seed + 1)  # a generator of its own: the other draws of a seed stay the same
     areas, conf["dskype.results.matches"] = more.choice([0.0, 0.0, 0.1, 0.6]), more.choice(["each", "grouped"])
+    if random.Random(f"meta {seed}").random() < 0.3:
+        conf |= {"dskype.results.meta.bytes.per.second": 20, "dskype.results.meta.task.bytes.per.second": 60}
     if DISTRIBUTORS[name].summaries is not None:
         conf["dskype.distributor.options"] |= {"summaries": more.random() < 0.7}
     if most <= 5:  # the continuous transport has many more batches, which takes minutes with 32 tasks
@@ -642,6 +644,9 @@ def check(simulation, timed=False, hint=""):
     # events
     active, removed = {}, {}
     for id, event, _ in simulation.json(TOPICS.registrations):
+        if event["event"] == "limited":
+            compared["limited"] += 1
+            continue
         into = active if event["event"] == "active" else removed
         assert event["registration"] not in into, f"{event} twice; {hint}"
         into[event["registration"]] = event["watermark"]
@@ -661,6 +666,8 @@ def check(simulation, timed=False, hint=""):
         deltas = by_registration.pop(registration, [])
         if subscription["type"] == "boolean":
             check_matches(world, subscription, registration, deltas, active, removed, compared, hint)
+            if simulation.conf.get("dskype.results.matches") != "grouped":
+                compared["omitted"] += sum(check_meta(subscription, delta) for delta in deltas)
             continue
         current, at = {}, None
         for delta in [*deltas, None]:
@@ -674,7 +681,7 @@ def check(simulation, timed=False, hint=""):
             message = json.dumps(delta["message"])
             if delta["op"] == "add":
                 assert message not in current, f"{delta} added twice; {hint}"
-                assert delta.get("meta") == subscription.get("meta")
+                compared["omitted"] += check_meta(subscription, delta)
                 current[message] = delta["score"]
             else:
                 assert delta["op"] == "remove" and message in current, f"{delta} was not there; {hint}"
@@ -732,6 +739,15 @@ def grouped_matches(simulation, world, active, removed, hint):
             assert len(meant) == 1 and world.subscriptions[meant[0]]["type"] == "boolean", f"{id} at {at}: {meant}; {hint}"
             found[meant[0]].append({"op": "match", "message": record["message"], "watermark": at})
     return found
+
+
+def check_meta(subscription, delta):
+    """Check that a delta has its subscription's meta, or says that a limit has left it out; return whether it has."""
+    if omitted := delta.get("meta_omitted", False):
+        assert omitted is True and "meta" in subscription and "meta" not in delta
+    else:
+        assert delta.get("meta") == subscription.get("meta")
+    return omitted
 
 
 def check_matches(world, subscription, registration, deltas, active, removed, compared, hint):

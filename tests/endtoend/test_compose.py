@@ -21,7 +21,7 @@ from tests.topology.runtime.helpers import wait_for
 from .compose_lab import ROOT, lab
 from .private_engine import unusable
 
-pytestmark = pytest.mark.product(seconds=60)
+pytestmark = pytest.mark.product(seconds=200)
 
 _TIMEOUT_S = 600
 _MESSAGES = 1200

@@ -32,6 +32,8 @@ from tests.topology.runtime.helpers import alive, wait_for
 
 from .harness import topology
 
+pytestmark = pytest.mark.product(seconds=90)
+
 EVALUATORS, ROUTING_UNITS = "subscription-bolt", "distribution-bolt"
 TASKS = {EVALUATORS: 3, ROUTING_UNITS: 2}
 BOOLEAN, TOPK, RATE = 2_500, 50, 200

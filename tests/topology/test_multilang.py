@@ -162,13 +162,13 @@ def test_ticks_reach_it(caplog):
     ("word", "reason"),
     [
         ("die", "has ended (exit code 7)"),
-        ("hang", "has not answered for 1 s"),
+        ("hang", "has not answered for 5 s"),
         ("nonsense", "writes something that is no JSON"),
         ("no tuple", "emits something that is no tuple"),
     ],
 )
 def test_a_process_that_ends_hangs_or_talks_nonsense_is_started_again(word, reason):
-    stats, found = run(bolt(), ["a", word, "b"], {"topology.subprocess.timeout.secs": 1, "topology.message.timeout.secs": 2}, secs=8)
+    stats, found = run(bolt(), ["a", word, "b"], {"topology.subprocess.timeout.secs": 5 if word == "hang" else 60, "topology.message.timeout.secs": 2}, secs=8)
     assert found["default"] == ["A", "B"] if word in ("die", "hang") else found["default"][0] == "A"
     assert reason in stats.errors[0]["error"]
     assert (stats.total("feeder", "acked"), stats.total("feeder", "failed")) == (2, 1)

@@ -8,15 +8,31 @@ what is sent, and tokens with a well-known beginning.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
-from collections.abc import Mapping
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dskype.topology.core.plain_text import plain
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["HIDDEN", "SPARK_KEYS", "TABLE", "LineRedactor", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
+__all__ = [
+    "HIDDEN",
+    "SPARK_KEYS",
+    "TABLE",
+    "LineRedactor",
+    "RedactingFormatter",
+    "RedactingStream",
+    "hidden_paths",
+    "is_secret",
+    "redact",
+    "redact_text",
+    "redacted_output",
+    "restore_secrets",
+]
 
 HIDDEN = "******"
 
@@ -257,6 +273,57 @@ def _restore(stored: Any, given: Any, path: str, missing: list[str]) -> Any:
         missing.append(path)
         return stored
     return given
+
+
+class RedactingStream:
+    """A text stream whose lines are written without secrets; what is no line yet waits for its end. Everything else goes to the stream itself.
+
+    :param stream: for example ``sys.stdout``.
+    """
+
+    _LINE_CHARS = 1 << 20
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._redactor, self._rest, self._lock = stream, LineRedactor(), "", threading.Lock()
+
+    def write(self, text: str) -> int:
+        """Write the lines that are complete; a very long one is cut."""
+        with self._lock:
+            *lines, rest = (self._rest + text).split("\n")
+            if len(rest) > self._LINE_CHARS:
+                lines, rest = [*lines, f"{rest[: self._LINE_CHARS]} ... (the rest of this line follows)"], rest[self._LINE_CHARS :]
+            self._rest = rest
+            if lines:
+                self._stream.write("".join(f"{self._redactor.line(line)}\n" for line in lines))
+        return len(text)
+
+    def end(self) -> None:
+        """Write what waits for the end of its line."""
+        with self._lock:
+            self._stream.write(self._redactor.line(self._rest))
+            self._rest = ""
+            self._stream.flush()
+
+    def writelines(self, texts: Iterable[str]) -> None:
+        """Write texts one after another."""
+        self.write("".join(texts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def redacted_output() -> Iterator[None]:
+    """Let what this process prints be written without secrets, unless a terminal shows it: it is kept in a log, in a journal, or with a container."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream if stream is None or stream.isatty() else RedactingStream(stream) for stream in before)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, RedactingStream):
+                stream.end()
+        sys.stdout, sys.stderr = before
 
 
 class RedactingFormatter(logging.Formatter):

@@ -22,7 +22,8 @@ from dskype.topology.fields import DEFAULT_STREAM_ID, Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import BoltDef, GroupingDef, SpoutDef, StreamDef, TopologyDef, TopologySourceDef, read_topology
 from dskype.topology.flux.objects import ObjectBuilder, find_member
-from dskype.topology.flux.registry import Registry, default_registry, within
+from dskype.topology.flux.permissions import check_options, check_settings, refuse_commands, refuse_variables
+from dskype.topology.flux.registry import Registry, default_registry
 from dskype.topology.flux.strict_yaml import Limits, parse
 from dskype.topology.flux.substitution import parse_properties, substitute
 from dskype.topology.groupings import (
@@ -126,6 +127,7 @@ def load(
     resource: bool = False,
     name: str | None = None,
     config: Mapping[str, Any] | None = None,
+    trusted: Mapping[str, Any] | None = None,
     limits: Limits = Limits(),
 ) -> FluxTopology:
     """Load a topology.
@@ -140,9 +142,11 @@ def load(
     :param resource: whether ``source`` (and ``properties``, if a path) is such a resource (``-R``).
     :param name: a name that replaces the file's.
     :param config: configuration that overrides the file's.
+    :param trusted: further settings of Spark, Kafka and ``topology.emulator.state.url`` that the caller allows: the file may have the same ones. Without it, it may set
+        sizes, times and counts of Spark and Kafka, and keep its state in the topology's folder or in Kafka.
     :param limits: bounds of each YAML document.
     :returns: the topology; its streams and fields are not checked yet.
-    :raises FluxException: the file cannot be read or built; the message says where and why.
+    :raises FluxException: the file cannot be read or built, or needs a permission; the message says where and why.
     :raises IllegalArgumentException: a configuration value is of the wrong type.
     """
     reader = _Reader(properties, environ, resources, resource, limits)
@@ -151,35 +155,15 @@ def load(
         definition.name = name
     if environ is None:
         for part, conf in definition.configurations():
-            _refuse_variables(part, conf)
-    definition.config.update(config or {})
+            refuse_variables(part, conf)
+    config, trusted = config or {}, {**(trusted or {}), **(config or {})}
+    check_settings({key: value for key, value in definition.config.items() if key not in config}, trusted)
+    definition.config.update(config)
     topology = _Builder(definition, registry or default_registry(), tuple(allow_modules), reader.warnings).build()
     if not allow_commands:
-        _refuse_commands(topology.topology, tuple(allow_modules))
+        refuse_commands(topology.topology, tuple(allow_modules))
+    check_options(topology.topology, trusted)
     return topology
-
-
-def _refuse_variables(part: str, conf: Any) -> None:
-    """Refuse a file's options that send an environment variable of its choice to a server of its choice, unless it may read the environment."""
-    for key, value in conf.items():
-        if key == "password.env":
-            raise FluxException(explain(f"{part} reads an environment variable.", given=f"{key}: {value}", hint="if you trust the file, allow it with -e"))
-        if isinstance(value, Mapping):
-            _refuse_variables(part, value)
-
-
-def _refuse_commands(topology: StormTopology, allow_modules: tuple[str, ...]) -> None:
-    """Refuse components that start programs; those of modules that the caller allows are the caller's."""
-    for id, spec in topology.components.items():
-        if getattr(spec.obj, "starts_processes", False) and not within(type(spec.obj).__module__, allow_modules):
-            raise FluxException(
-                explain(
-                    "A component of the file starts a program, which is not allowed.",
-                    given=getattr(spec.obj, "command", type(spec.obj).__name__),
-                    component=id,
-                    hint="if you trust the file, allow it with --allow-commands (allow_commands=True in load)",
-                )
-            )
 
 
 def read_properties(path: str | os.PathLike[str], limits: Limits = Limits()) -> dict[str, str]:

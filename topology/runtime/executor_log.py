@@ -1,7 +1,7 @@
 """The log of an executor: what its process, libraries in it and programs that it starts write, without secrets.
 
 They write to a pipe. A process beside the executor reads it, hides secrets line by line, and writes the file. It ends when nobody can write any more, so
-that the last words of a process that crashes or is killed are kept as well.
+that the last words of a process that crashes or is killed are kept as well. The log of Spark's JVM is written in the same way, by a thread of the driver.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from dskype.topology.core.redaction import LineRedactor
 from dskype.topology.runtime.processes import set_name
 
-__all__ = ["redirect_output"]
+__all__ = ["redirect_output", "write_log"]
 
 _LOG_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 16
@@ -37,7 +37,10 @@ def redirect_output(path: Path, max_bytes: int = _LOG_BYTES) -> int:
         try:
             os.dup2(read, 0)
             os.closerange(1, os.sysconf("SC_OPEN_MAX"))
-            _write_log(path, max_bytes)
+            set_name("dsk-log")
+            for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # meant for the executor, whose last words are still to come
+                signal.signal(sign, signal.SIG_IGN)
+            write_log(0, path, max_bytes)
         finally:
             os._exit(0)
     os.dup2(write, 1)
@@ -53,13 +56,13 @@ def redirect_output(path: Path, max_bytes: int = _LOG_BYTES) -> int:
     return pid
 
 
-def _write_log(path: Path, max_bytes: int) -> None:
-    """Write what comes from handle 0 to the log, until its end."""
-    set_name("dsk-log")
-    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # meant for the executor, whose last words are still to come
-        signal.signal(sign, signal.SIG_IGN)
+def write_log(handle: int, path: Path, max_bytes: int = _LOG_BYTES) -> None:
+    """Write what comes from a pipe to a log, line by line and without secrets, until its end.
+
+    :param max_bytes: see :func:`redirect_output`.
+    """
     redactor, rest, cut, file = LineRedactor(), b"", False, _Log(path, max_bytes)
-    while data := os.read(0, _PIECE_BYTES):
+    while data := os.read(handle, _PIECE_BYTES):
         lines = (rest + data).split(b"\n")
         rest = lines.pop()
         if cut:

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from dskype.topology.core.redaction import SPARK_KEYS, redact_text
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.executor_log import write_log
 from dskype.topology.runtime.tuning import exclude_rules
 from dskype.topology.runtime.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
@@ -80,7 +81,9 @@ def _absolute(path: str) -> str:
     return path if ":" in path.split("/")[0] else os.path.abspath(path)
 
 
-def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None) -> dict[str, str]:
+def spark_settings(
+    *, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None, log_handle: int | None = None
+) -> dict[str, str]:
     """Return the settings of a session. ``conf`` overrides our settings, but ``spark.jars`` has its jars and ours.
 
     :param master: master URL; None or ``local[*]`` runs Spark in a JVM of this process.
@@ -88,12 +91,14 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     :param conf: the user's ``spark.*`` settings.
     :param log_file: Spark's own log in local mode.
     :param class_archive: classes that the JVM maps instead of parsing them; None: without.
+    :param log_handle: of what writes the log; None: the JVM writes the file itself.
     """
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
     conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
-    logging = f'-Dlog4j2.configurationFile={_LOG4J.as_uri()} "-Ddskype.spark.log={log_file}"'  # a folder may have a space in its name
+    log = log_file if log_handle is None else f"/dev/fd/{log_handle}"
+    logging = f'-Dlog4j2.configurationFile={_LOG4J.as_uri()} "-Ddskype.spark.log={log}"'  # a folder may have a space in its name
     # An archive that does not fit (other jars, another Java) is not used; nobody has to read that on a screen.
     archive = ["-Xshare:auto"] if class_archive is None else ["-Xshare:auto", f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error"]
     settings["spark.driver.extraJavaOptions"] = " ".join([*archive, logging])
@@ -153,13 +158,14 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     shutil.rmtree(scratch_of(log_file), ignore_errors=True)  # a JVM that was killed removed nothing
     scratch_of(log_file).mkdir(parents=True, mode=0o700)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
-    settings = {
-        "spark.master": url,
-        "spark.app.name": "dskype",
-        **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive),
-    }
     try:
-        _launch(settings, log_file.parent)
+        with _log_handle(log_file) as handle:
+            settings = {
+                "spark.master": url,
+                "spark.app.name": "dskype",
+                **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive, log_handle=handle),
+            }
+            _launch(settings, log_file.parent, handle)
     except PySparkRuntimeError:  # the JVM ended at once, perhaps because of a damaged archive: the next start does without
         if class_archive is not None:
             class_archive.unlink(missing_ok=True)
@@ -205,7 +211,7 @@ def _forget_jvm() -> None:
     SparkSession._instantiatedSession = None
 
 
-def _launch(settings: Mapping[str, str], folder: Path) -> None:
+def _launch(settings: Mapping[str, str], folder: Path, log_handle: int) -> None:
     """Start Spark's JVM, if this process has none, with its settings in a file that only its owner can read.
 
     PySpark would put them on the command line, where every user of the machine can see them. The file is removed once the JVM has read it.
@@ -229,9 +235,27 @@ def _launch(settings: Mapping[str, str], folder: Path) -> None:
             out.writelines(f"{_escaped(k)}={_escaped(v)}\n" for k, v in settings.items())
         with _submit_arguments("--properties-file", str(file), "--load-spark-defaults"), _standard_error() as error:
             # Only the owner may read what the JVM and its Python workers write: snapshots, checkpoints, logs.
-            SparkContext._ensure_initialized(gateway=launch_gateway(None, {"umask": 0o077, "stderr": error}))
+            SparkContext._ensure_initialized(gateway=launch_gateway(None, {"umask": 0o077, "stderr": error, "pass_fds": [log_handle]}))
     finally:
         file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _log_handle(log_file: Path) -> Iterator[int]:
+    """Yield a handle for a JVM's log. What it writes is in the file without secrets; Spark's own redaction knows fewer of them."""
+    read, write = os.pipe()
+
+    def write_file() -> None:
+        try:
+            write_log(read, log_file)
+        finally:
+            os.close(read)
+
+    threading.Thread(target=write_file, name="dskype-spark-log", daemon=True).start()
+    try:
+        yield write
+    finally:
+        os.close(write)
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ __all__ = [
     "GoneError",
     "RefusedTokens",
     "Seldom",
+    "TooLongError",
     "Usage",
     "address_of",
     "check_wanted",
@@ -37,6 +38,8 @@ __all__ = [
     "wanted_while",
 ]
 
+RULES = ("foreign_name", "foreign_page", "wrong_token")
+"""Reasons other than limits for which readers are refused: another name of the server, a page of another site, and tokens, with the pauses after them."""
 ENVIRONMENT = "DSKYPE_LIMITS"
 """The environment variable with limits, each ``name=number``, with blanks between them."""
 _LOOK_S = 0.1
@@ -107,6 +110,17 @@ class BusyError(TopologyError):
         self.limit, self.status, self.retry_after_s = limit, status, retry_after_s
 
 
+class TooLongError(IllegalArgumentException):
+    """A part of a request is longer than a limit allows.
+
+    :ivar limit: the name of the limit.
+    """
+
+    def __init__(self, limit: str, words: str, given: int, legal: int) -> None:
+        super().__init__(explain(words, given=given, legal=f"up to {legal} bytes"))
+        self.limit = limit
+
+
 class GoneError(TopologyError):
     """The client has gone, so nobody waits for the answer."""
 
@@ -138,11 +152,19 @@ class Gate:
         with self._lock:
             if self.taken >= self._most:
                 raise BusyError(self.name, self._words, self._most)
-            if self._most_each is not None and not shared and self._taken[address] >= self._most_each:
-                raise BusyError(f"{self.name}_per_address", self._words, self._most_each, status=429)
+            if not shared:
+                self.check_address(address)
             self._taken[address] += 1
             self.taken += 1
             self.highest = max(self.highest, self.taken)
+
+    def check_address(self, address: str) -> None:
+        """Check that an address has not as many places as it may have.
+
+        :raises BusyError: it has.
+        """
+        if self._most_each is not None and self._taken.get(address, 0) >= self._most_each:
+            raise BusyError(f"{self.name}_per_address", self._words, self._most_each, status=429)
 
     def leave(self, address: str = "") -> None:
         """Give a place back."""
@@ -168,7 +190,7 @@ class Gate:
 class Usage:
     """What the readers of one server use.
 
-    :ivar refused: name of a limit -> how often a reader was refused or cut off because of it.
+    :ivar refused: name of a limit, or one of :data:`RULES` -> how often a reader was refused or cut off because of it.
     """
 
     def __init__(self, budget: Budget | None = None) -> None:
@@ -179,8 +201,12 @@ class Usage:
         self.streams = Gate(self.budget, "streams", "Too many clients follow events.")
 
     def note(self, limit: str) -> None:
-        """Count that a limit has refused or cut off a reader."""
+        """Count that a limit, or one of :data:`RULES`, has refused or cut off a reader."""
         self.refused[limit] += 1
+
+    def refusals(self) -> dict[str, int]:
+        """Return the refusals by limit and rule, with ``-`` for ``_``, from 0 on: where a counter begins with 1, Prometheus sees no increase."""
+        return {name.replace("_", "-"): self.refused[name] for name in (*(limit.name for limit in fields(self.budget)), *RULES)}
 
     def as_json(self) -> dict[str, Any]:
         """Return the limits, the places that are taken and were taken at most, and the refusals by name of the limit."""

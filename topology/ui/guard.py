@@ -74,11 +74,13 @@ class Guard:
             return refusal(431, explain("Address and headers are too long.", given=size, legal=f"up to {most} bytes"))
         host = headers.get(b"host", b"").decode("latin-1")
         if not is_own_name(host, self._hosts):
+            self._usage.note("foreign_name")
             legal = ", ".join(sorted(self._hosts or ()))
             return refusal(400, explain("The server does not go by this name.", given=host, legal=legal, hint="--allow-host adds one"))
         site = headers.get(b"sec-fetch-site", b"none")
         opened = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
         if site not in (b"none", b"same-origin") and not opened and not self._foreign_pages:
+            self._usage.note("foreign_page")
             return refusal(
                 403, explain("A page of another site asks for this.", given=site.decode("latin-1"), hint="--allow-origin lets its pages read the answers")
             )

@@ -1,4 +1,4 @@
-"""The web server of the UI: Storm's REST API below ``/api/v1/``, and the pages.
+"""The web server of the UI: Storm's REST API below ``/api/v1/``, the pages, and at ``/metrics`` what readers were refused.
 
 Everyone who reaches the server may read. What changes something has to be a POST with the token, in the header ``Authorization: Bearer ...`` or
 ``x-csrf-token``; other sites' pages can neither set these headers nor read answers, unless an origin is allowed. A request has to name the
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -32,11 +33,12 @@ from dskype.topology.nimbus.observing import Contact
 from dskype.topology.ui import cluster_answers as cluster
 from dskype.topology.ui import logs
 from dskype.topology.ui import topology_answers as answers
-from dskype.topology.ui.budget import BusyError, Gate, GoneError, RefusedTokens, Seldom, Usage, wanted_while
+from dskype.topology.ui.budget import BusyError, Gate, GoneError, RefusedTokens, Seldom, TooLongError, Usage, wanted_while
 from dskype.topology.ui.events import EventStream
 from dskype.topology.ui.extension import Answer, Extension, StreamAnswer
 from dskype.topology.ui.guard import Guard
 from dskype.topology.ui.lanes import Lane, reader_of, until_gone
+from dskype.topology.ui.reader_metrics import scrape
 from dskype.topology.ui.replies import TYPES, as_json, refusal, response_of
 from dskype.topology.ui.view import BrokersAwayError, ClusterSource, TopologyView, find
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, Window
@@ -82,8 +84,9 @@ def make_app(options: UiOptions) -> ASGIApp:
     routes = [Route(f"/api/v1/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.readers().items()]
     routes += [Route(f"/api/v1/{path}", api.changing(answer), methods=["POST"]) for path, answer in api.changers().items()]
     routes += [Route(f"/api/ui/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.own_readers().items()]
-    routes += [Route("/api/ui/health", api.health, methods=["GET"])]
-    routes += [Route("/api/ui/usage", api.usage, methods=["GET"])]
+    routes += [Route("/api/ui/health", api.at_once(lambda: as_json(cluster.health(options.source))), methods=["GET"])]
+    routes += [Route("/api/ui/usage", api.at_once(lambda: as_json(options.usage.as_json())), methods=["GET"])]
+    routes += [Route("/metrics", api.at_once(lambda: Response(scrape(options.usage), media_type=CONTENT_TYPE_PLAIN_0_0_4)), methods=["GET"])]
     routes += [Route("/api/ui/pages", api.reading(lambda r: _linked(options.extensions)), methods=["GET"])]
     for extension in options.extensions:
         routes += _extension_routes(api, extension)
@@ -248,13 +251,17 @@ class _Api:
 
     # -- requests ---------------------------------------------------------------------------------
 
-    async def health(self, request: Request) -> Response:
-        """Answer how the server, the brokers and the topologies are: without a thread, so that nothing else can hold it up."""
-        return as_json(cluster.health(self._source))
+    def at_once(self, answer: Callable[[], Response]) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a GET that is answered without a thread, so that nothing else can hold it up: not even requests of other addresses."""
 
-    async def usage(self, request: Request) -> Response:
-        """Answer what readers may use, use, and were refused."""
-        return as_json(self._usage.as_json())
+        async def endpoint(request: Request) -> Response:
+            try:
+                self._usage.requests.check_address(reader_of(request))
+            except BusyError as error:
+                return self._problem(request, error)
+            return answer()
+
+        return endpoint
 
     def reading(self, answer: Answer, *, waits: bool = False, reads_topics: bool = False) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a GET.
@@ -300,6 +307,7 @@ class _Api:
         """Return the refusal of a change without the token; None if it has it."""
         address = reader_of(request)
         if (pause_s := self._refused_tokens.pause_s(address)) > 0:
+            self._usage.note("wrong_token")
             text = explain("Too many wrong tokens came from this address.", hint=f"try again in {pause_s} s")
             return refusal(429, text, retry_after_s=pause_s)
         given = request.headers.get("x-csrf-token") or re.sub(r"(?i)^bearer ", "", request.headers.get("authorization", ""))
@@ -308,6 +316,7 @@ class _Api:
             return None
         if given:  # a program that does not know that it needs one is no danger
             self._refused_tokens.note(address)
+            self._usage.note("wrong_token")
         return refusal(401, "A change needs the token that was printed when the UI started, or given to it: Authorization: Bearer TOKEN")
 
     def following(self, answer: StreamAnswer) -> Callable[[Request], Awaitable[Response]]:
@@ -385,6 +394,8 @@ class _Api:
         if isinstance(error, BusyError):
             self._usage.note(error.limit)
             return refusal(error.status, str(error), retry_after_s=error.retry_after_s)
+        if isinstance(error, TooLongError):
+            self._usage.note(error.limit)
         storms = request.url.path.startswith("/api/v1/")
         kinds = ((IllegalArgumentException, 400), (NotAliveException, 404))
         status = 500 if storms else next((status for kind, status in kinds if isinstance(error, kind)), 503 if getattr(error, "retriable", False) else 500)

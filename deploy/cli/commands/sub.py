@@ -203,6 +203,8 @@ def _show(args: argparse.Namespace) -> int:
         since = "" if found.since is None else f" {'since' if found.status == 'active' else 'at'} watermark {found.since}"
         put(f"{clean(found.id, 60)}: {clean(found.type or 'no JSON object')}, {found.status}{since}")
         put(f"registered {clock_text(found.registered_ms, True)}, record {found.registration}")
+        if found.limit is not None:
+            put(f"limited by {clean(found.limit, 80)} (told {clock_text(found.limited_ms or 0, True)}): its lists come later, or results lack its meta")
         for name, value in sorted((found.fields or {}).items()):
             if name not in ("id", "type"):
                 put(f"  {clean(name, 30):<12} {clean(value)}")

@@ -87,6 +87,7 @@ function render() {
       ["Results here", watch.count],
       ["Connection", connection(watch.connection)],
       ...(watch.lost ? [["Lost", `${watch.lost} records that Kafka has dropped`]] : []),
+      ...(watch.limit ? [["Limited", `lists come later, or meta is left out: more bytes than ${watch.limit} allows`]] : []),
       ...(watch.note ? [["Note", watch.note]] : []),
     ]),
   );

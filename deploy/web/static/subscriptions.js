@@ -8,9 +8,10 @@ import { where, words } from "/static/dskype/results.js";
 const here = { prefix: parameters.get("prefix") || null, after: parameters.get("after") };
 const page = (given) => address("subscriptions.html", { ...here, ...given });
 
-function status({ status, since, error }) {
+function status({ status, since, error, limit }) {
   if (status === "refused") return el("span", { class: "bad" }, `refused: ${error}`);
-  return status === "active" ? `active since watermark ${since}` : status;
+  const limited = limit ? `, limited by ${limit}` : "";
+  return (status === "active" ? `active since watermark ${since}` : status) + limited;
 }
 
 async function remove(id) {

@@ -16,7 +16,7 @@ export class Watch {
    * @param changed called after changes: once for all that come before the browser draws the page again.
    */
   constructor(id, changed) {
-    Object.assign(this, { id, changed, status: "unknown", fields: null, refused: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
+    Object.assign(this, { id, changed, status: "unknown", fields: null, refused: null, limit: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
     this.members = new Map(); // see keyOf -> entry, in the order in which they came
     this.newest = [];
     this.count = 0;
@@ -34,7 +34,7 @@ export class Watch {
     const { time_ms, registered, refused, topk, note } = await getFrom(path("subscription", { id: this.id }));
     if (this.closed) return; // meanwhile
     if (registered === null) throw new Error(`There is no subscription ${this.id}.`);
-    Object.assign(this, { fields: registered, status: registered.status, refused, note });
+    Object.assign(this, { fields: registered, status: registered.status, limit: registered.limit ?? null, refused, note });
     if (topk) {
       this.watermark = topk.watermark;
       for (const entry of [...topk.topk].reverse()) this.members.set(keyOf(entry), entry);
@@ -71,6 +71,7 @@ export class Watch {
         following: on(resolve),
         result: on((result) => this.#apply(result)),
         registration: on(({ event, watermark }) => Object.assign(this, { status: event, since: watermark })),
+        limited: on(({ limit }) => (this.limit = limit)),
         refusal: on(({ error }) => Object.assign(this, { status: "refused", refused: error })),
         lost: on(({ partitions }) => (this.lost += partitions.reduce((sum, { records }) => sum + records, 0))),
       };

@@ -271,6 +271,16 @@ def test_a_file_has_no_settings_that_load_code_or_lead_elsewhere_without_a_permi
     assert runs[0]["target"].conf[setting.partition(":")[0]]
 
 
+def test_a_file_does_not_send_its_state_elsewhere_without_a_permission(tmp_path: Path, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
+    setting = "topology.emulator.state.url: s3://evil/prefix"
+    (file := tmp_path / "t.yaml").write_text(WORDS.replace("topology.workers: 1", setting))
+    assert cli.main(["local", str(file)]) == 1 and not runs
+    assert "where its state is written" in (error := capsys.readouterr().err) and "--config" in error and "s3://evil/prefix" in error
+    (tmp_path / "more.yaml").write_text(setting)
+    for permission in (["--config", str(tmp_path / "more.yaml")], ["-c", "topology.emulator.state.url=kafka:"]):
+        assert cli.main(["local", str(file), *permission]) == 0, capsys.readouterr().err
+
+
 def test_a_spout_of_a_file_has_no_options_that_load_code_without_a_permission(tmp_path: Path, runs: list, capsys: pytest.CaptureFixture[str]) -> None:
     spout = "{id: in, className: dskype.KafkaSpout, constructorArgs: [t], properties: [{name: kafka_options, value: {%s}}]}"
     (file := tmp_path / "t.yaml").write_text(f"name: t\nspouts: [{spout % 'interceptor.classes: Evil'}]\n")

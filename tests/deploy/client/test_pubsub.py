@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import time
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -43,7 +44,9 @@ def write(kafka: KafkaSettings, topic: str, records: list[tuple[Any, ...]]) -> N
     producer = kafka.producer()
     for key, value, *headers in records:
         data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-        producer.send(topic, key=None if key is None else key.encode(), value=data, headers=[(k, v.encode()) for k, v in (headers[0] if headers else [])])
+        producer.send(
+            topic, key=key.encode() if isinstance(key, str) else key, value=data, headers=[(k, v.encode()) for k, v in (headers[0] if headers else [])]
+        )
     producer.flush()
     producer.close()
 
@@ -344,6 +347,17 @@ def test_subscriptions_have_the_state_of_their_newest_registration(kafka: KafkaS
     }
 
 
+def test_a_subscription_says_which_limit_its_author_was_told_of(kafka: KafkaSettings, client: PubSub) -> None:
+    write(kafka, client.topics.subscriptions, [("a", {"type": "topk", **PARK}), ("b", {"type": "topk", **PARK}), ("b", {"type": "topk", **PARK, "k": 3})])
+    limit = "dskype.results.meta.bytes.per.second"
+    told = [(b"\xff" + id.encode(), {**event(id, place, "limited", 7)[1], "limit": limit}) for id, place in (("a", "0-0"), ("b", "0-1"))]
+    write(kafka, client.topics.registrations, [event("a", "0-0", "active", 5), *told])
+    found = {s.id: s for s in client.subscriptions()}
+    assert (found["a"].status, found["a"].since, found["a"].limit) == ("active", 5, limit) and found["a"].limited_ms > found["a"].registered_ms - 60_000
+    assert found["a"].as_json()["limit"] == limit
+    assert found["b"].limit is None and "limit" not in found["b"].as_json()  # it was the registration before
+
+
 def test_a_topology_that_resumes_makes_expired_registrations_active_again(kafka: KafkaSettings, client: PubSub) -> None:
     write(kafka, client.topics.subscriptions, [("a", {"type": "topk", **PARK})])
     write(kafka, client.topics.registrations, [event("a", "0-0", "active", 5), event("a", "0-0", "removed", 7), event("a", "0-0", "active", -1)])
@@ -544,6 +558,18 @@ def test_the_type_is_seen_from_the_fields() -> None:
 def test_only_the_newest_ids_are_remembered() -> None:
     once = Once(2)
     assert [once.first(id) for id in "abacda"] == [True, True, False, True, True, True]
+
+
+def test_what_is_remembered_of_ids_does_not_grow_with_their_lengths() -> None:
+    once = Once(1000)
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            assert once.first(f"{'x' * 10_000}{number}")
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 300_000 and not once.first("x" * 10_000 + "999")
 
 
 def test_what_is_no_state_is_none() -> None:

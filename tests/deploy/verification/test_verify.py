@@ -831,6 +831,19 @@ def test_wrong_events_are_found():
     assert "but the newest message is at" in events(lambda records: put(records, 1, event="removed", watermark=90))
 
 
+def test_what_limits_do_is_not_wrong_unless_they_left_out_what_was_not_there():
+    system = small()
+    first_event = system.topics["registrations"][0]
+    limited = value(first_event) | {"event": "limited", "limit": "dskype.results.meta.bytes.per.second"}
+    for offset in (1000, 1001):
+        system.topics["registrations"].append(first_event._replace(offset=offset, key=b"\xff" + first_event.key, value=json.dumps(limited).encode()))
+    change(system, "results", lambda v: "meta" in v, lambda v: {k: v[k] for k in v if k != "meta"} | {"meta_omitted": True})
+    report = check(system)
+    assert report.ok and report.notes["results whose meta a limit has left out"] == 1 and report.notes["events that a limit has cut in"] >= 1
+    change(system, "results", lambda v: "meta" not in v and "meta_omitted" not in v, lambda v: v | {"meta_omitted": True})
+    assert "results" in first(check(system), "format").text
+
+
 def test_results_of_what_is_no_registration_are_found():
     for registration, text in (("0-77", "which is not a registration"), ("nonsense", "which is not a registration"), ("0-1", "which is 'all'")):
         system = small()

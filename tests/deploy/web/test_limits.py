@@ -6,12 +6,14 @@ import json
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import fields
 from itertools import pairwise
 from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dskype.deploy.metrics import connections
 from dskype.deploy.metrics.ui_server import UiServer, UiSettings
@@ -85,6 +87,7 @@ def test_a_last_id_that_is_too_long_is_refused(kafka, served):
     for path, headers in ((f"results?last_event_id={last}", {}), ("results", {"Last-Event-ID": last})):
         status, _, text = ask(served, f"api/dskype/{path}", **headers)
         assert status == 400 and "Last-Event-ID is too long" in text and "16384 bytes" in text
+    assert served.usage.refused == {"last_id_bytes": 2}
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -341,3 +344,44 @@ def test_what_readers_use_can_be_seen(kafka, served):
     usage = json.loads(ask(served, "api/ui/usage")[2])
     assert usage["taken"]["streams"] == usage["highest"]["streams"] == 1 and usage["limits"]["streams"] == 500 and usage["refused"] == {}
     events.close()
+
+
+def test_what_readers_were_refused_is_a_metric_of_the_server_by_limit_and_rule(kafka, source):
+    """Prometheus gets it without another service: SECURITY.md promises one count for each limit, from 0 on, and three for rules."""
+    kafka.topology()
+    with serving(kafka, source, streams_per_address=1, head_bytes=4000) as server:
+        _, headers, text = ask(server, "metrics")
+        names = [limit.name.replace("_", "-") for limit in fields(Budget)] + ["foreign-name", "foreign-page", "wrong-token"]
+        assert refusals(text) == dict.fromkeys(names, 0) and headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        events = Events(server, "results")
+        assert ask(server, "api/dskype/results")[0] == 429
+        assert ask(server, "dskype/map.html?" + "x" * 4000)[0] == 431
+        assert ask(server, f"api/dskype/messages?last_event_id={'x' * 17000}", Host="evil.example")[0] == 431
+        assert ask(server, "api/ui/pages", Host="evil.example")[0] == 400
+        assert ask(server, "api/ui/pages", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+        assert post(server, "messages", {}, token="wrong")[0] == 401
+        found = refusals(ask(server, "metrics")[2])
+        events.close()
+    assert {name: n for name, n in found.items() if n} == {"streams-per-address": 1, "head-bytes": 2, "foreign-name": 1, "foreign-page": 1, "wrong-token": 1}
+
+
+def refusals(text):
+    """Return limit -> count of the metric."""
+    (family,) = text_string_to_metric_families(text)
+    assert family.name == "dskype_reader_refusals" and family.type == "counter"
+    return {sample.labels["limit"]: sample.value for sample in family.samples if sample.name.endswith("_total")}
+
+
+def test_health_is_refused_to_an_address_with_too_many_requests_and_to_nobody_else(kafka, source, hanging):
+    """Whoever takes all places must not make the server look dead to what watches it."""
+    kafka.topology()
+    begun, go = hanging
+    with serving(kafka, source, requests=2, requests_per_address=2) as server:
+        asked = [connect(server, b"GET /api/dskype/subscription?id=a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") for _ in range(2)]
+        assert begun.acquire(timeout=30) and begun.acquire(timeout=30)
+        for path in ("api/ui/health", "api/ui/usage", "metrics"):
+            assert ask(server, path)[0] == 429
+            request = f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+            assert b" 200 " in rest(connect(server, request, "127.0.0.2"))[:20]
+        go.set()
+        assert all(rest(one) for one in asked)

@@ -52,12 +52,31 @@ def test_a_subscription_is_registered_followed_and_removed(kafka, served):
     events.close()
 
 
+def test_a_reader_is_told_that_a_limit_has_cut_in(kafka, served):
+    """The record has a key of its own, and does not end what is known of the registration."""
+    topics, limit = kafka.topology(), "dskype.results.topk.bytes.per.second"
+    kafka.broker.write(topics.subscriptions, "park", json.dumps({k: v for k, v in PARK.items() if k != "id"}).encode())
+    events = Events(served, "results?sub=park")
+    assert events.next()[0] == "following"
+    about = {"v": 1, "subscription": "park", "registration": "0-0", "watermark": 3}
+    kafka.broker.write(topics.registrations, "park", json.dumps({**about, "event": "active"}).encode())
+    kafka.broker.write(topics.registrations, b"\xffpark", json.dumps({**about, "event": "limited", "limit": limit}).encode())
+    kafka.broker.write(topics.registrations, b"\xffother", json.dumps({**about, "subscription": "other", "event": "limited", "limit": limit}).encode())
+    assert events.next()[0] == "registration"
+    name, _, data = events.next()
+    assert (name, data["subscription"], data["limit"]) == ("limited", "park", limit)
+    for found in (get(served, "subscription?id=park")["registered"], get(served, "subscriptions")["subscriptions"][0]):
+        assert (found["status"], found["since"], found["limit"]) == ("active", 3, limit) and found["limited_ms"] > 0
+    events.close()
+
+
 def test_what_is_known_of_a_subscription_does_not_come_from_its_own_record(kafka, served):
     topics = kafka.topology()
-    told = {"status": "active", "since": 7, "registration": "9-9", "registered_ms": 1, "id": "park"}
+    told = {"status": "active", "since": 7, "registration": "9-9", "registered_ms": 1, "id": "park", "limit": "x", "limited_ms": 1}
     kafka.broker.write(topics.subscriptions, "park", json.dumps({**PARK, **told}).encode())
     found = get(served, "subscription?id=park")["registered"]
     assert (found["id"], found["status"], found["since"], found["registration"]) == ("park", "pending", None, "0-0") and found["registered_ms"] > 1
+    assert not found.keys() & {"limit", "limited_ms"}
     assert found["text"] == PARK["text"]
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dskype.deploy.web.trend import WatchedReports
+from dskype.deploy.web.trend import Trend, WatchedReports
 
 from .scene import report, run_for
 
@@ -61,3 +61,18 @@ def test_where_nothing_was_reported_there_is_a_row_without_values_and_no_rate_ov
     assert all(task[name][n] is None and task[name][n + 1] is None for task in after["tasks"] for name in ("busy", "messages_per_second"))
     assert after["messages_per_second"][n + 1] is None and after["replication"][n + 1] == 1.2
     assert all(rate is not None for rate in after["messages_per_second"][n + 2 :])
+
+
+def test_the_columns_are_made_once_for_each_row(reports, monkeypatch):
+    """A reader must not choose how often an hour of rows is computed."""
+    made = []
+    whole = Trend._columns_of
+    monkeypatch.setattr(Trend, "_columns_of", staticmethod(lambda rows: made.append(len(rows)) or whole(rows)))
+    for _ in range(5):
+        reports.trend.columns()
+    assert len(made) <= 1
+    rows = len(reports.trend.columns()["time_s"])
+    run_for(reports, 30, 1_000_000 + 60_000)
+    for _ in range(5):
+        assert len(reports.trend.columns()["time_s"]) > rows
+    assert len(made) <= 2

@@ -53,6 +53,10 @@ def test_a_subscription_made_in_the_form_shows_its_results(browser, kafka, serve
     shown = browser.rows("#changes")
     assert [(r["What"], r["Message"]) for r in shown] == [("remove", "m1"), ("add", "m4"), ("add", "m2"), ("add", "m1")]
     browser.wait("document.querySelector('#state').innerText.includes('active since watermark 0')")
+    limited = {**active, "event": "limited", "limit": "dskype.results.meta.bytes.per.second"}
+    kafka.broker.write(topics.registrations, b"\xffpark", json.dumps(limited).encode())
+    browser.wait("document.querySelector('#state').innerText.includes('more bytes than dskype.results.meta.bytes.per.second allows')")
+    assert "active since watermark 0" in browser.text("#state")
     assert "<img src=x" in browser.text("#changes") and browser.run("return document.querySelectorAll('img').length") == 0
     assert browser.run("return location.search") == "?topology=dskype&sub=park"
     browser.click("//button[text()='remove the subscription']")

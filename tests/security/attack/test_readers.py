@@ -103,6 +103,8 @@ def test_one_address_does_not_get_all_places(ui: Attacked, topology: Topology) -
     statuses = [ui.connect(request, reader=9).recv(12)[9:] for _ in range(120)]
     assert statuses.count(b"200") == 100 and statuses.count(b"429") == 20
     assert ui.connect(request).recv(12)[9:] == b"200"
+    status, _, body = ui.get("metrics")
+    assert status == 200 and b'dskype_reader_refusals_total{limit="streams-per-address"} 20.0' in body
     ui.let_go()
     until(lambda: ui.usage()["taken"]["streams"] == 0)
 

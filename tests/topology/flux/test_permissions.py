@@ -1,5 +1,7 @@
 """What a Flux file may not do unless it is allowed by name."""
 
+import json
+
 import pytest
 
 from dskype.topology.flux import FluxException, load
@@ -13,3 +15,56 @@ def test_a_file_reads_environment_variables_only_with_permission() -> None:
         load(text)
     assert load(text, environ={}).config["dskype.store"] == "redis"
     assert load(WORDS, config={"dskype.store.options": {"password.env": "HOME"}}).config["dskype.store.options"] == {"password.env": "HOME"}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"spark.plugins": "Evil"},
+        {"spark.jars": "evil.jar"},
+        {"kafka.bootstrap.servers": "evil:1"},
+        {"kafka.sasl.jaas.config": "x"},
+        {"spark.executor.memory": "2g -Dx=y"},
+        {"spark.executor.memory": ["2g"]},
+        {"kafka.linger.ms": "5\nspark.plugins=Evil"},
+        {"kafka.retries": True},
+        {"spark.app.name": "x\nspark.plugins=Evil"},
+        {"kafka.client.id": {"a": 1}},
+        {"topology.emulator.state.url": "s3://evil/prefix"},
+        {"topology.emulator.state.url": "file:///home/somebody"},
+    ],
+)
+def test_a_file_has_no_settings_that_load_code_or_lead_elsewhere_unless_the_caller_has_them_too(setting: dict) -> None:
+    """A program that uses the library is protected as the command line is."""
+    text = f"{WORDS}config: {json.dumps(setting)}\n"
+    ((key, value),) = setting.items()
+    with pytest.raises(FluxException, match="trusted= in load") as refused:
+        load(text)
+    assert key in str(refused.value)
+    with pytest.raises(FluxException):
+        load(text, trusted={key: "another"})
+    assert load(text, trusted=setting).config[key] == value
+    if not isinstance(value, (list, dict)):
+        assert load(text, config={key: "8"}).config[key] == "8"  # what the file says does not count
+
+
+def test_a_file_has_sizes_times_counts_and_its_state_with_its_topology() -> None:
+    config = {
+        "spark.executor.memory": "2g",
+        "spark.executor.instances": 4,
+        "spark.memory.fraction": 0.6,
+        "spark.network.timeout": "120s",
+        "spark.app.name": "My topology: no. 7",
+        "kafka.linger.ms": 5,
+        "kafka.acks": "all",
+        "kafka.compression.type": "zstd",
+        "topology.emulator.state.url": "kafka:",
+    }
+    assert load(f"{WORDS}config: {json.dumps(config)}\n").config == config
+
+
+def test_a_spout_of_a_file_has_no_options_that_load_code() -> None:
+    spout = "name: t\nspouts: [{id: in, className: dskype.KafkaSpout, constructorArgs: [t], properties: [{name: kafka_options, value: {%s}}]}]\n"
+    with pytest.raises(FluxException, match=r"kafka\.interceptor\.classes.*'in'"):
+        load(spout % "interceptor.classes: Evil")
+    assert load(spout % "group.id: g, fetch.min.bytes: 5").name == "t"

@@ -19,6 +19,8 @@ from dskype.topology.runtime.kafka import KafkaSettings
 from .components import sum_chain, sums_expected
 from .helpers import existing_topics, freeze, longest_gap_s, make_topic, output, wait_for
 
+pytestmark = pytest.mark.product(seconds=95)
+
 TOTAL, RATE = 20_000, 4_000
 
 
