@@ -123,7 +123,7 @@ def check_pages(engine):
     status, answer = http(engine, f"{url.replace('127.0.0.1', 'localhost')}/api/dskype/topologies")
     assert (status, json.loads(answer)) == (200, {"topologies": ["dskype"]})
     port = url.rpartition(":")[2]
-    for host in ("evil.example", f"ui:{port}", f"0.0.0.0:{port}"):
+    for host in ("evil.example", f"spark-master:{port}", f"0.0.0.0:{port}"):
         status, answer = http(engine, f"{url}/api/v1/topology/summary", "-H", f"Host: {host}")
         assert status == 400 and "does not go by this name" in answer, host
     said = engine.run("logs", "dskype-ui-1")
@@ -147,6 +147,12 @@ def check_prometheus(engine):
         return [(series["metric"]["topology"], series["value"][1]) for series in answer["data"]["result"]] == [("dskype", "1")]
 
     wait_for(active, 30, "the topology's metrics")
+
+    def pages() -> bool:
+        answer = json.loads(http(engine, f"{url}/api/v1/query?query=dskype_reader_refusals_total%7Bjob%3D%22dskype-ui%22%7D")[1])
+        return {series["metric"]["instance"] for series in answer["data"]["result"]} == {"ui:18080"}
+
+    wait_for(pages, 60, "the metrics of the web server, which refuses the names above")
     groups = json.loads(http(engine, f"{url}/api/v1/rules")[1])["data"]["groups"]
     assert {rule["health"] for group in groups for rule in group["rules"]} <= {"ok", "unknown"}
     assert {rule["name"] for group in groups for rule in group["rules"]} >= {"DskypeTopologyGone", "DskypeDeadLetters"}
