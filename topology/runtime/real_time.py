@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
+import threading
+from contextlib import closing
 from typing import Any
 
 import msgpack
+from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import RECORD_BYTES
@@ -15,9 +20,11 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import FAILOVER_MS, starting_offsets
-from dskype.topology.runtime.queries import ComponentQuery
+from dskype.topology.runtime.queries import ComponentQuery, PartitionsAddedError, QueryContext
 
 __all__ = ["RealTimeQuery"]
+
+log = logging.getLogger(__name__)
 
 _BATCH = "5 minutes"
 _SOURCE = {
@@ -28,11 +35,18 @@ _SOURCE = {
     "kafka.fetch.max.bytes": str(8 * RECORD_BYTES),
     "failOnDataLoss": "true",
 }
+_NEW_PARTITIONS_S = 10.0
+"""Time after which new partitions of external topics are seen. Spark itself sees them when its batch ends."""
 _DAEMON = "dskype.topology.runtime.daemon"
 
 
 class RealTimeQuery(ComponentQuery):
     """The real-time query of one component: Kafka source -> executors. A Spark task for each partition lasts as long as Spark's batch, and a batch lasts for minutes."""
+
+    def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> None:
+        super().__init__(context, component, positions)
+        self._stopped = threading.Event()
+        self._added: PartitionsAddedError | None = None
 
     def start(self) -> None:
         """Start the query; return before its first record."""
@@ -63,6 +77,8 @@ class RealTimeQuery(ComponentQuery):
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=_BATCH).start()
         tuning.drop_listeners(spark)
+        if external:
+            threading.Thread(target=self._look_for_partitions, args=(spout,), name=f"partitions of {self.component}", daemon=True).start()
 
     def _writer(self, inbox: str, external: bool) -> Any:
         """Return the sink's object in Java."""
@@ -80,6 +96,29 @@ class RealTimeQuery(ComponentQuery):
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         payload = self._context.payload(starts)
         return jvm.dskype.spark.ExecutorWriter(context.pythonExec, _DAEMON, inbox, array, routes, _head(request), _head({**request, "payload": payload}))
+
+    def _look_for_partitions(self, spout: KafkaSpout) -> None:
+        """Look for partitions that were added to the spout's topics, and for new topics that match its pattern, until there are any."""
+        while not self._stopped.wait(_NEW_PARTITIONS_S):
+            try:
+                with closing(self._context.kafka.consumer(request_timeout_ms=FAILOVER_MS)) as consumer:
+                    topics = [t for t in consumer.topics() if t in spout.topics or re.fullmatch(spout.pattern or "", t)]
+                    found = {(topic, partition) for topic in topics for partition in consumer.partitions_for_topic(topic) or ()}
+            except KafkaError as error:
+                log.info("the partitions of component %s are not known now: %s", self.component, error)
+                continue
+            if new := sorted(found - set(self._positions)):
+                self._added = PartitionsAddedError(f"{len(new)} new, the first is {new[0][0]}/{new[0][1]}")
+                return
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the query, or why it has to end; None while it runs."""
+        return super().failure() or self._added
+
+    def stop(self) -> None:
+        """Stop the query and remove its checkpoint."""
+        self._stopped.set()
+        super().stop()
 
     def pace(self, *, busy: bool) -> None:
         """Do nothing: a real-time query does not poll."""
