@@ -11,7 +11,6 @@ Run a command where the project's containers and published ports are::
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -25,7 +24,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dskype import bolts
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
 from tests.needs import install
@@ -159,14 +157,6 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
     return json.dumps({"services": services}).replace(": null", ": !reset null")
 
 
-def _kernel_folders(cache: Path) -> list[str]:
-    """Return the folders of the cache that hold this repository's kernels, by Numba's rule for their names: they have the path by which modules are imported."""
-    imported = Path(bolts.__file__).parents[1]
-    sources = {file.parent for package in imported.glob("[a-z]*/") for file in package.rglob("*_kernels.py")}
-    names = (f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}" for folder in sorted(sources))
-    return [name for name in names if (cache / name).is_dir()]
-
-
 @contextmanager
 def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("grafana",)) -> Iterator[PrivateEngine]:
     """Yield an engine that has stand-ins for the images of the compose file.
@@ -179,7 +169,7 @@ def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("graf
     folder = Path(tempfile.mkdtemp(prefix="dskype-", dir=_FOLDER))
     cache = paths.export_numba_cache()
     java = find_java().path.resolve().parents[1]
-    with PrivateEngine(folder, cache, _kernel_folders(cache)) as engine:
+    with PrivateEngine(folder, cache, sorted(p.name for p in cache.iterdir() if p.is_dir())) as engine:
         engine.variables |= values or {}
         _make_images(engine, _names(engine.environ), str(java))
         override = folder / "stand-ins.yaml"

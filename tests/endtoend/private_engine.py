@@ -122,6 +122,12 @@ class PrivateEngine:
             raise
         return self
 
+    def added(self, pattern: str) -> list[str]:
+        """Return what containers have added to their copy of the folder, as paths within it."""
+        upper = self.folder / "upper"
+        names = (str(path.relative_to(upper)) for path in upper.rglob(pattern))
+        return sorted(name for name in names if self._copied is not None and not (self._copied / name).exists())
+
     def __exit__(self, *exc: object) -> None:
         self.close()
 
