@@ -13,7 +13,7 @@ import msgpack
 from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
-from dskype.topology.config import RECORD_BYTES
+from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.executor import route
 from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.steady_clock import now_ms
@@ -26,7 +26,6 @@ __all__ = ["RealTimeQuery"]
 
 log = logging.getLogger(__name__)
 
-_BATCH = "5 minutes"
 _SOURCE = {
     "kafka.request.timeout.ms": str(FAILOVER_MS),
     # A broker answers as soon as there is a record.
@@ -52,6 +51,7 @@ class RealTimeQuery(ComponentQuery):
         """Start the query; return before its first record."""
         plan, kafka, spark = self._context.plan, self._context.kafka, self._context.spark
         spout: Any = plan.spec(self.component).obj
+        batch_s = plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS]
         external = isinstance(spout, KafkaSpout)
         inbox = inbox_topic(plan.name, self.component)
         tasks = plan.component_tasks(self.component)
@@ -75,7 +75,7 @@ class RealTimeQuery(ComponentQuery):
         writer = rows.writeStream
         writer._jwrite = writer._jwrite.foreach(self._writer(inbox, external))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
-        self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=_BATCH).start()
+        self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=f"{batch_s} seconds").start()
         tuning.drop_listeners(spark)
         if external:
             threading.Thread(target=self._look_for_partitions, args=(spout,), name=f"partitions of {self.component}", daemon=True).start()
