@@ -32,7 +32,8 @@ from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
 
 __all__ = ["ask_supervisor", "start_supervisor"]
 
-_FOLDER = re.compile(r"supervisor-(\d+)-(\d+)-\w+")
+_FOLDER = re.compile(r"supervisor-(\d+)-(?:(\d+)-)?\w+")
+"""The daemon's process id, and that of its JVM, which older versions did not write."""
 _GRACE_S = 5.0
 
 Key = tuple[str, str, int]
@@ -271,7 +272,7 @@ def ask_supervisor(request: dict) -> dict:
         except OSError:  # perhaps another daemon of this JVM has started one
             own = Path(os.environ[SUPERVISOR_VARIABLE]).parent
             known = _FOLDER.fullmatch(own.name)
-            if known is None or (found := _running(own.parent, known[2])) is None:
+            if known is None or known[2] is None or (found := _running(own.parent, known[2])) is None:
                 raise
             os.environ[SUPERVISOR_VARIABLE] = found
             connect_socket(connection, found)
