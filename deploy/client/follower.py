@@ -111,9 +111,9 @@ class Once:
         self._size = size
         self._seen: OrderedDict[bytes, None] = OrderedDict()  # digests
 
-    def first(self, id: str) -> bool:
-        """Tell whether an id is new, and remember it."""
-        digest = blake2b(id.encode(errors="surrogatepass"), digest_size=16).digest()
+    def first(self, id: str | bytes) -> bool:
+        """Tell whether an id is new, and remember it; the caller's ids are all texts, or all bytes."""
+        digest = blake2b(id if isinstance(id, bytes) else id.encode(errors="surrogatepass"), digest_size=16).digest()
         if digest in self._seen:
             return False
         self._seen[digest] = None
