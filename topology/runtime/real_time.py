@@ -16,6 +16,7 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.executor import route
 from dskype.topology.core.frames import WAKE, encode_control
+from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
@@ -45,7 +46,7 @@ class RealTimeQuery(ComponentQuery):
     def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> None:
         super().__init__(context, component, positions)
         self._stopped = threading.Event()
-        self._added: PartitionsAddedError | None = None
+        self._outdated: Exception | None = None  # why the query has to end, although Spark does not see it
 
     def start(self) -> None:
         """Start the query; return before its first record."""
@@ -98,7 +99,8 @@ class RealTimeQuery(ComponentQuery):
         return jvm.dskype.spark.ExecutorWriter(context.pythonExec, _DAEMON, inbox, array, routes, _head(request), _head({**request, "payload": payload}))
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
-        """Look for partitions that were added to the spout's topics, and for new topics that match its pattern, until there are any."""
+        """Look for partitions that were added to the spout's topics, for new topics that match its pattern, and for topics that are gone, until there are any."""
+        missed: set[str] = set()
         while not self._stopped.wait(_NEW_PARTITIONS_S):
             try:
                 with closing(self._context.kafka.consumer(request_timeout_ms=FAILOVER_MS)) as consumer:
@@ -108,12 +110,18 @@ class RealTimeQuery(ComponentQuery):
                 log.info("the partitions of component %s are not known now: %s", self.component, error)
                 continue
             if new := sorted(found - set(self._positions)):
-                self._added = PartitionsAddedError(f"{len(new)} new, the first is {new[0][0]}/{new[0][1]}")
+                self._outdated = PartitionsAddedError(f"{len(new)} new, the first is {new[0][0]}/{new[0][1]}")
                 return
+            inbox = inbox_topic(self._context.plan.name, self.component)
+            gone = {topic for topic, _ in self._positions if topic != inbox} - set(topics)
+            if again := sorted(gone & missed):  # a broker that has just started may not know all topics yet
+                self._outdated = LostInputError(f"topic {again[0]} is gone", hint="it was deleted while the topology reads it")
+                return
+            missed = gone
 
     def failure(self) -> BaseException | None:
         """Return what ended the query, or why it has to end; None while it runs."""
-        return super().failure() or self._added
+        return super().failure() or self._outdated
 
     def stop(self) -> None:
         """Stop the query and remove its checkpoint."""
