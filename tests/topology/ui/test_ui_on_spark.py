@@ -48,10 +48,12 @@ def test_a_running_topology_is_shown_and_killed(cluster, bootstrap_servers, name
         # Each process reports its tasks by itself, so those of the spout may be ahead of those of the bolts.
         stats = until(totals, lambda stats: (stats["acked"], stats["emitted"]) == (len(WORDS), emitted))
         assert (stats["transferred"], stats["failed"]) == (emitted, 0)
-        found = until(lambda: get(f"topology/{topology.id}?sys=true"), lambda found: len(found["bolts"]) == 4)
-        bolts = {b["boltId"]: b for b in found["bolts"]}
+
+        def shown():
+            return {b["boltId"]: b for b in get(f"topology/{topology.id}?sys=true")["bolts"]}
+
+        bolts = until(shown, lambda bolts: len(bolts) == 4 and bolts["count"]["executed"] == letters_of(WORDS))
         assert {c: b["tasks"] for c, b in bolts.items()} == {"__acker": 2, "count": 3, "split": 2, "sum": 1}
-        assert bolts["count"]["executed"] == letters_of(WORDS)
         assert get(f"topology/{topology.id}/visualization")["split"][":inputs"][0][":grouping"] == "shuffle"
         kill = Request(f"{server.url}api/v1/topology/{topology.id}/kill/0", b"", {"Authorization": "Bearer t"}, method="POST")
         with urlopen(kill, timeout=60) as answer:
