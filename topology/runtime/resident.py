@@ -363,6 +363,7 @@ class _Resident:
             self._snapshot_pid, self._snapshot_errors = pid, open(read, "rb", buffering=0)  # noqa: SIM115 - read when the process has ended
             return
         status = 1
+        gc.disable()  # garbage of the parent may hold a client of librdkafka, whose end in a fork crashes it, or waits for threads that are not there
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             die_with_parent(parent)
