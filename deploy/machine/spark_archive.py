@@ -16,7 +16,6 @@ from pathlib import Path
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
 from dskype.deploy.machine.processes import module_command
-from dskype.deploy.machine.spark_sink import spark_class_path
 
 __all__ = ["archive_path", "existing_archive", "write_archive"]
 
@@ -28,19 +27,19 @@ _LONGEST_S = 900
 
 
 def archive_path(spark_jars: Sequence[Path]) -> Path:
-    """Return where the archive belongs. Its name depends on Java, and on the place of Spark, of the Kafka connector and of the sink; their folders' names have versions.
+    """Return where the archive belongs. Its name depends on Java, and on the place of Spark and of the Kafka connector; their folders' names have versions.
 
-    :param spark_jars: Spark's class path.
+    :param spark_jars: the Kafka connector.
     """
     java = find_java()
-    parts = (java.path.resolve(), java.version, jars.spark_home(), jars.spark_version(), spark_jars[0].parent, spark_jars[-1])
+    parts = (java.path.resolve(), java.version, jars.spark_home(), jars.spark_version(), spark_jars[0].parent)
     return paths.home() / "cds" / f"spark-{hashlib.sha256(' '.join(map(str, parts)).encode()).hexdigest()[:12]}.jsa"
 
 
 def existing_archive(spark_jars: Sequence[Path]) -> Path | None:
     """Return the archive, or None if it was not written.
 
-    :param spark_jars: Spark's class path.
+    :param spark_jars: the Kafka connector.
     """
     archive = archive_path(spark_jars)
     return archive if archive.exists() else None
@@ -51,7 +50,7 @@ def write_archive(report: Callable[[str], None]) -> bool:
 
     :param report: gets one line of text per step.
     """
-    archive = archive_path(spark_class_path(report))
+    archive = archive_path(jars.spark_jars(lambda p: report(str(p))))
     if archive.exists():
         return True
     report("writing the class archive of Spark, once")
