@@ -55,7 +55,11 @@ class ExternalInputs:
             first_starts = self._first_starts()
             before = dict(first_starts)
             found: dict[Partition, int] = {}
-            for topic in self._topics(consumer, component, spout):
+            topics = self._topics(consumer, component, spout)
+            begun = {topic for topic, _ in first_starts} | {topic for topic, _ in known}
+            if spout.pattern and begun.intersection(topics):
+                begun.update(topics)
+            for topic in topics:
                 numbers = consumer.partitions_for_topic(topic)
                 if not numbers:
                     raise TopologyError(explain("A KafkaSpout reads a topic that does not exist.", given=topic, component=component, hint="create it first"))
@@ -68,7 +72,8 @@ class ExternalInputs:
                     elif where in first_starts:
                         found[where] = _check_offset(first_starts[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
                     else:
-                        first_starts[where] = found[where] = self._first(consumer, spout, tp, begins[tp], ends[tp])
+                        # Where the spout has begun already, this one was added since, and all its records are to be read.
+                        first_starts[where] = found[where] = begins[tp] if topic in begun else self._first(consumer, spout, tp, begins[tp], ends[tp])
             if first_starts != before:
                 write_json(self._file, [[t, p, offset] for (t, p), offset in sorted(first_starts.items())])
                 self._on_change()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from types import SimpleNamespace
@@ -9,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Producer
 from kafka import codec as codecs
-from kafka.errors import GroupAuthorizationFailedError
+from kafka.admin import NewPartitions
+from kafka.errors import CoordinatorNotAvailableError, GroupAuthorizationFailedError
 
 from dskype.deploy.metrics.meter import Meter, consumer_lag
 from dskype.deploy.metrics.reader import MetricsReader
@@ -160,13 +162,39 @@ def test_a_committed_offset_that_is_gone_is_told(kafka, name, tmp_path):
             producer.send(name, value=b"x", partition=number % 3)
         producer.flush()
         admin.delete_records({(name, 0): 8})
-    KafkaInboxReader(kafka).commit(f"dskype-{name}", {(name, 0): 5, (name, 1): 7, (name, 2): 99})
+
+    def commit() -> bool:
+        try:
+            KafkaInboxReader(kafka).commit(f"dskype-{name}", {(name, 0): 5, (name, 1): 7, (name, 2): 99})
+        except CoordinatorNotAvailableError:  # a new broker makes its topic of offsets
+            return False
+        return True
+
+    wait_for(commit, 30, "the commit")
     inputs = ExternalInputs(kafka, tmp_path, name)
     assert inputs.positions("in", KafkaSpout(name, first_poll_strategy="UNCOMMITTED_LATEST"), {}, skip_lost=False) == {(name, 0): 8, (name, 1): 7, (name, 2): 0}
     assert [words in text for words, text in zip(("offset 5; the log has 8 to 20", "offset 99; the log has 0 to 20"), inputs.warnings, strict=True)] == [
         True,
         True,
     ]
+
+
+@pytest.mark.parametrize("by_pattern", [False, True])
+def test_partitions_that_were_added_since_a_spout_began_are_read_from_their_beginning_also_with_latest(kafka, name, tmp_path, by_pattern):
+    make_topic(kafka, f"{name}.1")
+    write(kafka, f"{name}.1", 3)
+    spout = KafkaSpout(pattern=f"{name}[.].*", first_poll_strategy="LATEST") if by_pattern else KafkaSpout(f"{name}.1", first_poll_strategy="LATEST")
+    inputs = ExternalInputs(kafka, tmp_path, name)
+    assert inputs.positions("in", spout, {}, skip_lost=False) == {(f"{name}.1", 0): 3}
+    with contextlib.closing(kafka.admin()) as admin:
+        admin.create_partitions({f"{name}.1": NewPartitions(total_count=2)})
+    make_topic(kafka, f"{name}.2")
+    wait_for(lambda: len(TopicAdmin(kafka).begin_and_end(f"{name}.1")) == 2, 20, "the new partition")
+    with kafka.producer() as producer:
+        for topic in (f"{name}.1", f"{name}.2"):
+            producer.send(topic, value=b"x", partition=int(topic.endswith("1"))).get()
+    found = inputs.positions("in", spout, {}, skip_lost=False)
+    assert found == {(f"{name}.1", 0): 3, (f"{name}.1", 1): 0} | ({(f"{name}.2", 0): 0} if by_pattern else {})
 
 
 def test_a_topology_is_at_rest_behind_the_marker_of_a_transaction(kafka, name):
