@@ -229,8 +229,10 @@ class Times:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add up the phases of a test."""
-        tier, wall, used = report.took  # type: ignore[attr-defined]
+        """Add up the phases of a test. The report of a process that crashed was made by pytest-xdist, and has no times."""
+        if not hasattr(report, "took"):
+            return
+        tier, wall, used = report.took
         times = self._tests.setdefault(report.nodeid, [0.0, 0.0])
         times[0] += wall
         times[1] += used
