@@ -44,6 +44,10 @@ def kill_all_workers() -> None:
     kill(workers)
 
 
+def kill_the_daemon() -> None:
+    kill(daemons)
+
+
 def stop_an_executor() -> None:
     stand_still(lambda: executors("first")[:1], STILL_S)
 
@@ -79,17 +83,18 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
         look(driver)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", [*TRANSPORTS, "real-time"])
 def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monkeypatch, transport):
     begins = {}
 
     def look(driver):
-        assert driver._transports.continuous == (set(driver.plan.component_ids) if transport == "continuous" else set())
+        assert driver._transports.continuous == (set() if transport == "micro-batch" else set(driver.plan.component_ids))
         admin = TopicAdmin(driver.kafka)
         begins.update({c: admin.begin_and_end(inbox_topic(name, c)) for c in driver.plan.component_ids})
         admin.close()
 
     monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
-    kills = [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_all_workers, kill_all_executors]
+    of_spark = [kill_the_daemon] if transport == "real-time" else [kill_a_worker, kill_all_workers]  # no Python worker has a part in real-time queries
+    kills = [kill_an_executor, *of_spark, kill_the_supervisor, kill_all_executors]
     run_through(cluster, name, [*kills, stop_an_executor, stop_all_python], transport, look)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"
