@@ -295,16 +295,16 @@ public class ExecutorWriter extends ForeachWriter {
             while (supervisor == null || supervisor.equals(failed)) {
                 scala.Tuple2 started = SparkEnv.get().createPythonWorker(this.python, "pyspark.worker", this.daemon, variables, true);
                 String path = new String(Files.readAllBytes(told.toPath()), StandardCharsets.UTF_8);
+                ProcessHandle daemonProcess = null;
                 if (path.equals(failed)) {
-                    ProcessHandle parent = (ProcessHandle) ((ProcessHandle) ((scala.Option) started._2()).get()).parent().orElse(null);
-                    if (parent != null) {
-                        parent.destroyForcibly();
-                        parent.onExit().join();
-                    }
+                    ProcessHandle worker = (ProcessHandle) ((scala.Option) started._2()).get();
+                    daemonProcess = (ProcessHandle) worker.parent().orElse(null);
                 } else {
                     supervisor = path;
                 }
+                // Through the daemon: it must be there for that.
                 SparkEnv.get().destroyPythonWorker(this.python, "pyspark.worker", this.daemon, variables, (org.apache.spark.api.python.PythonWorker) started._1());
+                if (daemonProcess != null) daemonProcess.destroyForcibly();
             }
             return supervisor;
         }
@@ -313,6 +313,7 @@ public class ExecutorWriter extends ForeachWriter {
     /** Waits for what the executor says. */
     private static class Watcher extends Thread {
         private final ExecutorWriter writer;
+        private String cause = "it was killed";
 
         Watcher(ExecutorWriter writer) {
             this.writer = writer;
@@ -346,14 +347,15 @@ public class ExecutorWriter extends ForeachWriter {
                         try {
                             this.writer.connect();
                             break;
-                        } catch (IOException e) {
-                            Thread.sleep(20L);  // it has ended again
+                        } catch (IllegalStateException e) {
+                            throw e;
+                        } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
+                            this.cause = e.toString();
+                            Thread.sleep(20L);
                         }
                     }
-                } catch (InterruptedException e) {
-                    return;
-                } catch (RuntimeException e) {
-                    this.fail(e.getMessage());
+                } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
+                    this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
                     return;
                 }
             }
@@ -362,7 +364,7 @@ public class ExecutorWriter extends ForeachWriter {
         private void count() {
             long[] deaths = this.writer.deaths;
             long now = System.nanoTime() / 1000000L;
-            if (deaths[0] != 0L && now - deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.writer.executor + " of " + this.writer.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
+            if (deaths[0] != 0L && now - deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.writer.executor + " of " + this.writer.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s: " + this.cause);
             for (int i = 1; i < DEATHS; i++) deaths[i - 1] = deaths[i];
             deaths[DEATHS - 1] = now;
         }

@@ -27,7 +27,7 @@ from dskype.topology.runtime.shim import Shim, stop_executors
 from dskype.topology.runtime.spark_executors import tasks_on_all_executors
 from dskype.topology.runtime.wire import OUTPUT_DDL
 
-__all__ = ["ComponentQuery", "Pace", "QueryContext"]
+__all__ = ["ComponentQuery", "Pace", "PartitionsAddedError", "QueryContext"]
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,10 @@ _SINK = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "86400000",
 }
+
+
+class PartitionsAddedError(Exception):
+    """A query has to start anew, because its external topics have partitions that it does not read."""
 
 
 @dataclass(frozen=True)

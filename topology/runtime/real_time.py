@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
+import threading
+from contextlib import closing
 from typing import Any
 
 import msgpack
+from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
-from dskype.topology.config import RECORD_BYTES
+from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.executor import route
 from dskype.topology.core.frames import WAKE, encode_control
+from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import FAILOVER_MS, starting_offsets
-from dskype.topology.runtime.queries import ComponentQuery
+from dskype.topology.runtime.queries import ComponentQuery, PartitionsAddedError, QueryContext
 
 __all__ = ["RealTimeQuery"]
 
-_BATCH = "5 minutes"
+log = logging.getLogger(__name__)
+
 _SOURCE = {
     "kafka.request.timeout.ms": str(FAILOVER_MS),
     # A broker answers as soon as there is a record.
@@ -28,16 +35,24 @@ _SOURCE = {
     "kafka.fetch.max.bytes": str(8 * RECORD_BYTES),
     "failOnDataLoss": "true",
 }
+_NEW_PARTITIONS_S = 10.0
+"""Time after which new partitions of external topics are seen. Spark itself sees them when its batch ends."""
 _DAEMON = "dskype.topology.runtime.daemon"
 
 
 class RealTimeQuery(ComponentQuery):
     """The real-time query of one component: Kafka source -> executors. A Spark task for each partition lasts as long as Spark's batch, and a batch lasts for minutes."""
 
+    def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> None:
+        super().__init__(context, component, positions)
+        self._stopped = threading.Event()
+        self._outdated: Exception | None = None  # why the query has to end, although Spark does not see it
+
     def start(self) -> None:
         """Start the query; return before its first record."""
         plan, kafka, spark = self._context.plan, self._context.kafka, self._context.spark
         spout: Any = plan.spec(self.component).obj
+        batch_s = plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS]
         external = isinstance(spout, KafkaSpout)
         inbox = inbox_topic(plan.name, self.component)
         tasks = plan.component_tasks(self.component)
@@ -61,8 +76,10 @@ class RealTimeQuery(ComponentQuery):
         writer = rows.writeStream
         writer._jwrite = writer._jwrite.foreach(self._writer(inbox, external))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
-        self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=_BATCH).start()
+        self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=f"{batch_s} seconds").start()
         tuning.drop_listeners(spark)
+        if external:
+            threading.Thread(target=self._look_for_partitions, args=(spout,), name=f"partitions of {self.component}", daemon=True).start()
 
     def _writer(self, inbox: str, external: bool) -> Any:
         """Return the sink's object in Java."""
@@ -80,6 +97,36 @@ class RealTimeQuery(ComponentQuery):
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         payload = self._context.payload(starts)
         return jvm.dskype.spark.ExecutorWriter(context.pythonExec, _DAEMON, inbox, array, routes, _head(request), _head({**request, "payload": payload}))
+
+    def _look_for_partitions(self, spout: KafkaSpout) -> None:
+        """Look for partitions that were added to the spout's topics, for new topics that match its pattern, and for topics that are gone, until there are any."""
+        missed: set[str] = set()
+        while not self._stopped.wait(_NEW_PARTITIONS_S):
+            try:
+                with closing(self._context.kafka.consumer(request_timeout_ms=FAILOVER_MS)) as consumer:
+                    topics = [t for t in consumer.topics() if t in spout.topics or re.fullmatch(spout.pattern or "", t)]
+                    found = {(topic, partition) for topic in topics for partition in consumer.partitions_for_topic(topic) or ()}
+            except KafkaError as error:
+                log.info("the partitions of component %s are not known now: %s", self.component, error)
+                continue
+            if new := sorted(found - set(self._positions)):
+                self._outdated = PartitionsAddedError(f"{len(new)} new, the first is {new[0][0]}/{new[0][1]}")
+                return
+            inbox = inbox_topic(self._context.plan.name, self.component)
+            gone = {topic for topic, _ in self._positions if topic != inbox} - set(topics)
+            if again := sorted(gone & missed):  # a broker that has just started may not know all topics yet
+                self._outdated = LostInputError(f"topic {again[0]} is gone", hint="it was deleted while the topology reads it")
+                return
+            missed = gone
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the query, or why it has to end; None while it runs."""
+        return super().failure() or self._outdated
+
+    def stop(self) -> None:
+        """Stop the query and remove its checkpoint."""
+        self._stopped.set()
+        super().stop()
 
     def pace(self, *, busy: bool) -> None:
         """Do nothing: a real-time query does not poll."""

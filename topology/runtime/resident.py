@@ -305,7 +305,10 @@ class _Resident:
         return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._leases.check, give_up_s=self._payload.given_up_s)
 
     def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
-        self._input = SparkInput(KafkaInboxReader(self._payload.kafka), positions, self._listener)
+        spout = self._payload.plan.spec(self._component).obj
+        isolation = (spout.isolation_level,) if isinstance(spout, KafkaSpout) else ()
+        # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
+        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._listener)
         return self._input
 
     def _step(self, connection: socket.socket | None) -> None:

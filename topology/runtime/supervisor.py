@@ -32,7 +32,8 @@ from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
 
 __all__ = ["ask_supervisor", "start_supervisor"]
 
-_FOLDER = re.compile(r"supervisor-(\d+)-\d+-\w+")
+_FOLDER = re.compile(r"supervisor-(\d+)-(?:(\d+)-)?\w+")
+"""The daemon's process id, and that of its JVM, which older versions did not write."""
 _GRACE_S = 5.0
 
 Key = tuple[str, str, int]
@@ -73,10 +74,9 @@ def start_supervisor() -> int:
     jvm = os.getppid()
     if shared:
         _sweep(folder)
-        for found in folder.glob(f"supervisor-*-{jvm}-*"):
-            if _answers(str(found / "supervisor")):
-                _tell(str(found / "supervisor"))
-                return 0
+        if (found := _running(folder, jvm)) is not None:
+            _tell(found)
+            return 0
         # The name has the daemon's pid, for _sweep: the supervisor ends with the daemon.
         folder = Path(tempfile.mkdtemp(prefix=f"supervisor-{os.getpid()}-{jvm}-", dir=folder))
     path = str(folder / "supervisor")
@@ -108,6 +108,11 @@ def _tell(path: str) -> None:
     os.environ[SUPERVISOR_VARIABLE] = path
     if (told := os.environ.pop("DSKYPE_SUPERVISOR_FILE", None)) is not None:
         Path(told).write_text(path)
+
+
+def _running(folder: Path, jvm: int | str) -> str | None:
+    """Return the path of the supervisor that runs for a JVM, if there is one."""
+    return next((path for found in folder.glob(f"supervisor-*-{jvm}-*") if _answers(path := str(found / "supervisor"))), None)
 
 
 def _answers(path: str) -> bool:
@@ -150,6 +155,7 @@ class _Supervisor:
             pass
         finally:
             stop.ignore()
+            self._listener.close()  # who asks now finds another supervisor, or starts one
             self._stop_children(list(self._children))
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -261,6 +267,14 @@ def ask_supervisor(request: dict) -> dict:
     :raises OSError: the supervisor has ended.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])
+        try:
+            connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])
+        except OSError:  # perhaps another daemon of this JVM has started one
+            own = Path(os.environ[SUPERVISOR_VARIABLE]).parent
+            known = _FOLDER.fullmatch(own.name)
+            if known is None or known[2] is None or (found := _running(own.parent, known[2])) is None:
+                raise
+            os.environ[SUPERVISOR_VARIABLE] = found
+            connect_socket(connection, found)
         send(connection, msgpack.packb(request))
         return msgpack.unpackb(receive(connection))

@@ -82,7 +82,7 @@ class Transports:
             c
             for c, transport in wanted.items()
             if transport != "micro-batch"
-            and not self._has_foreign_options(plan, c, asked=c in asked)
+            and (transport == "real-time" or not self._has_foreign_options(plan, c, asked=c in asked))
             and (local or not self._depends_on_workers(plan, c, asked=c in asked))
         ]
         if not chosen:
@@ -105,11 +105,11 @@ class Transports:
 
     def _may_be_real_time(self, plan: TopologyPlan, component: str, *, local: bool) -> bool:
         """Tell whether a component may have a real-time query, and say so if not."""
-        if local and not isinstance(plan.spec(component).obj, KafkaSpout):
-            return True
-        reason = "a KafkaSpout has none yet" if local else "clusters have none yet"
-        self.warnings.append(f"component {component!r} of topology {plan.name!r} has a continuous query in place of a real-time query: {reason}")
-        return False
+        if not local:
+            self.warnings.append(
+                f"component {component!r} of topology {plan.name!r} has a continuous query in place of a real-time query: clusters have none yet"
+            )
+        return local
 
     def _say(self, what: str, reason: str, *, asked: bool) -> None:
         if asked:
