@@ -13,22 +13,21 @@ import java.nio.file.Files;
 import java.util.Map;
 
 import org.apache.spark.SparkEnv;
-import org.apache.spark.TaskContext;
 import org.apache.spark.sql.ForeachWriter;
 import org.apache.spark.sql.Row;
 
 /**
  * Passes the records of one Kafka partition from Spark to the executor that has the partition's task.
  *
- * It exists because no operator of PySpark gives records on before its batch has ended, and in Spark's real-time mode a batch lasts for minutes. It is
- * Spark's public interface for sinks of one's own, and does nothing but that. Janino, Spark's own compiler, builds it when the product is set up; Janino knows
- * neither lambdas nor generics.
+ * Why Java: every operator of PySpark keeps records until its batch has ended, and in Spark's real-time mode a batch lasts for minutes. A ForeachWriter, Spark's
+ * public interface for custom sinks, gets each record at once. Janino, the compiler that Spark itself uses, builds this class when the product is set up. Janino
+ * knows neither lambdas nor generics.
  *
  * A writer belongs to one Spark task, and so to one partition. With its first row it asks the supervisor of this host for the executor, and connects to it. A
  * thread of its own waits for what the executor says: the text of an error, which fails the task, or its end. If it was killed, the supervisor forks another, which
  * reads what its predecessor did not finish, up to the offset that the writer names.
  *
- * The protocol is in topology/runtime/wire.py.
+ * The other end of the connection is topology/runtime/spark_input.py.
  */
 public class ExecutorWriter extends ForeachWriter {
     private static final int BUFFER_BYTES = 1 << 16;
@@ -47,17 +46,17 @@ public class ExecutorWriter extends ForeachWriter {
     private final String inbox;
 
     private transient Thread task;
-    private transient SocketChannel channel;
+    private transient volatile SocketChannel channel;
     private transient ByteBuffer buffer;
     private transient Object changed;
     private transient String topic;
     private transient int partition;
     private transient int executor;
-    private transient long next;
+    private transient volatile long next;  // offset of the row that is passed on next
     private transient boolean connected;
     private transient boolean ended;  // the executor has everything
-    private transient boolean closed;
-    private transient String failure;
+    private transient volatile boolean closed;
+    private transient volatile String failure;
     private transient long[] deaths;
 
     public ExecutorWriter(String python, String daemon, String inbox, int[] executors, Map routes, byte[] request, byte[] requestWithPayload) {
@@ -185,8 +184,11 @@ public class ExecutorWriter extends ForeachWriter {
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
+            throw new RuntimeException(e);  // Spark must not take the batch for processed
         } finally {
-            this.closed = true;
+            synchronized (this.changed) {
+                this.closed = true;
+            }
             this.shut(this.channel);
         }
         if (this.failure != null) throw new IllegalStateException(this.failure);
@@ -233,6 +235,7 @@ public class ExecutorWriter extends ForeachWriter {
         hello.putLong(13 + name.length).put((byte) 'S').putLong(this.next).putInt(this.partition).put(name).flip();
         while (hello.hasRemaining()) to.write(hello);
         synchronized (this.changed) {
+            if (this.closed) this.shut(to);
             this.channel = to;
             this.connected = true;
             this.changed.notifyAll();

@@ -13,7 +13,7 @@ import msgpack
 from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
-from dskype.topology.config import RECORD_BYTES, Config
+from dskype.topology.config import Config
 from dskype.topology.core.executor import route
 from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.loss import LostInputError
@@ -21,20 +21,14 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import FAILOVER_MS, starting_offsets
-from dskype.topology.runtime.queries import ComponentQuery, PartitionsAddedError, QueryContext
+from dskype.topology.runtime.queries import SOURCE, ComponentQuery, PartitionsAddedError, QueryContext
 
 __all__ = ["RealTimeQuery"]
 
 log = logging.getLogger(__name__)
 
-_SOURCE = {
-    "kafka.request.timeout.ms": str(FAILOVER_MS),
-    # A broker answers as soon as there is a record.
-    "kafka.fetch.max.wait.ms": "5000",
-    "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES),
-    "kafka.fetch.max.bytes": str(8 * RECORD_BYTES),
-    "failOnDataLoss": "true",
-}
+_FETCH_WAIT_MS = "5000"
+"""A broker answers as soon as there is a record; micro-batches have to return at once."""
 _NEW_PARTITIONS_S = 10.0
 """Time after which new partitions of external topics are seen. Spark itself sees them when its batch ends."""
 _DAEMON = "dskype.topology.runtime.daemon"
@@ -57,13 +51,20 @@ class RealTimeQuery(ComponentQuery):
         inbox = inbox_topic(plan.name, self.component)
         tasks = plan.component_tasks(self.component)
         with kafka.producer() as producer:  # each inbox has a record, upon which its task begins
-            for i in range(len(tasks)):
-                producer.send(inbox, encode_control(WAKE, now_ms()), partition=i)
+            for sent in [producer.send(inbox, encode_control(WAKE, now_ms()), partition=i) for i in range(len(tasks))]:
+                sent.get()
         assigned: dict[str, list[int]] = {}
         for topic, partition in sorted(self._positions):
             assigned.setdefault(topic, []).append(partition)
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-        source = {**_SOURCE, **kafka.options, **servers, "assign": json.dumps(assigned), "startingOffsets": starting_offsets(self._positions)}
+        source = {
+            **SOURCE,
+            "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS,
+            **kafka.options,
+            **servers,
+            "assign": json.dumps(assigned),
+            "startingOffsets": starting_offsets(self._positions),
+        }
         columns = ["partition", "offset", "unix_micros(timestamp) AS timestamp", "value"]
         if external:
             source["includeHeaders"] = "true"

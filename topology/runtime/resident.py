@@ -302,7 +302,8 @@ class _Resident:
         open_input = self._open_input if real_time else None
         if self._leases is None:
             return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, open_input=open_input)
-        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._leases.check, give_up_s=self._payload.given_up_s)
+        secured = {"permit": self._leases.check, "give_up_s": self._payload.given_up_s}
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, open_input=open_input, **secured)
 
     def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
         spout = self._payload.plan.spec(self._component).obj
