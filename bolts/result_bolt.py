@@ -11,7 +11,7 @@ import numpy as np
 from dskype.bolts.replication.merger import TopkList
 from dskype.bolts.replication.merging import MergedResults, ResultStrategy
 from dskype.bolts.results import make_store
-from dskype.bolts.results.allowance import LISTS, Allowance
+from dskype.bolts.results.allowance import LISTS, Allowance, share
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
 from dskype.bolts.results.deltas import DeltaBatch
@@ -63,6 +63,7 @@ class ResultBolt(BatchBolt):
         settings = Settings.from_conf(conf)
         topology, run = context.plan.name, run_of(context.get_storm_id())
         self._allowance = Allowance(settings, context)
+        self._lists_bytes_per_s = share(settings.topk_total_bytes_per_s, context)
         self._publisher = ResultPublisher(
             collector,
             topology,
@@ -162,9 +163,9 @@ class ResultBolt(BatchBolt):
                 self._write_states(states)
         if wrote:
             self._written_ms = now_ms
-            if settings.topk_task_bytes_per_s is not None:
+            if self._lists_bytes_per_s is not None:
                 lists = [s for s in states if isinstance(s, State)]
-                longer_ms = sum(len(s.value) for s in lists) * 1000 // settings.topk_task_bytes_per_s - settings.topk_interval_ms
+                longer_ms = sum(len(s.value) for s in lists) * 1000 // self._lists_bytes_per_s - settings.topk_interval_ms
                 if longer_ms > 0:
                     self._written_ms += longer_ms
                     self._postponed.inc()

@@ -18,7 +18,7 @@ from dskype.bolts.message_queue import MessageQueue
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.ownership import SingleOwner, SubscriptionOwner
 from dskype.bolts.replication.replicated_owner import ReplicatedOwner
-from dskype.bolts.results.allowance import Allowance
+from dskype.bolts.results.allowance import Allowance, share
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions, make_engine
@@ -108,7 +108,7 @@ class SubscriptionBolt(BatchBolt):
         counters = {name: context.register_counter(name) for name in ("deltas", "states", "postponed_lists", "matches", "evaluations", "unknown_unregistered")}
         self._announced = BEFORE_ALL
         self._queue = MessageQueue()
-        topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters)
+        topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters, share(settings.topk_total_bytes_per_s, context))
         boolean_subscriptions = self._boolean = BooleanSubscriptions(settings)
         if replicates:
             distribution_tasks = context.get_component_tasks(self._distribution_bolt)

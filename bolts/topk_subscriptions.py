@@ -70,9 +70,10 @@ class TopkSubscriptions:
     :param collector: collector of the bolt.
     :param publisher: publisher of results.
     :param counters: counters ``states`` and ``evaluations``.
+    :param total_bytes_per_s: how many bytes of all lists this task writes per second; None: any number.
     """
 
-    def __init__(self, settings: Settings, collector: Any, publisher: ResultPublisher, counters: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Settings, collector: Any, publisher: ResultPublisher, counters: Mapping[str, Any], total_bytes_per_s: int | None) -> None:
         self._collector, self._publisher, self._counters = collector, publisher, counters
         self.engine = make_engine(settings)
         self.metadata = SlotMetadata()
@@ -80,7 +81,7 @@ class TopkSubscriptions:
         self.slots: dict[str, int] = {}
         """Subscription -> slot."""
         self.busiest = Busiest(settings.results_per_s, self.metadata.name)
-        self.changed = ChangedLists(settings.topk_interval_ms, settings.topk_bytes_per_s, settings.topk_task_bytes_per_s)
+        self.changed = ChangedLists(settings.topk_interval_ms, settings.topk_bytes_per_s, total_bytes_per_s)
         self._told, self._told_ms = 0, -_TELL_EVERY_MS
         self._requests: dict[int, int] = {}  # request -> slot
         self._request_of: dict[int, int] = {}  # slot -> its newest request
@@ -257,7 +258,7 @@ class TopkSubscriptions:
             return None
         count, self._told, self._told_ms = self.changed.postponed - self._told, self.changed.postponed, now_ms
         named = [f"{name[:80]!r} every {pause / 1000:.1f} s" for slot, pause in self.changed.slowest(_NAMED) if (name := self.metadata.name(slot)) is not None]
-        longest = f"; the longest lists: {', '.join(named)} (dskype.results.topk.bytes.per.second)" if named else " (dskype.results.topk.task.bytes.per.second)"
+        longest = f"; the longest lists: {', '.join(named)} (dskype.results.topk.bytes.per.second)" if named else " (dskype.results.topk.total.bytes.per.second)"
         return f"{count:,} writes of top-k lists were postponed, because they would have been too many bytes per second{longest}"
 
     # -- state ------------------------------------------------------------------------------------

@@ -61,9 +61,9 @@ DEFAULTS: dict[str, Any] = {
     "dskype.results.matches": "each",
     "dskype.results.topk.interval.ms": 1000,
     "dskype.results.topk.bytes.per.second": 65_536,
-    "dskype.results.topk.task.bytes.per.second": 32 << 20,
+    "dskype.results.topk.total.bytes.per.second": 128 << 20,
     "dskype.results.meta.bytes.per.second": 65_536,
-    "dskype.results.meta.task.bytes.per.second": 32 << 20,
+    "dskype.results.meta.total.bytes.per.second": 128 << 20,
     "dskype.results.retention.ms": 7 * 86_400_000,
     "dskype.results.retention.bytes": 32 << 30,
     "dskype.store": "kafka",
@@ -84,9 +84,9 @@ null: any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``wa
 ``dskype.limits.results.per.second``: a subscription with more results is named in an error report; null: none is.
 ``dskype.results.matches``: whether each match of a boolean subscription is a record, or the matches of a message are ``grouped`` into few.
 ``dskype.results.topk.bytes.per.second``: a list of more bytes than that times the interval is written less often; null: as often as others.
-``dskype.results.topk.task.bytes.per.second``: how many bytes of lists a task writes per second, the others wait; null: any number.
-``dskype.results.meta.bytes.per.second`` and ``dskype.results.meta.task.bytes.per.second``: how many bytes of ``meta`` the deltas and matches of a subscription, and
-all that a task writes, have in a second; the others have none. null: any number.
+``dskype.results.topk.total.bytes.per.second``: how many bytes of lists the topology writes per second, each task an equal share; the others wait; null: any number.
+``dskype.results.meta.bytes.per.second`` and ``dskype.results.meta.total.bytes.per.second``: how many bytes of ``meta`` the deltas and matches of a subscription, and
+all of the topology, each task an equal share, have in a second; the others have none. null: any number.
 ``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas and matches Kafka keeps; null: everything. They apply when the topic
 is created. Registration events are kept as long, and the last one of each subscription for ever.
 ``dskype.window.idle.ms``: after this long without messages the newest one's millisecond is over (time windows).
@@ -233,9 +233,9 @@ class Settings:
     :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
     :ivar topk_bytes_per_s: how many bytes of one top-k list are written per second; None: any number.
-    :ivar topk_task_bytes_per_s: how many bytes of all top-k lists a task writes per second; None: any number.
+    :ivar topk_total_bytes_per_s: how many bytes of all top-k lists the topology writes per second; None: any number.
     :ivar meta_bytes_per_s: how many bytes of ``meta`` the deltas and matches of a subscription have in a second; None: any number.
-    :ivar meta_task_bytes_per_s: how many bytes of ``meta`` all that a task writes have in a second; None: any number.
+    :ivar meta_total_bytes_per_s: how many bytes of ``meta`` all that the topology writes have in a second; None: any number.
     """
 
     space: Space = Space(-180.0, -90.0, 180.0, 90.0)
@@ -266,9 +266,9 @@ class Settings:
     matches: str = "each"
     topk_interval_ms: int = 1000
     topk_bytes_per_s: int | None = 65_536
-    topk_task_bytes_per_s: int | None = 32 << 20
+    topk_total_bytes_per_s: int | None = 128 << 20
     meta_bytes_per_s: int | None = 65_536
-    meta_task_bytes_per_s: int | None = 32 << 20
+    meta_total_bytes_per_s: int | None = 128 << 20
     results_retention_ms: int | None = 7 * 86_400_000
     results_retention_bytes: int | None = 32 << 30
     store: str = "kafka"
@@ -345,9 +345,9 @@ class Settings:
             matches=conf["dskype.results.matches"],
             topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
             topk_bytes_per_s=_bound(conf, "dskype.results.topk.bytes.per.second"),
-            topk_task_bytes_per_s=_bound(conf, "dskype.results.topk.task.bytes.per.second"),
+            topk_total_bytes_per_s=_bound(conf, "dskype.results.topk.total.bytes.per.second"),
             meta_bytes_per_s=_bound(conf, "dskype.results.meta.bytes.per.second"),
-            meta_task_bytes_per_s=_bound(conf, "dskype.results.meta.task.bytes.per.second"),
+            meta_total_bytes_per_s=_bound(conf, "dskype.results.meta.total.bytes.per.second"),
             results_retention_ms=_bound(conf, "dskype.results.retention.ms"),
             results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
             **plugins,

@@ -13,6 +13,10 @@ Here such an index counts as an old one.
 And numba numbers the compiled forms of a kernel, one for each signature. Two processes that compile different forms at the same time may choose the same number, and
 one of them then loads the machine code of the other. Here a form has a name that follows from its signature.
 
+numba also numbers the functions that a process compiles, and their names in machine code have these numbers. A process that loads a kernel which another one has compiled
+may have a function of its own with the same name, for example a part of ``argsort`` where the kernel has that part of ``sort``: the loader then takes the one that is there,
+and the kernel is wrong without a word. Here each process begins with a number of its own.
+
 Processes that need the same kernel at the same time would all compile it. Here one of them compiles it, and the others wait and load it.
 
 What a kernel calls is compiled no further than the kernel needs: see :mod:`dskype.topology.kernel_parts`.
@@ -25,6 +29,7 @@ import fcntl
 import glob
 import hashlib
 import importlib
+import itertools
 import os
 import re
 import shutil
@@ -36,6 +41,7 @@ from typing import Any
 
 from numba import njit
 from numba.core import config
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import Cache, CacheImpl, IndexDataCacheFile, _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
@@ -47,6 +53,8 @@ from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["njit"]
 
+_FORMAT = b"2"
+"""Of what is kept; kernels of format 1 could have names that another process had, too."""
 _KEPT_STATES = 8
 """How many states of one module keep their compiled kernels, the last used ones."""
 _LONGEST_WAIT_S, _STEP_S = 120.0, 0.02
@@ -197,7 +205,7 @@ def _digest(module: str) -> bytes:
     modules = [module]
     for name in modules:  # grows meanwhile
         modules += [found for found in _source(name)[1] if found not in modules]
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_FORMAT)
     for name in sorted(modules):
         digest.update(_source(name)[0])
     return digest.digest()
@@ -209,6 +217,14 @@ def _source(module: str) -> tuple[bytes, list[str]]:
     text = Path(str(importlib.import_module(module).__file__)).read_bytes()
     return hashlib.sha256(text).digest(), sorted({name.decode() for name in _IMPORTS.findall(text)})
 
+
+def _number_from_anywhere() -> None:
+    """Let the numbers of compiled functions begin where those of no other process do."""
+    FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(7), "big"))
+
+
+_number_from_anywhere()
+os.register_at_fork(after_in_child=_number_from_anywhere)
 
 # numba reads settings from a file in the working folder: among them the folder that it takes machine code and pickles from.
 config._config_fname = os.devnull

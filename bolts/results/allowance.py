@@ -15,13 +15,21 @@ from dskype.bolts.results.formats import OMITTED
 from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
 
-__all__ = ["LISTS", "METAS", "Allowance"]
+__all__ = ["LISTS", "METAS", "Allowance", "share"]
 
-LISTS = ("dskype.results.topk.bytes.per.second", "dskype.results.topk.task.bytes.per.second")
-METAS = ("dskype.results.meta.bytes.per.second", "dskype.results.meta.task.bytes.per.second")
-"""The settings: for a subscription, and for a task."""
+LISTS = ("dskype.results.topk.bytes.per.second", "dskype.results.topk.total.bytes.per.second")
+METAS = ("dskype.results.meta.bytes.per.second", "dskype.results.meta.total.bytes.per.second")
+"""The settings: for a subscription, and for the topology."""
 _TOLD_MS, _TOLD = 3_600_000, 10_000
 """A registration is told of a setting once in this time, and so many of a task are."""
+
+
+def share(total: int | None, context: Any) -> int | None:
+    """Return how much a task may write of what its topology may; all tasks of its component may write the same.
+
+    :param context: of the bolt.
+    """
+    return None if total is None else max(1, total // len(context.get_component_tasks(context.get_this_component_id())))
 
 
 class Allowance:
@@ -32,7 +40,7 @@ class Allowance:
     """
 
     def __init__(self, settings: Settings, context: Any) -> None:
-        self._each, self._all = (np.iinfo(np.int64).max if bound is None else bound for bound in (settings.meta_bytes_per_s, settings.meta_task_bytes_per_s))
+        self._each, self._all = (np.iinfo(np.int64).max if bound is None else bound for bound in (settings.meta_bytes_per_s, share(settings.meta_total_bytes_per_s, context)))
         self._context = context
         self._omitted = context.register_counter("omitted_metas")
         self._second, self._spent_of_all = -1, 0

@@ -171,6 +171,10 @@ class Reader(_Receiver):
         for result in results:
             self.seen.add(result.message)
 
+    def close(self) -> None:
+        """Disconnect; that ends the thread, too."""
+        self._client.close(check=False)
+
 
 class Registrar(Client):
     """A PubSub that registers a subscription and asks what has become of it."""

@@ -50,7 +50,8 @@ def _state() -> str:
     compiler = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__} {processor} {features}"
     digest = hashlib.blake2b(compiler.encode(), digest_size=16)
     root = Path(__file__).parents[2]
-    for file in sorted(file for package in _PACKAGES for file in (root / package).rglob("*_kernels.py")):
+    how = (root / "topology" / name for name in ("kernel_cache.py", "kernel_parts.py"))
+    for file in (*how, *sorted(file for package in _PACKAGES for file in (root / package).rglob("*_kernels.py"))):
         digest.update(str(file.relative_to(root)).encode() + file.read_bytes())
     return digest.hexdigest()
 

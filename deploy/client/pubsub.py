@@ -111,6 +111,7 @@ class PubSub:
         self._tokenizer: Any = None
         self._failures: list[BaseException] = []
         self._readers: list[KafkaConsumer] = []
+        self._ended = threading.Event()  # ends the iterators that follow
         self.sent = self.stored = self.failed = 0
         """Records that were sent; those that Kafka has; those that it refused or did not take in time. The rest is on its way."""
 
@@ -121,7 +122,7 @@ class PubSub:
         self.close(check=kind is None)
 
     def close(self, check: bool = True) -> None:
-        """Send waiting records and close the connections.
+        """Send waiting records, close the connections, and end the iterators that follow results, also in other threads.
 
         :param check: wait for what is on its way, and raise an error if a record is not stored; otherwise it is given up after a second.
         :raises SendError: Kafka does not have everything that was sent; the text says how much it has.
@@ -133,6 +134,8 @@ class PubSub:
             with self._lock:
                 producer, self._producer = self._producer, None
                 readers, self._readers = self._readers, []
+                self._ended.set()
+                self._ended = threading.Event()
             for reader in readers:
                 reader.close()
             if producer is not None:
@@ -551,13 +554,13 @@ class PubSub:
 
         :param subscriptions: only results of these ids.
         :param start: ``beginning`` or ``now``.
-        :param follow: False: only present results; True: without end; a number: until none has come for that many seconds.
+        :param follow: False: only present results; True: until this client is closed; a number: until none has come for that many seconds.
         :raises UnknownTopicError: the topology has never run.
         :raises KafkaTimeoutError: of the present results, nothing comes for ``timeout_s`` although there is more.
         """
         topics = self.result_topics()
         wanted = None if subscriptions is None else {subscriptions} if isinstance(subscriptions, str) else set(subscriptions)
-        return self._results(Follower(self.kafka, topics, start), wanted, follow)
+        return self._results(Follower(self.kafka, topics, start), wanted, follow, self._ended)
 
     def result_topics(self) -> list[str]:
         """Return the topics of deltas and matches: where matches are grouped they have one of their own.
@@ -567,12 +570,12 @@ class PubSub:
         self.require(self.topics.results)
         return [self.topics.results, *([self.topics.matches] if self._exists(self.topics.matches) else [])]
 
-    def _results(self, follower: Follower, wanted: set[str] | None, follow: bool | float) -> Iterator[Result]:
+    def _results(self, follower: Follower, wanted: set[str] | None, follow: bool | float, ended: threading.Event) -> Iterator[Result]:
         quiet = AttentiveClock(gap_s=1.0)  # the program may have been stopped, or busy with what it got
         once, heard_s = Once(), 0.0
         limit_s = math.inf if follow is True else follow or self._timeout_s
         try:
-            while follow or not follower.at_end():
+            while not ended.is_set() if follow else not follower.at_end():
                 records, now_s = follower.poll(0.2), quiet.look()
                 if records:
                     heard_s = now_s

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT
 from dskype.deploy.metrics.reader import MetricsReader
 from dskype.topology.core.stats import TopologyStats
+from dskype.topology.tuples import SYSTEM_COMPONENT_ID, SYSTEM_TICK_STREAM_ID
 
 __all__ = ["Progress"]
+
+_TICKS = f"{SYSTEM_COMPONENT_ID}/{SYSTEM_TICK_STREAM_ID}"
+_AT_ONCE_S = 2.0
+"""Tuples that wait for longer than the reports of two tasks are apart do wait."""
 
 
 class Progress:
@@ -31,6 +37,24 @@ class Progress:
         tasks = self._reader.sink.tasks.values()
         marks = [task.get("watermark") for task in tasks if task["component"] == SUBSCRIPTION_BOLT]
         return min((-1 if mark is None else mark for mark in marks), default=-1)
+
+    def versions(self) -> dict[int, int]:
+        """Return task -> how many records of its inbox it has processed, for all tasks that get ticks: there that number grows every second."""
+        self._reader.poll()
+        return {id: task.get("version", 0) for id, task in self._reader.sink.tasks.items() if _TICKS in task.get("executed", ())}
+
+    def left(self, before: dict[int, int]) -> str:
+        """Say what the tasks have yet to do; "" if nothing is to be seen. A task whose process is gone has reported nothing since.
+
+        :param before: what :meth:`versions` returned some seconds ago.
+        """
+        deadline = time.monotonic() + _AT_ONCE_S
+        while waiting := self._reader.sink.undelivered_tuples():
+            if time.monotonic() >= deadline:
+                return f"{waiting:,} tuples wait for tasks"
+            self._reader.poll(100)
+        silent = [id for id, version in self.versions().items() if version <= before.get(id, -1)]
+        return f"task {silent[0]} of component {self._reader.sink.tasks[silent[0]]['component']!r} has done nothing for some seconds" if silent else ""
 
     def close(self) -> None:
         """Close the reader."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
 from dskype.deploy.client.records import json_object
+from dskype.deploy.metrics.progress import Progress
 from dskype.deploy.verification.inputs import INPUT_TOPICS, Inputs, header
 from dskype.deploy.verification.reading import UnusableRecord, read_message
 from dskype.deploy.verification.replay import handled_until
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import read_ahead, read_to_end
+from dskype.topology.runtime.nimbus_topic import observe
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
@@ -41,7 +43,9 @@ def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], N
 
 
 def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None], source: str | None) -> str:
-    """Wait until the topics do not change and every message and every subscription has been handled.
+    """Wait until the topics do not change, every message and every subscription has been handled, and no task of a running topology has anything to do.
+
+    Topics that stand still say little by themselves: nothing comes from a host that was lost until Spark gives it up.
 
     :returns: what was still to be done after ``timeout_s``; "" if nothing was.
     """
@@ -50,19 +54,30 @@ def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, tim
     rest_s = max(_REST_S, 2 + 2 * settings.topk_pause_max_ms / 1000)
     deadline = time.monotonic() + timeout_s
     before, since, left = None, time.monotonic(), "its topics change"
-    while True:
-        ends, now = _ends(kafka, names), time.monotonic()
-        if ends != before:
-            before, since, left = ends, now, "its topics change"
-        elif now - since >= rest_s:
-            left = _left(kafka, topology, settings, {p: end for (t, p), end in ends.items() if t == topics.messages}, source)
-            if not left:
-                return ""
-            since = now
-        if now >= deadline:
-            return left
-        progress(f"waiting for {topology} to come to rest: {sum(ends.values()):,} records, {left}")
-        time.sleep(min(_LOOK_S, max(deadline - now, 0.01)))
+    with ExitStack() as opened:
+        tasks = opened.enter_context(closing(Progress(kafka, topology))) if is_alive(kafka, topology) else None
+        versions: dict[int, int] = {}
+        while True:
+            ends, now = _ends(kafka, names), time.monotonic()
+            if ends != before:
+                before, since, left = ends, now, "its topics change"
+                versions = {} if tasks is None else tasks.versions()
+            elif now - since >= rest_s:
+                left = _left(kafka, topology, settings, {p: end for (t, p), end in ends.items() if t == topics.messages}, source)
+                left = left or (tasks.left(versions) if tasks is not None and is_alive(kafka, topology) else "")
+                if not left:
+                    return ""
+                since = now
+            if now >= deadline:
+                return left
+            progress(f"waiting for {topology} to come to rest: {sum(ends.values()):,} records, {left}")
+            time.sleep(min(_LOOK_S, max(deadline - now, 0.01)))
+
+
+def is_alive(kafka: KafkaSettings, topology: str) -> bool:
+    """Tell whether a topology's driver lives."""
+    seen = observe(kafka).get(topology)
+    return seen is not None and seen.alive
 
 
 def _left(kafka: KafkaSettings, topology: str, settings: Settings, ends: dict[int, int], source: str | None) -> str:

@@ -452,7 +452,7 @@ def random_run(seed, most=5):
     more = random.Random(seed + 1)  # a generator of its own: the other draws of a seed stay the same
     areas, conf["dskype.results.matches"] = more.choice([0.0, 0.0, 0.1, 0.6]), more.choice(["each", "grouped"])
     if random.Random(f"meta {seed}").random() < 0.3:
-        conf |= {"dskype.results.meta.bytes.per.second": 20, "dskype.results.meta.task.bytes.per.second": 60}
+        conf |= {"dskype.results.meta.bytes.per.second": 20, "dskype.results.meta.total.bytes.per.second": 60}
     if DISTRIBUTORS[name].summaries is not None:
         conf["dskype.distributor.options"] |= {"summaries": more.random() < 0.7}
     if most <= 5:  # the continuous transport has many more batches, which takes minutes with 32 tasks

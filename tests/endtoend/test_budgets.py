@@ -59,10 +59,11 @@ def test_with_the_defaults_few_records_make_few_bytes_of_lists():
     assert metric(simulation, "postponed_lists") == 0  # lists within the defaults keep their interval
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
 @pytest.mark.parametrize("distributor", ["hashing", "agrid"])
-def test_long_lists_are_written_later_and_are_exact_when_they_are(distributor):
-    conf = {"dskype.results.topk.bytes.per.second": 1000, "dskype.results.topk.task.bytes.per.second": 4000, "dskype.distributor": distributor}
-    simulation = filled(conf, 50, 128)
+def test_long_lists_are_written_later_and_are_exact_when_they_are(distributor, tasks):
+    conf = {"dskype.results.topk.bytes.per.second": 1000, "dskype.results.topk.total.bytes.per.second": 4000, "dskype.distributor": distributor}
+    simulation = filled(conf, 50, 128, tasks={"subscription-bolt": tasks, "result-bolt": tasks})
     before, times = written_bytes(simulation, 0), {f"s{number}": len(lists_of(simulation, f"s{number}")) for number in range(3)}
     attacked(simulation, 25, 128)
     long_bytes = len(lists_of(simulation, "s0")[-1][1])
@@ -93,7 +94,7 @@ def test_ids_and_metas_may_be_longer_where_the_settings_say_so():
 
 
 def test_without_limits_lists_keep_the_interval():
-    conf = {"dskype.results.topk.bytes.per.second": None, "dskype.results.topk.task.bytes.per.second": None}
+    conf = {"dskype.results.topk.bytes.per.second": None, "dskype.results.topk.total.bytes.per.second": None}
     simulation = filled(conf, 50, 128, subscriptions=1)
     before = len(lists_of(simulation, "s0"))
     attacked(simulation, 10, 128)
@@ -130,12 +131,12 @@ def test_authors_are_told_once_an_hour_that_a_list_comes_later():
     assert check(simulation)["limited"] == 5
 
 
-def test_authors_are_told_that_their_list_waits_for_those_of_others_where_the_task_has_too_many_bytes():
-    task_limit = "dskype.results.topk.task.bytes.per.second"
+def test_authors_are_told_that_their_list_waits_for_those_of_others_where_the_topology_has_too_many_bytes():
+    total_limit = "dskype.results.topk.total.bytes.per.second"
     for distributor in ("hashing", "agrid"):
-        simulation = filled({task_limit: 4000, "dskype.distributor": distributor}, 50, 128)
+        simulation = filled({total_limit: 4000, "dskype.distributor": distributor}, 50, 128)
         attacked(simulation, 25, 128)
-        assert sorted(told(simulation)) == [(f"s{number}", task_limit) for number in range(3)]
+        assert sorted(told(simulation)) == [(f"s{number}", total_limit) for number in range(3)]
 
 
 # --- meta times matches ------------------------------------------------------------------------------------------------
@@ -169,9 +170,9 @@ def test_metas_beyond_the_budget_are_left_out_of_matches_which_are_all_there(dis
     assert check(simulation)["omitted"] == len(without)
 
 
-def test_a_task_has_a_budget_of_metas_and_a_meta_that_is_longer_than_the_budget_comes_once_a_second():
-    conf = {"dskype.results.meta.bytes.per.second": 10, "dskype.results.meta.task.bytes.per.second": 250}
-    simulation = Simulation(conf, {"subscription-bolt": 1})
+def test_a_topology_has_a_budget_of_metas_and_a_meta_that_is_longer_than_the_budget_comes_once_a_second():
+    conf = {"dskype.results.meta.bytes.per.second": 10, "dskype.results.meta.total.bytes.per.second": 500}
+    simulation = Simulation(conf, {"subscription-bolt": 2})  # with half of it each
     for number in range(4):
         simulation.subscription(f"s{number}", {"type": "boolean", "bbox": [-180, -90, 180, 90], "expression": "lake", "meta": "m" * 98})
     simulation.drain(4)

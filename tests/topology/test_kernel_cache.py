@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import IndexDataCacheFile
 
 from dskype.topology import kernel_cache
@@ -174,6 +175,62 @@ def test_forms_that_two_processes_compile_at_the_same_time_are_not_mixed_up(tmp_
     monkeypatch.undo()
     one.save("signature", "code")
     assert (one.load("signature"), one.load("other signature")) == ("code", "other code")
+
+
+SORTS = """
+import numpy as np
+
+from dskype.topology.kernel_cache import njit
+
+@njit(cache=True)
+def in_order(numbers):
+    numbers = numbers.copy()
+    numbers.sort()
+    return numbers
+"""
+NUMBERED = """
+import itertools, re
+import numpy as np
+from numba import njit
+from numba.core.bytecode import FunctionIdentity
+FunctionIdentity._unique_ids = itertools.count(1000)
+from dskype.topology import kernel_cache
+def after(first, kernel):
+    (code,) = kernel.inspect_llvm().values()
+    return int(re.findall(r"run_quicksort1B\\d+v(\\d+)", code)[0]) - first
+"""
+ORDER = """
+FunctionIdentity._unique_ids = itertools.count({first})
+@njit
+def order(numbers):
+    return np.argsort(numbers)
+order(np.arange(20))
+"""
+SORT = """
+from PACKAGE.first_kernels import in_order
+first = next(FunctionIdentity._unique_ids)
+numbers = np.random.default_rng(1).permutation(5000)
+print(int((in_order(numbers) == np.arange(5000)).all()), sum(in_order.stats.cache_hits.values()))
+"""
+
+
+def test_a_kernel_that_was_loaded_is_not_mixed_up_with_what_this_process_has_compiled(package, environ):
+    (package / "first_kernels.py").write_text(SORTS)
+    *sorted_at_once, of_sort = run(NUMBERED + SORT + "print(after(first, in_order))", environ)
+    (of_argsort,) = run(NUMBERED + ORDER.format(first=1000) + "print(after(1000, order))", environ)
+    # If the first process had begun with 1000, too, argsort's part would have the number of sort's here.
+    assert run(NUMBERED + ORDER.format(first=1000 + of_sort - of_argsort) + SORT, environ) == [1, 1] and sorted_at_once == [1, 0]
+
+
+def test_a_fork_numbers_its_functions_in_its_own_way():
+    read, write = os.pipe()
+    if not (pid := os.fork()):
+        os.write(write, str(next(FunctionIdentity._unique_ids)).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(write)
+    with open(read) as said:
+        assert abs(int(said.read()) - next(FunctionIdentity._unique_ids)) > 1_000_000
 
 
 def checkout(tmp_path, name, step):

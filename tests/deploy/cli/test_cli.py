@@ -719,11 +719,11 @@ def test_the_cycle_of_dskype_is_no_warning_and_one_of_a_user_is(capsys: pytest.C
 
 
 def test_what_a_jvm_says_is_passed_on_except_its_line_about_modules(capfd: pytest.CaptureFixture[str]) -> None:
+    others = set(threading.enumerate())  # this process may have a JVM, which goes on
     with session._standard_error() as error:
         subprocess.run(
             ["sh", "-c", "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo 'Unrecognized option' >&2"], stderr=error, check=True
         )
-    for thread in threading.enumerate():
-        if thread.name == "dskype-jvm-errors":
-            thread.join()
+    (reader,) = (thread for thread in set(threading.enumerate()) - others if thread.name == "dskype-jvm-errors")
+    reader.join(60)
     assert capfd.readouterr().err == "Unrecognized option\n"

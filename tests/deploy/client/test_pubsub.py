@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import re
+import threading
 import time
 import tracemalloc
 import uuid
@@ -450,7 +451,12 @@ def test_results_are_followed_from_the_moment_of_the_call(kafka: KafkaSettings, 
     assert [r.message for r in following] == [2]
     endless = client.results(follow=True)
     assert [next(endless).message, next(endless).message] == [1, 2]
-    endless.close()
+    elsewhere = threading.Thread(target=list, args=(endless,), daemon=True)
+    elsewhere.start()
+    client.close()
+    elsewhere.join(30)
+    assert not elsewhere.is_alive()
+    assert [r.message for r in client.results(follow=0.5)] == [1, 2]  # a client that was closed may be used again
 
 
 class Dumb:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import random
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -1095,6 +1098,51 @@ def test_the_verb_waits_until_all_is_handled(kafka, name, capsys):
     assert verb(kafka, name, *conf, "--wait", "30", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["final"] and found["rested"] and found["compared"]["final lists"] == 2
+
+
+def reports(kafka, name, received, stopped=None):
+    """Report of two tasks what a running topology does: the second one gets ticks; until ``stopped`` is set, or once."""
+    none = {"executed": {}, "sent": {}, "received": {}}
+    sender = {**none, "task": 1, "component": "distribution-bolt", "version": 7, "sent": {"2": 5}}
+    with contextlib.closing(kafka.producer()) as producer:
+        for number in itertools.count():
+            bolt = {
+                **none,
+                "task": 2,
+                "component": "subscription-bolt",
+                "version": number,
+                "executed": {"__system/__tick": number},
+                "received": {"1": received},
+            }
+            for task in (sender, bolt):
+                record = {"kind": "stats", "topology": "x", "component": task["component"], "executor": 0, "pid": 1, "time_ms": number, "tasks": [task]}
+                producer.send(f"{name}.metrics", json.dumps(record).encode(), partition=0).get()
+            if stopped is None or stopped.wait(0.2):
+                return
+
+
+def test_a_topology_with_a_task_whose_process_is_gone_is_not_at_rest(kafka, name, capsys, monkeypatch):
+    monkeypatch.setattr("dskype.deploy.verification.topics.is_alive", lambda *_: True)
+    system = small()
+    system.name = name
+    conf = ["-c", "dskype.window.messages=5", "-c", "dskype.space=[-10,-10,10,10]", "-c", "dskype.results.topk.interval.ms=0", "-o", "json"]
+    store(kafka, system)
+    with TopicAdmin(kafka) as admin:
+        admin.create({f"{name}.metrics": 1}, {})
+    reports(kafka, name, received=2)
+    assert verb(kafka, name, *conf, "--wait", "8") == 1
+    assert json.loads(capsys.readouterr().out)["left"] == "3 tuples wait for tasks"
+    reports(kafka, name, received=5)
+    assert verb(kafka, name, *conf, "--wait", "8") == 1
+    assert json.loads(capsys.readouterr().out)["left"] == "task 2 of component 'subscription-bolt' has done nothing for some seconds"
+    stopped = threading.Event()
+    living = threading.Thread(target=reports, args=(kafka, name, 5, stopped))
+    living.start()
+    try:
+        assert verb(kafka, name, *conf, "--wait", "30") == 0
+    finally:
+        stopped.set()
+        living.join()
 
 
 def test_subscriptions_that_the_topology_has_yet_to_register_or_remove_are_pending_and_no_difference(kafka, name, capsys, monkeypatch):

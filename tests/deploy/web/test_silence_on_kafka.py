@@ -62,19 +62,25 @@ class Driver:
     """The heartbeats of a topology that this process seems to run, until it is ``dumb``."""
 
     def __init__(self, kafka):
-        self.dumb, self._end = threading.Event(), threading.Event()
+        self.dumb, self._end, self._speaks = threading.Event(), threading.Event(), threading.Lock()
         self._kafka, self._thread = kafka, threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
         producer, beat = self._kafka.producer(), 0
         while not self._end.wait(0.5):
-            if self.dumb.is_set():
-                continue
-            beat += 1
-            state = {"v": 1, **view(NAME).record["state"], "components": ["subscription-bolt"]}
-            record = {"v": 1, **view(NAME).record, "state": state, "driver": describe_driver(), "heartbeat": beat}
-            producer.send(NIMBUS_TOPIC, key=f"topology:{NAME}".encode(), value=json.dumps(record).encode())
+            with self._speaks:
+                if self.dumb.is_set():
+                    continue
+                beat += 1
+                state = {"v": 1, **view(NAME).record["state"], "components": ["subscription-bolt"]}
+                record = {"v": 1, **view(NAME).record, "state": state, "driver": describe_driver(), "heartbeat": beat}
+                producer.send(NIMBUS_TOPIC, key=f"topology:{NAME}".encode(), value=json.dumps(record).encode()).get(60)
         producer.close(timeout=1)
+
+    def fall_dumb(self):
+        """Write no more; return when what was on its way has arrived."""
+        with self._speaks:
+            self.dumb.set()
 
     def __enter__(self):
         self._thread.start()
@@ -164,7 +170,7 @@ def test_a_driver_that_is_dumb_is_seen_although_its_process_is_there(kafka, driv
         until(lambda: health_of(served) == "running" and scraped(exporter).get("dskype_topology_healthy") == 1)
         (line,) = ClusterClient(kafka).topologies()
         assert (line["driver_alive"], line["health"]["state"]) == (True, "running")
-        driver.dumb.set()
+        driver.fall_dumb()
         until(lambda: health_of(served) == "silent" and scraped(exporter)["dskype_topology_healthy"] == 0)
         assert any(f"Topology {NAME} is silent: its process has written nothing for" in what for what in problems(served))
         (line,) = ClusterClient(kafka).topologies()
