@@ -258,7 +258,9 @@ class TopkSubscriptions:
             return None
         count, self._told, self._told_ms = self.changed.postponed - self._told, self.changed.postponed, now_ms
         named = [f"{name[:80]!r} every {pause / 1000:.1f} s" for slot, pause in self.changed.slowest(_NAMED) if (name := self.metadata.name(slot)) is not None]
-        longest = f"; the longest lists: {', '.join(named)} (dskype.results.topk.bytes.per.second)" if named else " (dskype.results.topk.total.bytes.per.second)"
+        longest = (
+            f"; the longest lists: {', '.join(named)} (dskype.results.topk.bytes.per.second)" if named else " (dskype.results.topk.total.bytes.per.second)"
+        )
         return f"{count:,} writes of top-k lists were postponed, because they would have been too many bytes per second{longest}"
 
     # -- state ------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ import glob
 import hashlib
 import importlib
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -52,6 +53,8 @@ from dskype.topology.core.ownership import fault_of, is_ours
 from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["njit"]
+
+log = logging.getLogger(__name__)
 
 _FORMAT = b"2"
 """Of what is kept; kernels of format 1 could have names that another process had, too."""
@@ -81,6 +84,17 @@ def _save(file: Any, key: Any, data: Any) -> None:
     known = file._load_index()
     if known.get(key) != name:
         file._save_index({**known, key: name})
+
+
+_load_of_numba = Cache.load_overload
+
+
+def _load(cache: Any, signature: Any, context: Any) -> Any:
+    """Return a compiled form from the cache; if it is not there, say in the log what this process waits for now."""
+    found = _load_of_numba(cache, signature, context)
+    if found is None and not kernel_parts.in_part() and cache._py_func.__module__.startswith("dskype."):
+        log.info("compiling the kernel %s of %s: the cache does not have it", cache._py_func.__qualname__, cache._py_func.__module__)
+    return found
 
 
 _compile_of_numba = Dispatcher.compile
@@ -230,5 +244,10 @@ os.register_at_fork(after_in_child=_number_from_anywhere)
 config._config_fname = os.devnull
 config.reload_config()
 CacheImpl._locator_classes = [_ContentLocator, *CacheImpl._locator_classes]
-for _cls, _name, _replacement in ((IndexDataCacheFile, "_load_index", _load_index), (IndexDataCacheFile, "save", _save), (Dispatcher, "compile", _compile)):
+for _cls, _name, _replacement in (
+    (IndexDataCacheFile, "_load_index", _load_index),
+    (IndexDataCacheFile, "save", _save),
+    (Cache, "load_overload", _load),
+    (Dispatcher, "compile", _compile),
+):
     setattr(_cls, _name, _replacement)

@@ -22,7 +22,7 @@ from numba.core.cpu import CPUContext
 from numba.core.dispatcher import _DispatcherBase, _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.environment import lookup_environment
 
-__all__ = ["compiling"]
+__all__ = ["compiling", "in_part"]
 
 _TESTED = ("0.68.",)
 """How versions of numba begin whose insides this is written for."""
@@ -47,6 +47,11 @@ class _Now:
 
 class _NoEntry:
     """Stands where the function is that Python would call."""
+
+
+def in_part() -> bool:
+    """Tell whether the thread that has numba's lock compiles a part."""
+    return _Now.part
 
 
 @contextlib.contextmanager

@@ -40,7 +40,9 @@ class Allowance:
     """
 
     def __init__(self, settings: Settings, context: Any) -> None:
-        self._each, self._all = (np.iinfo(np.int64).max if bound is None else bound for bound in (settings.meta_bytes_per_s, share(settings.meta_total_bytes_per_s, context)))
+        self._each, self._all = (
+            np.iinfo(np.int64).max if bound is None else bound for bound in (settings.meta_bytes_per_s, share(settings.meta_total_bytes_per_s, context))
+        )
         self._context = context
         self._omitted = context.register_counter("omitted_metas")
         self._second, self._spent_of_all = -1, 0

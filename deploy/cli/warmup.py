@@ -159,10 +159,10 @@ def _compile_all() -> None:
 
 @_seldom_collected()
 def _compile_part() -> None:
-    """Compile the kernels of the acker, of boolean subscriptions, and of distributors with partitions or interest."""
-    from dskype.topology.planning import acker
+    """Compile the kernels that every executor needs, and those of boolean subscriptions, and of distributors with partitions or interest."""
+    from dskype.topology.runtime import resident
 
-    acker.warm_up()
+    resident.warm_up()
     _match_expressions()
     _distribute()
 

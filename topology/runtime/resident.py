@@ -111,7 +111,8 @@ class Payload:
 
 def warm_up() -> None:
     """Import and compile in the zygote what every executor needs."""
-    for column in (np.arange(4), np.arange(4.0), np.array([True, False]), pa.array(["a", "é"]), pa.array([b"a"])):
+    texts = (pa.array(["a", "é"]), pa.array(["a"], pa.large_string()), pa.array([b"a"]), pa.array([b"a"], pa.large_binary()))
+    for column in (np.arange(4), np.arange(4.0), np.array([True, False]), *texts):
         java_hash.hash_column(column)
     acker.warm_up()
     encode_batches(out_batches([]))
