@@ -25,6 +25,8 @@ from dskype.topology.ui.budget import Budget, TooLongError, holding
 __all__ = ["Feeds", "TopologyFeed"]
 
 _MESSAGES_BACK = 5000
+_SETTINGS = {"allow_auto_create_topics": False, "max_poll_records": 500, "fetch_max_bytes": 4 << 20}
+"""Of the consumer that reads new results for all clients: what it holds beside them."""
 _PLAN_S = 5.0
 
 T = TypeVar("T")
@@ -39,7 +41,9 @@ class TopologyFeed:
 
     def __init__(self, client: PubSub, shared: Shared) -> None:
         self.client, self._shared = client, shared
-        self._results = ResultTail(lambda: Follower(client.kafka, self._topics()), client.topics, shared.budget.queued_mb << 20)
+        self._results = ResultTail(
+            lambda: Follower(client.kafka, self._topics(), consumer=client.kafka.consumer(**_SETTINGS)), client.topics, shared.budget.queued_mb << 20
+        )
         self._messages = MessageTail(lambda: Follower(client.kafka, [client.topics.messages], _MESSAGES_BACK), client.name)
         self._planning = threading.Lock()  # held while the plan is read or drawn: many who ask wait for one
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
