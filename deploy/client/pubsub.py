@@ -43,7 +43,7 @@ from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_sta
 from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
 from dskype.topology.runtime.standstill import AttentiveClock
 
-__all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError", "with_status"]
+__all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError"]
 
 _LEAST_PATIENCE_S, _LOOK_S, _KEPT_FAILURES = 1.0, 0.2, 10
 
@@ -447,7 +447,7 @@ class PubSub:
             found = {id: r for id, r in found.items() if r.type == type}
         states = self._states(found)
         now_ms = time.time_ns() // 1_000_000
-        return [with_status(found[id], states.get(id), now_ms) for id in sorted(found)]
+        return [found[id].with_status(states.get(id), now_ms) for id in sorted(found)]
 
     def subscription(self, id: str) -> Registered | None:
         """Return one subscription, or None."""
@@ -586,15 +586,3 @@ class PubSub:
                         yield from found
         finally:
             follower.close()
-
-
-def with_status(registered: Registered, state: tuple[str, int] | None, now_ms: int) -> Registered:
-    """Return a subscription with its status.
-
-    :param state: the newest event of its registration, and its watermark; None if there is none.
-    """
-    ttl_s = (registered.fields or {}).get("ttl_s")
-    over = isinstance(ttl_s, (int, float)) and registered.registered_ms + ttl_s * 1000 < now_ms
-    if over or (state is not None and state[0] == "removed"):
-        return replace(registered, status="expired", since=state[1] if state is not None and state[0] == "removed" else None)
-    return registered if state is None or state[0] != "active" else replace(registered, status="active", since=state[1])

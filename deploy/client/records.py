@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 __all__ = ["Registered", "Result", "TopK", "json_object", "subscription_type"]
 
@@ -44,6 +44,17 @@ class Registered:
     def type(self) -> str | None:
         """``topk``, ``boolean``, or whatever the record says."""
         return None if self.fields is None else self.fields.get("type")
+
+    def with_status(self, state: tuple[str, int] | None, now_ms: int) -> Self:
+        """Return it with its status.
+
+        :param state: the newest event of its registration, and its watermark; None if there is none.
+        """
+        ttl_s = (self.fields or {}).get("ttl_s")
+        over = isinstance(ttl_s, (int, float)) and self.registered_ms + ttl_s * 1000 < now_ms
+        if over or (state is not None and state[0] == "removed"):
+            return replace(self, status="expired", since=state[1] if state is not None and state[0] == "removed" else None)
+        return self if state is None or state[0] != "active" else replace(self, status="active", since=state[1])
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""

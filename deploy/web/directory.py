@@ -20,7 +20,7 @@ from dskype.bolts.results.allowance import LISTS, METAS
 from dskype.bolts.results.base import Stored, supersedes
 from dskype.bolts.results.kafka_store import stored_of
 from dskype.deploy.client.dead_letters import DeadLetter
-from dskype.deploy.client.pubsub import PubSub, UnknownTopicError, with_status
+from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
 from dskype.deploy.client.records import Registered, TopK, json_object
 from dskype.topology.runtime.kafka import KafkaTimeoutError
 from dskype.topology.ui.budget import check_wanted, holding
@@ -137,7 +137,7 @@ class Directory:
         if of["limit"][row] != _NOWHERE:
             registered = replace(registered, limit=_LIMITS[of["limit"][row]], limited_ms=of["limited_ms"][row])
         state = (_NAMES[of["event"][row]], of["watermark"][row]) if of["event"][row] else None
-        registered = with_status(registered, state, time.time_ns() // 1_000_000)
+        registered = registered.with_status(state, time.time_ns() // 1_000_000)
         letter = records.get((topics.dead_letters, of["refusal"][row])) if registered.status == "pending" else None
         newest = records.get((topics.topk, of["list"][row]))
         return Entry(registered, None if letter is None else DeadLetter.from_record(letter).error, None if newest is None else TopK.from_json(newest.value))
