@@ -76,8 +76,6 @@ def test_imports_inside_functions_have_a_measured_reason():
         ("routing.java_hash", "_kernels"),
         ("planning.acker", "acker_kernels"),
         ("core.chunking", "find_borders"),
-        ("runtime.producers", "LibrdkafkaProducer"),
-        ("runtime.producers", "UnsupportedOptionError"),
         ("runtime.object_store", "S3FileSystem"),
     }
 

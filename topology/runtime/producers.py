@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 
 from dskype.topology.runtime.connections import Connection
+from dskype.topology.runtime.librdkafka import UnsupportedOptionError
+from dskype.topology.runtime.librdkafka_producer import LibrdkafkaProducer
 from dskype.topology.runtime.record_producer import KafkaPythonProducer, RecordProducer
 
 __all__ = ["make_producer"]
@@ -13,22 +15,13 @@ log = logging.getLogger(__name__)
 
 
 def make_producer(kafka: Connection, delivery_timeout_s: float, linger_ms: float = 0, *, forked: bool = False) -> RecordProducer:
-    """Return a producer: of librdkafka, or of kafka-python where librdkafka is not installed or cannot follow a connection setting.
+    """Return a producer: of librdkafka, or of kafka-python where librdkafka cannot follow a connection setting.
 
     :param forked: the process is a fork of one that uses librdkafka, which then must not be used.
     """
     if not forked:
         try:
-            # Here, because clients need not have confluent-kafka.
-            from dskype.topology.runtime.librdkafka import UnsupportedOptionError
-            from dskype.topology.runtime.librdkafka_producer import LibrdkafkaProducer
-
-            try:
-                return LibrdkafkaProducer(kafka, delivery_timeout_s, linger_ms)
-            except UnsupportedOptionError as error:
-                log.info("a producer of kafka-python is used: %s", error)
-        except ModuleNotFoundError as error:
-            if error.name != "confluent_kafka":
-                raise
-            log.info("a producer of kafka-python is used: confluent-kafka is not installed")
+            return LibrdkafkaProducer(kafka, delivery_timeout_s, linger_ms)
+        except UnsupportedOptionError as error:
+            log.info("a producer of kafka-python is used: %s", error)
     return KafkaPythonProducer(kafka, delivery_timeout_s, linger_ms)

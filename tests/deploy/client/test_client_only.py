@@ -62,7 +62,7 @@ def test_a_command_that_needs_more_says_what_to_install() -> None:
     assert len(told) == len(names)
     for name, text in zip(names, told):
         extra = {"demo": "demo", "bench": "bench", "ui": "ui"}.get(name, "spark")
-        assert text.startswith(f"error: 'dskype {name}' needs what topologies need. given: 'no module pyspark, confluent_kafka, ")
+        assert text.startswith(f"error: 'dskype {name}' needs what topologies need. given: 'no module pyspark, ")
         assert text.endswith(f"; hint: pip install '/path/to/dskype[{extra}]'")
 
 
