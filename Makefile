@@ -72,7 +72,7 @@ test: prepared ## Run all tests, after lint and types; at the end stand the slow
 # Only what setup.cfg asks for changes: uv keeps the other versions of the lock.
 relock: $(INSTALLED) ## Write the locks of Python packages and of jars again, after a change of setup.cfg or of Kafka's version
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv >= 0.9, < 1'
-	@echo 'setuptools>=77' | $(BIN)/uv pip compile setup.cfg - --extra demo --extra test --extra check --universal --python-version 3.11 \
+	@echo 'setuptools>=77' | $(BIN)/uv pip compile setup.cfg - --extra spark --extra demo --extra test --extra check --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock > /dev/null
 	@$(BIN)/python -P -c 'from dskype.deploy.machine import jars; jars.relock()'
 	@echo 'now run: make test'
@@ -128,5 +128,5 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	  $$pip --require-hashes -r $(VENV)/build.lock; \
 	  $$pip --require-hashes --no-build-isolation -r requirements.lock; \
 	  $$pip --no-deps --no-build-isolation -e .; \
-	else $$pip -e '.[demo,test,check]'; fi; \
+	else $$pip -e '.[spark,demo,test,check]'; fi; \
 	echo "installed after $$((`date +%s` - began)) s"; touch $@

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from dskype.spouts.frequencies import Frequencies
 from dskype.spouts.records import RecordError, Subscription, TopkSubscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import explain
 
 __all__ = ["CostCeiling", "subscription_cost"]
+
+
+class Shares(Protocol):
+    """How frequent words are: a vocabulary, or what clients know of one."""
+
+    def share(self, word: str) -> float:
+        """Return the share of messages that contain a word."""
+        ...
 
 
 class CostCeiling:
@@ -18,12 +27,13 @@ class CostCeiling:
     The decision depends on the record, the settings and the vocabulary alone, so a replay decides as the topology did.
 
     :param settings: of the topology; the vocabulary is read only if there is a ceiling.
+    :param load: reads the vocabulary's file. A topology gives ``Vocabulary.load``, because it has the vocabulary in memory anyway.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, load: Callable[[str], Shares] = Frequencies.load) -> None:
         self._settings = settings
         limited = settings.cost_ceiling is not None and settings.vocabulary is not None
-        self._vocabulary = Vocabulary.load(settings.vocabulary) if limited else None
+        self._vocabulary = load(settings.vocabulary) if limited else None
 
     def excess(self, subscription: Subscription) -> str | None:
         """Return the warning about a subscription above the ceiling, or None if it is not above."""
@@ -50,7 +60,7 @@ class CostCeiling:
         return excess
 
 
-def subscription_cost(subscription: Subscription, settings: Settings, vocabulary: Vocabulary | None) -> float:
+def subscription_cost(subscription: Subscription, settings: Settings, vocabulary: Shares | None) -> float:
     """Return an upper bound of the mean number of results that one message causes. O(words of the subscription).
 
     A word occurs in ``df / documents`` of the messages; without a vocabulary, in all of them.
@@ -67,11 +77,11 @@ def subscription_cost(subscription: Subscription, settings: Settings, vocabulary
     return _satisfied(subscription.expression, vocabulary) * _covered(subscription.bbox, settings)
 
 
-def _share(word: str, vocabulary: Vocabulary | None) -> float:
-    return 1.0 if vocabulary is None else int(vocabulary.df(vocabulary.ids([word]))[0]) / vocabulary.documents
+def _share(word: str, vocabulary: Shares | None) -> float:
+    return 1.0 if vocabulary is None else vocabulary.share(word)
 
 
-def _satisfied(expression: Any, vocabulary: Vocabulary | None) -> float:
+def _satisfied(expression: Any, vocabulary: Shares | None) -> float:
     if not isinstance(expression, list):
         return _share(expression, vocabulary)
     parts = [_satisfied(part, vocabulary) for part in expression[1:]]

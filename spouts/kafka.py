@@ -17,6 +17,7 @@ from dskype.spouts.records import Message, RecordError, areas_of, parse_key, par
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
+from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import KafkaSpout
 from dskype.topology.errors import DeadLetter, InvalidTopologyException, explain
 
@@ -268,7 +269,7 @@ class SubscriptionSpout(KafkaSpout):
         """Read the settings, and the vocabulary if costs are limited."""
         self._settings = Settings.from_conf(conf)
         self._tokenizer = Tokenizer(self._settings.stop_words)
-        self._ceiling = CostCeiling(self._settings)
+        self._ceiling = CostCeiling(self._settings, Vocabulary.load)
         self._collector = collector
 
     def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:

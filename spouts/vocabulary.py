@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import _kernels
 from dskype.spouts.expression import Expression, map_terms, terms
-from dskype.spouts.text import WORD_RULE, Tokenizer, folded_characters, refuse_word_rule
+from dskype.spouts.frequencies import malformed, read_content, unreadable
+from dskype.spouts.text import WORD_RULE, Tokenizer, folded_characters
 from dskype.topology.core.atomic_files import replace_file
-from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Vocabulary", "unknown_id"]
 
@@ -149,35 +148,13 @@ class Vocabulary:
                 if real not in _LOADED or _LOADED[real][0] != version:
                     _LOADED[real] = version, cls._read(Path(real))
             except OSError as e:
-                raise IllegalArgumentException(
-                    explain("Cannot read the vocabulary file", given=str(path), hint=e.strerror, legal="a file written by Vocabulary.save")
-                ) from e
+                raise unreadable(path, e) from e
             return _LOADED[real][1]
 
     @classmethod
     def _read(cls, path: Path) -> Vocabulary:
-        def refuse(line: int, expected: str, given: Any, hint: str | None = None) -> IllegalArgumentException:
-            return IllegalArgumentException(explain(f"Malformed vocabulary {path}, line {line}: expected {expected}", given=given, hint=hint))
-
-        content = path.read_bytes()
-        digest = sha256(content).hexdigest()
-        head, _, body = content.partition(b"\n")
-        del content
-        try:
-            about = json.loads(head)
-            documents = about["documents"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            documents = None
-        if type(documents) is not int or not 1 <= documents < 1 << 53:
-            raise refuse(1, f'{{"documents": N, "words": {WORD_RULE}}} with an integer N >= 1', head[:80].decode(errors="replace"))
-        refuse_word_rule(f"The vocabulary {path}", about.get("words"), "build it again: dskype vocabulary build")
+        documents, body, digest = read_content(path)
         lines = body.count(b"\n")
-        if body and not body.endswith(b"\n"):
-            raise refuse(lines + 2, "a line feed at the end (the file is cut off)", body[-80:].rpartition(b"\n")[2].decode(errors="replace"))
-        try:
-            body.decode()
-        except UnicodeDecodeError as e:
-            raise refuse(body.count(b"\n", 0, e.start) + 2, "UTF-8", body[e.start : e.end]) from None
         blob, offsets, df, error, line = _kernels.parse_lines(np.frombuffer(body, np.uint8), lines, documents)
         if not error:
             blob = blob[: offsets[-1]].copy()
@@ -200,7 +177,7 @@ class Vocabulary:
         if error == 1:
             words = Tokenizer().tokens(given.partition("\t")[0][:80])
             hint = f"no text has this word; the tokenizer makes {', '.join(map(repr, words)) or 'no word'} of it; 'dskype vocabulary build' writes right ones"
-        raise refuse(line + 2, expected, given[:80], hint)
+        raise malformed(path, line + 2, expected, given[:80], hint)
 
     @property
     def documents(self) -> int:
@@ -242,6 +219,10 @@ class Vocabulary:
         known = ids >= 0
         found[known] = self._df[ids[known]]
         return found
+
+    def share(self, word: str) -> float:
+        """Return the share of the documents that contain a word; a word of none counts as if one did."""
+        return int(self.df(self.ids([word]))[0]) / self._documents
 
     def weigh(self, tokens: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return one document's terms int64[] (rising, each once) and weights float64[] (unit norm); repetitions count."""

@@ -27,7 +27,7 @@ from dskype.bolts.replication.messages import PART, Begin, Finish, ReplicaDroppe
 from dskype.bolts.replication.replicated_subscription import BEFORE_ALL, Change, Drop, Listing, Replica, ReplicatedSubscription, best_of
 from dskype.bolts.results.base import Removal
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import ADD, REMOVE
+from dskype.bolts.results.events import ADD, REMOVE
 
 __all__ = ["Delta", "Event", "Merger", "Publication", "TopkList"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from dskype.bolts.replication.merger import Merger, Publication
 from dskype.bolts.replication.messages import Begin, Finish, decode_replica_message
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import MATCH
+from dskype.bolts.results.events import MATCH
 from dskype.topology.tuples import TupleBatch
 
 __all__ = ["MergedResults", "ResultStrategy"]

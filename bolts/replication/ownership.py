@@ -13,7 +13,8 @@ from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import MATCH, REMOVE, MessageKeys
+from dskype.bolts.results.events import MATCH, REMOVE
+from dskype.bolts.results.formats import MessageKeys
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions

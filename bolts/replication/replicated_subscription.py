@@ -12,7 +12,7 @@ __all__ = ["Change", "Drop", "Listing", "Replica", "ReplicatedSubscription", "be
 
 BEFORE_ALL = -1
 _OPS = ("add", "remove")
-"""Names of ``formats.ADD`` and ``REMOVE`` in snapshots."""
+"""Names of ``events.ADD`` and ``REMOVE`` in snapshots."""
 
 
 class Listing(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.results.formats import OMITTED
+from dskype.bolts.results.events import OMITTED
 from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
 
@@ -50,7 +50,7 @@ class Allowance:
         self._told: dict[tuple[str, str], int] = {}  # (registration, setting) -> when, oldest first
 
     def metas(self, subscriptions: Any, metas: Any) -> tuple[Any, list[tuple[int, str]]]:
-        """Return metas with :data:`~dskype.bolts.results.formats.OMITTED` in place of those beyond the budget, and for each subscription that lacks some the first row and the setting.
+        """Return metas with :data:`~dskype.bolts.results.events.OMITTED` in place of those beyond the budget, and for each subscription that lacks some the first row and the setting.
 
         A subscription gets one ``meta`` a second in any case that its task allows.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from dskype.bolts.results.formats import parse_registration
+from dskype.bolts.results.events import parse_registration
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 
 __all__ = ["Opening", "Outcome", "Removal", "ResultStore", "State", "StoreUnavailable", "Stored", "run_of", "supersedes"]

@@ -24,7 +24,7 @@ class DeltaBatch(NamedTuple):
 
     :ivar subscriptions: ids.
     :ivar registrations: ``"<partition>-<offset>"``.
-    :ivar ops: int8, ``formats.ADD``, ``REMOVE`` or ``MATCH``; on the stream plus ``replication.messages.PART`` for a change of one replica's list.
+    :ivar ops: int8, ``events.ADD``, ``REMOVE`` or ``MATCH``; on the stream plus ``replication.messages.PART`` for a change of one replica's list.
     :ivar watermarks: int64.
     :ivar messages: ids as JSON text.
     :ivar scores: float64, read where the op is ``ADD``.

@@ -1,4 +1,4 @@
-"""Result records as JSON: deltas, whole top-k lists, and registration events.
+"""Result records as JSON: deltas, whole top-k lists, and registration events (which :mod:`~dskype.bolts.results.events` writes).
 
 Topics and formats (UTF-8; the id of a message is JSON text already and is inserted unchanged)::
 
@@ -10,7 +10,7 @@ Topics and formats (UTF-8; the id of a message is JSON text already and is inser
                               {"v":1,"subscription":id,"registration":"p-o","event":"limited","watermark":w,"limit":setting}
 
 The key of every record is the subscription's id, so the records of a subscription stay in order; that of the event ``limited`` has
-:data:`LIMITED_KEY` before it, so that compaction keeps the subscription's last other event. ``meta`` is that of the
+:data:`~dskype.bolts.results.events.LIMITED_KEY` before it, so that compaction keeps the subscription's last other event. ``meta`` is that of the
 subscription, left out if it has none. Deltas and events carry the header ``result-id``: subscription, registration, watermark,
 op and message as text, equal whenever the same result is written again.
 
@@ -24,57 +24,22 @@ JSON is joined from columns of text; a float is written as the shortest text tha
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
+from dskype.bolts.results.events import ADD, MATCH, OMITTED, OPS, REGISTERED, SUBSCRIPTION, WATERMARK, parse_registration
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import read_only, to_strings
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = [
-    "ADD",
-    "EVENTS",
-    "LIMITED_KEY",
-    "MATCH",
-    "OMITTED",
-    "OPS",
-    "REMOVE",
-    "Heads",
-    "MessageKeys",
-    "Records",
-    "delta_records",
-    "event_record",
-    "heads",
-    "json_names",
-    "limited_record",
-    "match_records",
-    "names_of",
-    "parse_registration",
-    "score_texts",
-    "state_values",
-]
-
-ADD, REMOVE, MATCH = 0, 1, 2
-OPS = ("add", "remove", "match")
-"""Names of the op codes."""
-EVENTS = ("active", "removed")
-"""Events of which a registration has each once. A third one, ``limited``, may come several times."""
-LIMITED_KEY = b"\xff"
-"""With what the key of an event ``limited`` begins: no id begins like this, because it is not UTF-8."""
-OMITTED = "-"
-"""In place of the JSON text of a ``meta`` that is left out."""
-
-# pyarrow.compute is imported where it is needed: clients import this module, and it would double their start-up time.
-
-_SUBSCRIPTION, _REGISTERED, _WATERMARK = '{"v":1,"subscription":', ',"registration":"', ',"watermark":'
-_REGISTRATION = re.compile("[0-9]+-[0-9]+").fullmatch
+__all__ = ["Heads", "MessageKeys", "Records", "delta_records", "heads", "json_names", "match_records", "names_of", "score_texts", "state_values"]
 
 
 class Heads(NamedTuple):
@@ -92,31 +57,14 @@ class Heads(NamedTuple):
     tails: Any
 
 
-def parse_registration(registration: str) -> tuple[int, int]:
-    """Return (partition, offset) of a registration ``"p-o"``.
-
-    :raises IllegalArgumentException: it does not have that form.
-    """
-    if not isinstance(registration, str) or _REGISTRATION(registration) is None:
-        raise IllegalArgumentException(
-            explain(
-                "A registration is the place of a record in the topic of subscriptions.", given=registration, legal='"<partition>-<offset>", for example "0-17"'
-            )
-        )
-    partition, _, offset = registration.partition("-")
-    return int(partition), int(offset)
-
-
 def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
     """Return the parts that records of registrations share; columns are lists, numpy or pyarrow arrays.
 
     :param subscriptions: ids.
     :param registrations: ``<partition>-<offset>`` of the records of the subscriptions topic.
-    :param metas: JSON texts, :data:`OMITTED` or None; None in place of the column: no subscription has one.
+    :param metas: JSON texts, :data:`~dskype.bolts.results.events.OMITTED` or None; None in place of the column: no subscription has one.
     :raises IllegalArgumentException: a malformed registration.
     """
-    import pyarrow.compute as pc
-
     ids = to_strings(subscriptions)
     try:
         places = to_strings(registrations)
@@ -137,8 +85,6 @@ def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
 
 def json_names(ids: Any) -> Any:
     """Return ids of subscriptions as JSON texts in ASCII, a pyarrow string array."""
-    import pyarrow.compute as pc
-
     ids = to_strings(ids)
     if pc.any(pc.match_substring_regex(ids, r"[^ !#-\[\]-~]")).as_py():  # not ASCII, or in need of escapes
         return pa.array([encode_basestring_ascii(name) for name in ids.to_pylist()], pa.string())
@@ -163,8 +109,6 @@ def delta_records(batch: DeltaBatch) -> Records:
 
     :raises IllegalArgumentException: an unknown op, ``ADD`` without scores and ranks, columns of different lengths, or a malformed registration.
     """
-    import pyarrow.compute as pc
-
     shared = heads(batch.subscriptions, batch.registrations, batch.metas)
     ops, scores, ranks = np.asarray(batch.ops, np.int8), batch.scores, batch.ranks
     n = len(ops)
@@ -186,7 +130,7 @@ def delta_records(batch: DeltaBatch) -> Records:
         ranking = _joined(',"score":', score_texts(numbers_of(scores)), ',"rank":', pa.array(np.asarray(numbers_of(ranks), np.int64)).cast(pa.string()))
         if not adds.all():
             ranking = pc.if_else(pa.array(adds), ranking, "")
-    values = _joined(_SUBSCRIPTION, shared.names, _WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, shared.tails)
+    values = _joined(SUBSCRIPTION, shared.names, WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, shared.tails)
     return Records(shared.keys, values, _joined(shared.registrations, "/", shared.names, "/", marks, "/", names, "/", messages))
 
 
@@ -223,7 +167,7 @@ def match_records(messages: MessageKeys, rows: np.ndarray, subscriptions: np.nda
     used, of = rows[first], np.cumsum(first, dtype=np.int32) - np.int32(1)
     ids, marks = messages.ids.take(pa.array(used)), pa.array(messages.watermarks[used]).cast(pa.string())
     keys, numbers = _bare(ids), pa.array(messages.seqs[used]).cast(pa.string())
-    heads = names_of(_joined(_IN_MESSAGE, ids, _WATERMARK, marks, _BY_TASK, str(task), _MATCHED))
+    heads = names_of(_joined(_IN_MESSAGE, ids, WATERMARK, marks, _BY_TASK, str(task), _MATCHED))
     names, heads = (Names(*map(read_only, texts)) for texts in (names, heads))
     firsts, offsets = match_kernels.cut(of, subscriptions, names.spans, heads.spans, most_bytes)
     begin = 0
@@ -250,23 +194,17 @@ def names_of(texts: Any) -> Names:
 
 def _bare(ids: Any) -> Any:
     """Return ids, given as JSON, as the keys of records: a text without its quotes, a number in digits."""
-    import pyarrow.compute as pc
-
     if pc.any(pc.match_substring(ids, "\\")).as_py():
         return pa.array([str(json.loads(id)).encode() for id in ids.to_pylist()], pa.binary())
     return pc.utf8_trim(ids, '"').cast(pa.binary())
 
 
 def _joined(*parts: Any) -> Any:
-    import pyarrow.compute as pc
-
     return pc.binary_join_element_wise(*parts, "")
 
 
 def score_texts(scores: Any) -> Any:
     """Return floats as JSON (a pyarrow string array): the shortest texts that read back as the same bits."""
-    import pyarrow.compute as pc
-
     numbers = np.asarray(scores, np.float64)
     texts = pa.array(numbers).cast(pa.string())
     whole = (np.abs(numbers) < 1e16) & (numbers == np.trunc(numbers))  # some readers take "1" for an integer
@@ -285,8 +223,6 @@ def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, sco
     :param messages: message ids as JSON text, in rank order within a state; list or pyarrow string array.
     :param scores: float64, scores of the messages.
     """
-    import pyarrow.compute as pc
-
     bounds = np.asarray(offsets, np.int32)
     # The JSON between messages and scores, and between entries, serves as separator: half the work of joining five columns.
     entries = pc.binary_join_element_wise(to_strings(messages), score_texts(scores), ',"score":')
@@ -296,29 +232,4 @@ def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, sco
     if (empty := bounds[1:] == bounds[:-1]).any():
         none = pa.array(empty)
         before, after = pc.if_else(none, "[", before), pc.if_else(none, "]}", after)
-    return _joined(_SUBSCRIPTION, heads.names, _REGISTERED, heads.registrations, '"', _WATERMARK, marks, ',"topk":', before, lists, after)
-
-
-def event_record(subscription: str, registration: str, event: str, watermark: int) -> tuple[bytes, bytes, bytes]:
-    """Return the record of a registration event: (key, value, result id).
-
-    :param event: ``active`` (results cover messages after the watermark) or ``removed`` (results cover messages up to it).
-    :raises IllegalArgumentException: an unknown event, or a malformed registration.
-    """
-    parse_registration(registration)
-    if event not in EVENTS:
-        raise IllegalArgumentException(explain("A registration event is not known.", given=event, legal=" | ".join(EVENTS)))
-    name = encode_basestring_ascii(subscription)
-    value = f'{_SUBSCRIPTION}{name}{_REGISTERED}{registration}","event":"{event}"{_WATERMARK}{watermark}}}'
-    return subscription.encode(), value.encode(), f"{registration}/{name}/{watermark}/{event}".encode()
-
-
-def limited_record(subscription: str, registration: str, watermark: int, setting: str) -> tuple[bytes, bytes, bytes]:
-    """Return the record of the event ``limited``: (key, value, result id).
-
-    :param watermark: of the task when it happened.
-    :param setting: the key of the setting whose limit has cut in.
-    """
-    name = encode_basestring_ascii(subscription)
-    value = f'{_SUBSCRIPTION}{name}{_REGISTERED}{registration}","event":"limited"{_WATERMARK}{watermark},"limit":"{setting}"}}'
-    return LIMITED_KEY + subscription.encode(), value.encode(), f"{registration}/{name}/{watermark}/limited/{setting}".encode()
+    return _joined(SUBSCRIPTION, heads.names, REGISTERED, heads.registrations, '"', WATERMARK, marks, ',"topk":', before, lists, after)

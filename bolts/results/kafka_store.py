@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable, supersedes
-from dskype.bolts.results.formats import Heads
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalStateException, explain
+
+if TYPE_CHECKING:
+    from dskype.bolts.results.formats import Heads
 
 __all__ = ["KafkaStore"]
 
@@ -53,6 +54,7 @@ class KafkaStore(ResultStore):
         :param watermarks: int64[n].
         :param values: a pyarrow string array of n.
         """
+        import pyarrow as pa  # here, because readers need not have it
         import pyarrow.compute as pc
 
         marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable
-from dskype.bolts.results.formats import parse_registration
+from dskype.bolts.results.events import parse_registration
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["RedisStore"]

@@ -32,12 +32,14 @@ class Command(NamedTuple):
     :ivar text: one line that says what it does.
     :ivar module: the module with ``add_arguments`` and ``run``; default: the one of that name in ``cli/commands``.
     :ivar aliases: other names for it.
+    :ivar extra: the extra of the package without which it cannot work; it brings ``spark``.
     """
 
     name: str
     text: str
     module: str = ""
     aliases: tuple[str, ...] = ()
+    extra: str = ""
 
     @property
     def title(self) -> str:
@@ -58,22 +60,22 @@ COMMANDS = {
         Command("tail", "follow the results"),
         Command("dead-letters", "print what a topology could not process, and why"),
         Command("webhooks", "deliver results to URLs, until Ctrl-C"),
-        Command("explain", "say why a message does or does not match or rank"),
-        Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
-        Command("partition", "learn, show and change how subscriptions are distributed"),
+        Command("explain", "say why a message does or does not match or rank", extra="spark"),
+        Command("vocabulary", "build a vocabulary from a sample of messages, or look into one", extra="spark"),
+        Command("partition", "learn, show and change how subscriptions are distributed", extra="spark"),
         Command("plan", "say what subscriptions and messages need in hosts, brokers and memory"),
-        Command("bench", "run a benchmark", module="dskype.deploy.benchmarks.command"),
-        Command("verify", "compare what a topology published with a plain computation"),
-        Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command"),
+        Command("bench", "run a benchmark", module="dskype.deploy.benchmarks.command", extra="bench"),
+        Command("verify", "compare what a topology published with a plain computation", extra="spark"),
+        Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command", extra="demo"),
     ),
     "broker and topology as a service": (
-        Command("up", "start a broker, a topology and its metrics, and keep them running"),
-        Command("status", "say what 'up' runs, and whether it gets on"),
-        Command("down", "stop what 'up' runs, and keep its data"),
+        Command("up", "start a broker, a topology and its metrics, and keep them running", extra="spark"),
+        Command("status", "say what 'up' runs, and whether it gets on", extra="spark"),
+        Command("down", "stop what 'up' runs, and keep its data", extra="spark"),
     ),
     "topologies": (
-        Command("local", "run a topology on this machine for a while"),
-        Command("submit", "run a topology on a cluster until it is killed", aliases=("jar",)),
+        Command("local", "run a topology on this machine for a while", extra="spark"),
+        Command("submit", "run a topology on a cluster until it is killed", aliases=("jar",), extra="spark"),
         Command("quickstart", "begin a project in streamparse's layout"),
         Command("list", "list the topologies"),
         Command("activate", "switch a topology's spouts on", module=_ACTIVATE),
@@ -84,7 +86,7 @@ COMMANDS = {
         Command("monitor", "print a component's throughput at intervals"),
         Command("stats", "measure what a topology moves, costs and waits for"),
         Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
-        Command("ui", "serve web pages and Storm's REST API, until Ctrl-C"),
+        Command("ui", "serve web pages and Storm's REST API, until Ctrl-C", extra="ui"),
     ),
     "this machine": (
         Command("localconfvalue", "print a configuration value of this machine", module=_CONFVALUE),
@@ -163,11 +165,26 @@ def _filler(command: Command, whole: LazyParser) -> Any:
             parser.add_argument("command", metavar="COMMAND", nargs="*")
             parser.set_defaults(run=lambda args: _help(args, whole))
             return
+        _require(command)
         module = command.load()
         parser.set_defaults(run=getattr(module, "run", None))
         module.add_arguments(parser)
 
     return fill
+
+
+def _require(command: Command) -> None:
+    """End with an error if a command runs topologies, or computes as they do, and only the packages of clients are installed."""
+    if not command.extra:
+        return
+    from dskype.deploy.machine.extras import missing_for_topologies
+
+    if missing := missing_for_topologies():
+        from dskype.topology.errors import explain
+
+        words, fix = f"'dskype {command.name}' needs what topologies need.", f"pip install '/path/to/dskype[{command.extra}]'"
+        say("error: " + explain(words, given=f"no module {', '.join(missing)}", hint=fix))
+        raise SystemExit(1)
 
 
 def _help(args: argparse.Namespace, parser: LazyParser) -> int:

@@ -31,8 +31,10 @@ from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.follower import Follower, Once, make_consumer
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
+from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import PLAN_KEY, Topics
 from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
@@ -168,9 +170,6 @@ class PubSub:
         """
         settings = self.settings
         if self._tokenizer is None:
-            from dskype.spouts.costs import CostCeiling
-            from dskype.spouts.text import Tokenizer
-
             self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
         parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
         self._ceiling.check(parsed)
@@ -491,11 +490,9 @@ class PubSub:
         store = make_store(self.settings.store, self.settings.store_options)
         if store.in_log:
             self.require(self.topics.topk)
-        store.open(Opening(self.name, kafka=self.kafka))
-        try:
+        with contextlib.closing(store):
+            store.open(Opening(self.name, kafka=self.kafka))
             found = store.get(id)
-        finally:
-            store.close()
         return None if found is None else TopK.from_json(found.value)
 
     def await_active(self, ids: str | Iterable[str], timeout_s: float = 600) -> None:

@@ -143,7 +143,7 @@ def _newest_python() -> tuple[int, int]:
 
 
 def _packages() -> list[Row]:
-    """Check that the required packages are installed. Versions are pip's task, except for two common mistakes."""
+    """Check that the packages of topologies are installed. Versions are pip's task, except for two common mistakes."""
     try:
         required = importlib.metadata.requires("dskype") or []
     except importlib.metadata.PackageNotFoundError:
@@ -151,7 +151,7 @@ def _packages() -> list[Row]:
     versions: dict[str, str] = {}
     missing = []
     for line in required:
-        if "extra ==" in line.replace("'", '"').replace("extra==", "extra =="):
+        if (extra := re.search(r"extra\s*==\s*['\"](\w+)", line)) and extra[1] != "spark":
             continue
         name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
         try:
@@ -160,7 +160,7 @@ def _packages() -> list[Row]:
             missing.append(name)
     rows = []
     if missing:
-        rows.append(Row("packages", FAIL, f"missing: {', '.join(missing)}", "pip install /path/to/dskype again in this environment"))
+        rows.append(Row("packages", FAIL, f"missing: {', '.join(missing)}", "pip install '/path/to/dskype[spark]' in this environment"))
     major = {name: int(v.partition(".")[0]) for name, v in versions.items() if v.partition(".")[0].isdecimal()}
     if major.get("kafka-python", 3) < 3:
         rows.append(Row("packages", FAIL, f"expected kafka-python 3, given: {versions['kafka-python']}", "pip install 'kafka-python>=3,<4'"))

@@ -125,7 +125,7 @@ def spark_home() -> Path:
         return Path(given)
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
-        raise JarsError("expected an installed pyspark, given: none", fix="pip install /path/to/dskype (it brings pyspark)")
+        raise JarsError("expected an installed pyspark, given: none", fix="pip install '/path/to/dskype[spark]'")
     return Path(spec.origin).parent
 
 
@@ -134,7 +134,7 @@ def spark_version() -> str:
     try:
         return importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError as e:
-        raise JarsError("expected an installed pyspark, given: none", fix="pip install /path/to/dskype (it brings pyspark)") from e
+        raise JarsError("expected an installed pyspark, given: none", fix="pip install '/path/to/dskype[spark]'") from e
 
 
 def scala_version() -> str:

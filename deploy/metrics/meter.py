@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dskype.deploy.metrics.history import History
-from dskype.distribution import DISTRIBUTORS
 from dskype.spouts import streams
 from dskype.topology.core.stats import TopologyStats
 
@@ -49,6 +48,8 @@ BATCH_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 _STORE = {"waiting": "states-waiting", "written": "states-written", "stale": "states-stale", "failures": "store-failures"}
 _ORDER = {stream: i for i, stream in enumerate(streams.FIELDS)}
 _REGISTERED = ("subscriptions_registered", "registered")
+ONE_PLACE = "hashing"
+"""The only distributor that never has a subscription on several tasks. By name, because whoever only measures need not have the packages of distributors."""
 _POINTS = 64
 _NEEDED = {"component", "executor", "pid", "tasks", "time_ms"}
 
@@ -303,8 +304,7 @@ def registered_subscriptions(meter: Meter, conf: Mapping[str, Any]) -> int | Non
         if known:
             return int(sum(known))
 
-    kind = DISTRIBUTORS.get(str(conf.get("dskype.distributor", "hashing")))
-    return None if kind is None or kind.replicates else placements(meter, roles[1])
+    return placements(meter, roles[1]) if conf.get("dskype.distributor", ONE_PLACE) == ONE_PLACE else None
 
 
 def placements(meter: Meter, component: str) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from dskype.bolts.results.formats import LIMITED_KEY
+from dskype.bolts.results.events import LIMITED_KEY
 from dskype.deploy.client.records import Result, json_object
 from dskype.spouts.topics import Topics
 

@@ -10,7 +10,7 @@ from dskype.bolts import results
 from dskype.bolts.result_bolt import ResultBolt
 from dskype.bolts.results.base import Opening, StoreUnavailable
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import ADD, MATCH, REMOVE
+from dskype.bolts.results.events import ADD, MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.results.redis_store import RedisStore
 from dskype.spouts import streams

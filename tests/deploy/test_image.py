@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-FEATURES = ("demo", "redis", "s3", "tls", "ui")
+FEATURES = ("spark", "demo", "redis", "s3", "tls", "ui")
 """The extras of setup.cfg that the image has."""
 
 
@@ -47,7 +47,7 @@ def needed() -> set[str]:
     setup = configparser.ConfigParser(comment_prefixes="#")
     setup.read(ROOT / "setup.cfg")
     lists = [setup["options"]["install_requires"], *(setup["options.extras_require"][extra] for extra in FEATURES)]
-    todo = [Requirement(line) for text in lists for line in text.strip().splitlines()]
+    todo = [Requirement(line) for text in lists for line in text.strip().splitlines() if line != "dskype[spark]"]
     found: set[tuple[str, frozenset[str]]] = set()
     while todo:
         wanted = todo.pop()

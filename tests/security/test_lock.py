@@ -29,11 +29,11 @@ def locked() -> dict[str, list[Requirement]]:
 
 
 def wanted() -> list[Requirement]:
-    """Return what ``pip install -e .[demo,test,check]`` asks for."""
+    """Return what ``pip install -e .[spark,demo,test,check]`` asks for."""
     setup = configparser.ConfigParser(comment_prefixes="#")
     setup.read(ROOT / "setup.cfg")
-    texts = [setup["options"]["install_requires"], *(setup["options.extras_require"][extra] for extra in ("demo", "test", "check")), "setuptools>=77"]
-    return [Requirement(line) for text in texts for line in text.strip().splitlines()]
+    texts = [setup["options"]["install_requires"], *(setup["options.extras_require"][extra] for extra in ("spark", "demo", "test", "check")), "setuptools>=77"]
+    return [Requirement(line) for text in texts for line in text.strip().splitlines() if line != "dskype[spark]"]
 
 
 def test_nothing_says_to_install_from_the_package_index_by_name() -> None:

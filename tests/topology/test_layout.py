@@ -61,7 +61,7 @@ def test_modules_of_the_api_import_of_the_runtime_only_what_the_contract_names()
 
 
 def test_imports_inside_functions_have_a_measured_reason():
-    """Each saves a quarter of a second or more at start-up, as a comment says."""
+    """Each saves a quarter of a second or more at start-up, or a package that clients need not have, as a comment says."""
     inside = {
         (name, alias.name)
         for name, path in modules().items()

@@ -13,6 +13,7 @@ import java.nio.file.Files;
 import java.util.Map;
 
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.ForeachWriter;
 import org.apache.spark.sql.Row;
 
@@ -33,6 +34,9 @@ public class ExecutorWriter extends ForeachWriter {
     private static final int BUFFER_BYTES = 1 << 16;
     private static final int DEATHS = 5;
     private static final long DEATHS_MS = 10000L;
+    private static final long CONNECT_MS = 30000L;
+    private static final int FAILURES = 1000;
+    private static final Map failures = new java.util.HashMap();  // task of a query -> why its first attempt failed; guarded by LOCK
     private static final Object LOCK = new Object();
     private static String supervisor = null;  // path of the socket of this host's supervisor; guarded by LOCK
     private static File told = null;  // where the daemon writes it
@@ -45,6 +49,7 @@ public class ExecutorWriter extends ForeachWriter {
     private final byte[] requestWithPayload;
     private final String inbox;
 
+    private transient String name;
     private transient Thread task;
     private transient volatile SocketChannel channel;
     private transient ByteBuffer buffer;
@@ -69,7 +74,18 @@ public class ExecutorWriter extends ForeachWriter {
         this.requestWithPayload = requestWithPayload;
     }
 
+    /**
+     * Spark runs a task that failed again from the offset at which its batch began. That was minutes ago, the records may be gone, and Spark would wait for them without a word. So the attempts
+     * after the first one fail, with the words of the first one: then the query ends, and the driver starts another one at the snapshots' offsets.
+     */
     public boolean open(long partitionId, long epochId) {
+        this.name = new String(this.request, StandardCharsets.ISO_8859_1) + partitionId;
+        if (TaskContext.get().attemptNumber() > 0) {
+            synchronized (LOCK) {
+                String cause = (String) failures.get(this.name);
+                throw new IllegalStateException(cause == null ? "the first attempt of this task has failed; the query has to begin anew" : cause);
+            }
+        }
         this.task = Thread.currentThread();
         this.buffer = ByteBuffer.allocateDirect(BUFFER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
         this.changed = new Object();
@@ -316,7 +332,6 @@ public class ExecutorWriter extends ForeachWriter {
     /** Waits for what the executor says. */
     private static class Watcher extends Thread {
         private final ExecutorWriter writer;
-        private String cause = "it was killed";
 
         Watcher(ExecutorWriter writer) {
             this.writer = writer;
@@ -345,15 +360,16 @@ public class ExecutorWriter extends ForeachWriter {
                 }
                 if (from != null) this.writer.lost(from);
                 try {
+                    this.count();
+                    long until = System.nanoTime() / 1000000L + CONNECT_MS;
                     while (true) {
-                        this.count();
                         try {
                             this.writer.connect();
                             break;
                         } catch (IllegalStateException e) {
                             throw e;
                         } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
-                            this.cause = e.toString();
+                            if (System.nanoTime() / 1000000L > until) throw e;
                             Thread.sleep(20L);
                         }
                     }
@@ -367,12 +383,16 @@ public class ExecutorWriter extends ForeachWriter {
         private void count() {
             long[] deaths = this.writer.deaths;
             long now = System.nanoTime() / 1000000L;
-            if (deaths[0] != 0L && now - deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.writer.executor + " of " + this.writer.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s: " + this.cause);
+            if (deaths[0] != 0L && now - deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.writer.executor + " of " + this.writer.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
             for (int i = 1; i < DEATHS; i++) deaths[i - 1] = deaths[i];
             deaths[DEATHS - 1] = now;
         }
 
         private void fail(String text) {
+            synchronized (LOCK) {
+                if (failures.size() >= FAILURES) failures.clear();  // of queries that have ended long ago
+                failures.put(this.writer.name, text);
+            }
             synchronized (this.writer.changed) {
                 this.writer.failure = text;
                 this.writer.changed.notifyAll();

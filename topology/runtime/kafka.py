@@ -21,7 +21,8 @@ from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.runtime.connections import FAILOVER_MS, Connection, reached
-from dskype.topology.runtime.record_producer import RecordProducer, make_producer
+from dskype.topology.runtime.producers import make_producer
+from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.tuples import InRecord
 
 __all__ = [

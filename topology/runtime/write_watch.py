@@ -13,7 +13,8 @@ from kafka.errors import KafkaError
 
 from dskype.topology.errors import explain
 from dskype.topology.runtime.connections import Connection
-from dskype.topology.runtime.record_producer import RecordProducer, make_producer
+from dskype.topology.runtime.producers import make_producer
+from dskype.topology.runtime.record_producer import RecordProducer
 
 __all__ = ["WriteWatch", "write_once"]
 

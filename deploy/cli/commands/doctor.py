@@ -25,7 +25,10 @@ def _kernels() -> list[Row]:
     """Tell whether the first messages of a topology have to wait for compilers."""
     from dskype.deploy.cli import warmup
     from dskype.deploy.machine.doctor import OK, WARN, Row
+    from dskype.deploy.machine.extras import missing_for_topologies
 
+    if missing_for_topologies():
+        return []  # the row of packages says so
     if warmup.are_compiled():
         return [Row("kernels", OK, "those of dskype.yaml are compiled")]
     words = "those of dskype.yaml are not compiled for this version and processor: the next start takes minutes longer, and says so"

@@ -11,7 +11,7 @@ from dskype.bolts.replication.merger import Delta, Event, Merger, TopkList
 from dskype.bolts.replication.messages import PART, Begin, Finish, RankedList, ReplicaDropped, ReplicaGone, ReplicaList
 from dskype.bolts.results.base import Removal
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import ADD, REMOVE
+from dskype.bolts.results.events import ADD, REMOVE
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.tuples import column_to_list
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import ADD, MATCH, REMOVE, delta_records, event_record, heads, parse_registration, state_values
+from dskype.bolts.results.events import ADD, MATCH, REMOVE, event_record, parse_registration
+from dskype.bolts.results.formats import delta_records, heads, state_values
 from dskype.topology import IllegalArgumentException
 
 ODD = ["s1", "with space", 'quo"te', "back\\slash", "ünï", "漢字", "new\nline", "a/b", "", "\U0001f600", "\x00"]

@@ -9,7 +9,8 @@ import pytest
 
 from dskype.bolts.results import formats
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import ADD, MATCH, REMOVE, MessageKeys, json_names, names_of
+from dskype.bolts.results.events import ADD, MATCH, REMOVE
+from dskype.bolts.results.formats import MessageKeys, json_names, names_of
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.topology import IllegalArgumentException
 from dskype.topology.core.frames import OutRecords

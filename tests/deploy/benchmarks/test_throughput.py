@@ -166,7 +166,8 @@ def test_lists_count_with_the_messages_that_came_after_the_last_one():
 
 def test_deltas_of_the_product_are_read():
     from dskype.bolts.results.deltas import DeltaBatch
-    from dskype.bolts.results.formats import ADD, delta_records
+    from dskype.bolts.results.events import ADD
+    from dskype.bolts.results.formats import delta_records
 
     found = Latencies({70: (100, b'"x"'), 71: (100, b"18")})
     names, metas = ['we"ird,"op":"add"', "s2"], ['{"op":"add"}', None]

@@ -8,6 +8,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from dskype.deploy.machine.extras import SPARK
+
 REPOSITORY = Path(__file__).parents[3]
 ROOTS = ("topology", "spouts", "distribution", "bolts", "deploy")
 
@@ -40,6 +42,20 @@ def test_setup_cfg_lists_every_file_that_is_not_code() -> None:
                     for package, patterns in data.items()
                     for pattern in patterns
                 ), f"add {path.relative_to(REPOSITORY)} to package_data in setup.cfg"
+
+
+def test_what_runs_topologies_comes_with_the_extra_spark_and_those_that_bring_it() -> None:
+    setup = _setup()
+    names = {
+        extra: {re.split(r"[\s<>=]", line, maxsplit=1)[0].replace("-", "_") for line in lines.strip().splitlines()}
+        for extra, lines in {"": setup["options"]["install_requires"], **setup["options.extras_require"]}.items()
+    }
+    assert names["spark"] == set(SPARK)
+    assert {extra for extra, needed in names.items() if "dskype[spark]" in needed} == {"demo", "s3", "ui", "bench", "test"}
+    for extra in names.keys() - {"spark"}:
+        assert not names[extra] & names["spark"], extra
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    assert "-e '.[spark," in makefile and "--extra spark" in makefile
 
 
 def test_no_committed_text_of_ours_names_a_jar_repository() -> None:

@@ -14,9 +14,10 @@ import pytest
 from dskype.bolts.subscription_bolt import SubscriptionBolt
 from dskype.deploy.cli import main as cli
 from dskype.deploy.metrics import reader
-from dskype.deploy.metrics.meter import BATCH_BUCKETS_S, Batches, Meter, Passage, Passages, measure
+from dskype.deploy.metrics.meter import BATCH_BUCKETS_S, ONE_PLACE, Batches, Meter, Passage, Passages, measure
 from dskype.deploy.metrics.prometheus import Collector, Exporter
 from dskype.deploy.metrics.tables import as_text
+from dskype.distribution import DISTRIBUTORS
 from dskype.spouts.topics import Topics
 from dskype.topology.core.frames import encode_data, encode_segment, encode_watermark, segment_sizes
 from dskype.topology.core.stats import TaskStats
@@ -216,6 +217,10 @@ def test_records_that_no_spout_has_emitted_are_the_lag(plain: Metered) -> None:
     plain.read()
     ends = {("dskype.messages", 0): 60 + len(BAD) + 5, ("dskype.subscriptions", 0): 12, ("other", 0): 9}
     assert measure(plain.meter, {}, ends=ends)["lag"]["records"] == {"dskype.messages": 5, "dskype.subscriptions": 0}
+
+
+def test_only_one_distributor_never_has_a_subscription_on_several_tasks() -> None:
+    assert [name for name, kind in DISTRIBUTORS.items() if not kind.replicates] == [ONE_PLACE]
 
 
 def test_registered_subscriptions_are_asked_for_where_they_may_be_replicated(plain: Metered) -> None:

@@ -17,7 +17,7 @@ from dskype.deploy.machine import launch
 from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime import driver as driver_module
-from dskype.topology.runtime import librdkafka, record_producer, write_watch
+from dskype.topology.runtime import librdkafka, librdkafka_producer, record_producer, write_watch
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.write_watch import WriteWatch
@@ -56,7 +56,7 @@ class Client:
 
 @pytest.fixture
 def clients(monkeypatch):
-    monkeypatch.setattr(record_producer.confluent_kafka, "Producer", Client)
+    monkeypatch.setattr(librdkafka_producer.confluent_kafka, "Producer", Client)
     monkeypatch.setattr(Client, "made", [])
     return Client.made
 
@@ -64,11 +64,11 @@ def clients(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "of"),
     [
-        ({}, "_Librdkafka"),
-        ({"bootstrap_timeout_ms": 5_000, "security_protocol": "PLAINTEXT"}, "_Librdkafka"),
-        ({"sasl_mechanism": "GSSAPI", "security_protocol": "SASL_PLAINTEXT"}, "_KafkaPython"),
-        ({"ssl_context": ssl.create_default_context(), "security_protocol": "SSL"}, "_KafkaPython"),
-        ({"socks5_proxy": "socks5://127.0.0.1:1"}, "_KafkaPython"),
+        ({}, "LibrdkafkaProducer"),
+        ({"bootstrap_timeout_ms": 5_000, "security_protocol": "PLAINTEXT"}, "LibrdkafkaProducer"),
+        ({"sasl_mechanism": "GSSAPI", "security_protocol": "SASL_PLAINTEXT"}, "KafkaPythonProducer"),
+        ({"ssl_context": ssl.create_default_context(), "security_protocol": "SSL"}, "KafkaPythonProducer"),
+        ({"socks5_proxy": "socks5://127.0.0.1:1"}, "KafkaPythonProducer"),
     ],
 )
 def test_a_setting_that_librdkafka_cannot_follow_keeps_kafka_python_which_then_goes_on_after_a_pause(monkeypatch, clients, given, of):
@@ -135,7 +135,8 @@ def test_a_client_that_has_ended_by_a_fatal_error_is_replaced(clients):
 
 def test_a_client_that_stores_nothing_for_long_is_replaced(clients, monkeypatch):
     now_s = [0.0]
-    monkeypatch.setattr(record_producer, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda seconds: None))
+    for module in (record_producer, librdkafka_producer):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda seconds: None))
     with KafkaSettings("127.0.0.1:1").producer(delivery_timeout_s=10) as producer:
         producer.send("t", b"x")
         now_s[0] = 20.0
