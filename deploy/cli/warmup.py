@@ -33,6 +33,8 @@ _MODULE, _ALL, _PART = "dskype.deploy.cli.warmup", "all", "part"
 _TELL_EVERY_S = 10.0
 _KERNELS = 270
 """About so many the small topology and the part compile. People see it, nothing depends on it."""
+_BACKLOG = 80
+"""So many messages and subscriptions with new words come at once in the end, as after a standstill: many have kernels of their own, and tables grow."""
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
 
@@ -189,20 +191,24 @@ def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> 
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
     simulation.activate()
-    for number in range(96):
+    for number in range(96 + _BACKLOG):
         if number == _FIRST_BOOLEAN:
             before_boolean()
-        words = [_WORDS[number % 6], _WORDS[number * 7 % 6]]
+        late = number >= 96
+        words = [f"{_WORDS[i]}{number if late else ''}" for i in (number % 6, number * 7 % 6)]
         place = {"lat": number % 9, "lon": number % 7}
         where = {"bbox": [number % 7, number % 9, 8, 9]} if number % 5 == 0 else place
         log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **where}).encode())
-        if number % 4 == 0:
+        if late or number % 4 == 0:
             value = (
                 {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place}
                 if number % 8 or number < _FIRST_BOOLEAN
                 else {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": f"{words[0]} OR ({words[1]} AND hill)"}
             )
-            log.append(topics.subscriptions, 0, f"s{number if number <= 80 else number - 40}".encode(), None if number > 80 else json.dumps(value).encode())
+            removed = 80 < number < 96
+            log.append(topics.subscriptions, 0, f"s{number - 40 if removed else number}".encode(), None if removed else json.dumps(value).encode())
+        if late and number < 95 + _BACKLOG:
+            continue
         time_ms[0] += 100
         simulation.tick_clock()
         simulation.run_until_quiet()
