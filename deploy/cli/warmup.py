@@ -161,10 +161,11 @@ def _compile_all() -> None:
 
 @_seldom_collected()
 def _compile_part() -> None:
-    """Compile the kernels that every executor needs, and those of boolean subscriptions, and of distributors with partitions or interest."""
+    """Compile the kernels that every executor needs, and those of windows with chunks, of boolean subscriptions, and of distributors with partitions or interest."""
     from dskype.topology.runtime import resident
 
     resident.warm_up()
+    _slide_a_window()
     _match_expressions()
     _distribute()
 
@@ -225,6 +226,29 @@ def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> 
     if not report.ok:
         msg = f"the warm-up is not verified: {report.as_text()}"
         raise RuntimeError(msg)
+
+
+def _slide_a_window() -> None:
+    """Let a window grow, turn its newest messages into chunks, answer queries and forget, which takes thousands of messages with the default capacity."""
+    import numpy as np
+
+    from dskype.bolts.window.base import QueryBatch
+    from dskype.bolts.window.chunks import ChunkWindow
+    from dskype.spouts.batch import MessageBatch
+
+    n, words = 20, 80
+    terms, weights = np.arange(n * words), np.full(n * words, words**-0.5)
+    offsets = np.arange(0, n * words + 1, words)
+    window = ChunkWindow(capacity=8)
+    for start, stop in ((0, 10), (10, n)):
+        first, last = offsets[start], offsets[stop]
+        part = MessageBatch(np.arange(start, stop), np.arange(start, stop), np.zeros(10), np.zeros(10), offsets[:11], terms[first:last], weights[first:last])
+        window.insert(part, [str(seq) for seq in range(start, stop)])
+    two = np.zeros(2)
+    queries = QueryBatch(np.full(2, n - 1), np.full(2, 3), two, two, two, np.array([0, 2, 4]), np.array([0, 800, 5, 1599]), np.ones(4))
+    window.topk(queries, n, 360.0)
+    ChunkWindow(capacity=8).restore(window.snapshot())
+    window.free(9)
 
 
 def _match_expressions() -> None:
