@@ -34,7 +34,7 @@ _TELL_EVERY_S = 10.0
 _KERNELS = 270
 """About so many the small topology and the part compile. People see it, nothing depends on it."""
 _BACKLOG = 80
-"""So many messages and subscriptions with new words come at once in the end, as after a standstill: many have kernels of their own, and tables grow."""
+"""So many messages and subscriptions with new words come at once in the end, as after a standstill: some kernels are used only for many records, or when tables grow."""
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
 
@@ -52,8 +52,8 @@ def _state() -> str:
     compiler = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__} {processor} {features}"
     digest = hashlib.blake2b(compiler.encode(), digest_size=16)
     root = Path(__file__).parents[2]
-    how = (root / "topology" / name for name in ("kernel_cache.py", "kernel_parts.py"))
-    for file in (*how, *sorted(file for package in _PACKAGES for file in (root / package).rglob("*_kernels.py"))):
+    compiling = (root / "topology" / name for name in ("kernel_cache.py", "kernel_parts.py"))
+    for file in (*compiling, *sorted(file for package in _PACKAGES for file in (root / package).rglob("*_kernels.py"))):
         digest.update(str(file.relative_to(root)).encode() + file.read_bytes())
     return digest.hexdigest()
 
@@ -244,8 +244,8 @@ def _slide_a_window() -> None:
         first, last = offsets[start], offsets[stop]
         part = MessageBatch(np.arange(start, stop), np.arange(start, stop), np.zeros(10), np.zeros(10), offsets[:11], terms[first:last], weights[first:last])
         window.insert(part, [str(seq) for seq in range(start, stop)])
-    two = np.zeros(2)
-    queries = QueryBatch(np.full(2, n - 1), np.full(2, 3), two, two, two, np.array([0, 2, 4]), np.array([0, 800, 5, 1599]), np.ones(4))
+    zeros = np.zeros(2)
+    queries = QueryBatch(np.full(2, n - 1), np.full(2, 3), zeros, zeros, zeros, np.array([0, 2, 4]), np.array([0, 800, 5, 1599]), np.ones(4))
     window.topk(queries, n, 360.0)
     ChunkWindow(capacity=8).restore(window.snapshot())
     window.free(9)
