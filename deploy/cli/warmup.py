@@ -33,6 +33,8 @@ _MODULE, _ALL, _PART = "dskype.deploy.cli.warmup", "all", "part"
 _TELL_EVERY_S = 10.0
 _KERNELS = 270
 """About so many the small topology and the part compile. People see it, nothing depends on it."""
+_BACKLOG = 80
+"""So many messages and subscriptions with new words come at once in the end, as after a standstill: some kernels are used only for many records, or when tables grow."""
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
 
@@ -50,8 +52,8 @@ def _state() -> str:
     compiler = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__} {processor} {features}"
     digest = hashlib.blake2b(compiler.encode(), digest_size=16)
     root = Path(__file__).parents[2]
-    how = (root / "topology" / name for name in ("kernel_cache.py", "kernel_parts.py"))
-    for file in (*how, *sorted(file for package in _PACKAGES for file in (root / package).rglob("*_kernels.py"))):
+    compiling = (root / "topology" / name for name in ("kernel_cache.py", "kernel_parts.py"))
+    for file in (*compiling, *sorted(file for package in _PACKAGES for file in (root / package).rglob("*_kernels.py"))):
         digest.update(str(file.relative_to(root)).encode() + file.read_bytes())
     return digest.hexdigest()
 
@@ -159,10 +161,11 @@ def _compile_all() -> None:
 
 @_seldom_collected()
 def _compile_part() -> None:
-    """Compile the kernels that every executor needs, and those of boolean subscriptions, and of distributors with partitions or interest."""
+    """Compile the kernels that every executor needs, and those of windows with chunks, of boolean subscriptions, and of distributors with partitions or interest."""
     from dskype.topology.runtime import resident
 
     resident.warm_up()
+    _slide_a_window()
     _match_expressions()
     _distribute()
 
@@ -189,20 +192,24 @@ def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> 
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
     simulation.activate()
-    for number in range(96):
+    for number in range(96 + _BACKLOG):
         if number == _FIRST_BOOLEAN:
             before_boolean()
-        words = [_WORDS[number % 6], _WORDS[number * 7 % 6]]
+        late = number >= 96
+        words = [f"{_WORDS[i]}{number if late else ''}" for i in (number % 6, number * 7 % 6)]
         place = {"lat": number % 9, "lon": number % 7}
         where = {"bbox": [number % 7, number % 9, 8, 9]} if number % 5 == 0 else place
         log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **where}).encode())
-        if number % 4 == 0:
+        if late or number % 4 == 0:
             value = (
                 {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place}
                 if number % 8 or number < _FIRST_BOOLEAN
                 else {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": f"{words[0]} OR ({words[1]} AND hill)"}
             )
-            log.append(topics.subscriptions, 0, f"s{number if number <= 80 else number - 40}".encode(), None if number > 80 else json.dumps(value).encode())
+            removed = 80 < number < 96
+            log.append(topics.subscriptions, 0, f"s{number - 40 if removed else number}".encode(), None if removed else json.dumps(value).encode())
+        if late and number < 95 + _BACKLOG:
+            continue
         time_ms[0] += 100
         simulation.tick_clock()
         simulation.run_until_quiet()
@@ -219,6 +226,29 @@ def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> 
     if not report.ok:
         msg = f"the warm-up is not verified: {report.as_text()}"
         raise RuntimeError(msg)
+
+
+def _slide_a_window() -> None:
+    """Let a window grow, turn its newest messages into chunks, answer queries and forget, which takes thousands of messages with the default capacity."""
+    import numpy as np
+
+    from dskype.bolts.window.base import QueryBatch
+    from dskype.bolts.window.chunks import ChunkWindow
+    from dskype.spouts.batch import MessageBatch
+
+    n, words = 20, 80
+    terms, weights = np.arange(n * words), np.full(n * words, words**-0.5)
+    offsets = np.arange(0, n * words + 1, words)
+    window = ChunkWindow(capacity=8)
+    for start, stop in ((0, 10), (10, n)):
+        first, last = offsets[start], offsets[stop]
+        part = MessageBatch(np.arange(start, stop), np.arange(start, stop), np.zeros(10), np.zeros(10), offsets[:11], terms[first:last], weights[first:last])
+        window.insert(part, [str(seq) for seq in range(start, stop)])
+    zeros = np.zeros(2)
+    queries = QueryBatch(np.full(2, n - 1), np.full(2, 3), zeros, zeros, zeros, np.array([0, 2, 4]), np.array([0, 800, 5, 1599]), np.ones(4))
+    window.topk(queries, n, 360.0)
+    ChunkWindow(capacity=8).restore(window.snapshot())
+    window.free(9)
 
 
 def _match_expressions() -> None:

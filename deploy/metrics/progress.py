@@ -14,7 +14,7 @@ __all__ = ["Progress"]
 
 _TICKS = f"{SYSTEM_COMPONENT_ID}/{SYSTEM_TICK_STREAM_ID}"
 _AT_ONCE_S = 2.0
-"""Tuples that wait for longer than the reports of two tasks are apart do wait."""
+"""The reports of a sender and of a receiver may be this far apart. A tuple that seems to wait for longer does wait."""
 
 
 class Progress:

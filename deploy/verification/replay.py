@@ -18,7 +18,6 @@ from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, Subscription, areas_of
 from dskype.spouts.settings import Settings
-from dskype.spouts.vocabulary import Vocabulary
 
 __all__ = ["NEVER", "History", "Place", "Unregistered", "handled_until", "parse_subscriptions", "replay"]
 
@@ -100,7 +99,7 @@ class History:
 
 def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subscription | Unregistered | str]:
     """Return each record of the subscriptions topic, parsed; for a bad one, the text says why."""
-    ceiling = CostCeiling(settings, Vocabulary.load)
+    ceiling = CostCeiling(settings)
     parsed = {(r.partition, r.offset): _parse_subscription(r, settings, ceiling) for r in inputs.subscriptions}
     full = {
         place: header(letter, "error") for place, letter in _Letters(inputs, settings, Report()).subscriptions.items() if header(letter, "stage") == LIMIT_STAGE
@@ -397,7 +396,7 @@ class _Letters:
 
         A bad one must have been refused when a later record of its partition has been handled.
         """
-        ceiling = CostCeiling(self._settings, Vocabulary.load)
+        ceiling = CostCeiling(self._settings)
         topic = self._inputs.topics.subscriptions
         records = {(r.partition, r.offset): r for r in self._inputs.subscriptions}
         for place, letter in self.subscriptions.items():

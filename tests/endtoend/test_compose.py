@@ -103,7 +103,7 @@ def jvms(engine, service):
 def master(engine):
     """Return what Spark's master says of itself; empty while it does not answer."""
     asked = engine.run("exec", "dskype-spark-master-1", "curl", "-fsS", "http://spark-master:8080/json/", check=False)
-    return json.loads(asked.stdout) if asked.returncode == 0 else {}
+    return json.loads(asked.stdout) if asked.returncode == 0 and asked.stdout else {}
 
 
 def http(engine, url, *options):

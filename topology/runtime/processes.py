@@ -115,7 +115,7 @@ def runtime_folder() -> tuple[Path, bool]:
 
 
 def share_memory(arenas: int = 2) -> None:
-    """Let all threads of this process take memory from a few places (glibc). Otherwise each of many threads keeps what it has used once: in a server with 20 threads, a third of all."""
+    """Let all threads of this process take memory from a few places (glibc). Otherwise each of many threads keeps what it has used once."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(_M_ARENA_MAX, arenas)
 
