@@ -11,7 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark import TaskContext
 
-from dskype.topology.runtime.resident import BATCH
+from dskype.topology.runtime.resident import BATCH, BATCH_KIND
 from dskype.topology.runtime.shim import ExecutorFailedError, Shim, freeze_once
 from dskype.topology.runtime.wire import receive, send
 
@@ -46,7 +46,7 @@ class ContinuousShim(Shim):
         """Let the executor run until it ends; return whether it was asked to."""
         try:
             connection = self._connect(index)
-            send(connection, BATCH.pack(0, self.external, True))
+            send(connection, BATCH.pack(BATCH_KIND, 0, self.external, True))
             answer = receive(connection)
         except OSError:
             self._drop(index)

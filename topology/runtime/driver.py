@@ -31,7 +31,7 @@ from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer, check_codecs
 from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
-from dskype.topology.runtime.queries import ComponentQuery, Pace, QueryContext
+from dskype.topology.runtime.queries import ComponentQuery, Pace, PartitionsAddedError, QueryContext
 from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
@@ -516,7 +516,7 @@ class TopologyDriver:
     def _handle_failure(self, component: str, error: BaseException) -> None:
         """Decide whether and when to restart a component's failed query."""
         text = str(error)
-        if jvm_exit_code(self._spark) is not None:  # the next check reports that
+        if isinstance(error, PartitionsAddedError) or jvm_exit_code(self._spark) is not None:  # the next check reports that the JVM has ended
             self._due[component] = time.monotonic() + _WATCH_STEP_S
             return
         if (fatal := text_after(FATAL_MARK, text)) is not None:

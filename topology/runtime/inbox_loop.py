@@ -19,6 +19,7 @@ from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.record_reader import BEGINNING, READER_OPTIONS, RecordReader
 from dskype.topology.runtime.record_writer import RecordWriter
+from dskype.topology.runtime.spark_input import SparkInput
 
 __all__ = ["InboxLoop", "KeptPositions"]
 
@@ -75,6 +76,7 @@ class InboxLoop:
     :param save: called before each batch with its number, to take the snapshots that are due.
     :param permit: called before a batch, and before what it has released is written; it raises if another executor has the tasks now.
     :param give_up_s: records that wait longer for the brokers are not written any more; None: they wait however long.
+    :param open_input: returns what reads from given positions on; None: the loop reads the brokers itself.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class InboxLoop:
         *,
         permit: Callable[[], None] = lambda: None,
         give_up_s: float | None = None,
+        open_input: Callable[[dict[tuple[str, int], int]], SparkInput] | None = None,
     ) -> None:
         self._executor, self._kept, self._save, self._permit = executor, kept, save, permit
         conf = executor.plan.component_conf(executor.component)
@@ -104,8 +107,11 @@ class InboxLoop:
         options = {} if self._spout is None else {key: value for key, value in spout.kafka_options.items() if key in READER_OPTIONS}
         positions = {(task.inbox, task.index): task.version for task in executor.tasks}
         self._known = set(external)
-        self._reader = RecordReader(kafka, consumer_group(executor.plan.name, self._spout), positions | self._own(external), options)
-        self._look_at = time.monotonic() + _NEW_PARTITIONS_S
+        positions |= self._own(external)
+        self._reader: Any = (
+            RecordReader(kafka, consumer_group(executor.plan.name, self._spout), positions, options) if open_input is None else open_input(positions)
+        )
+        self._look_at = time.monotonic() + _NEW_PARTITIONS_S if open_input is None else float("inf")
         self._number = 0  # of the last batch
         self._next_s = 0.0  # when the next batch may begin
         self._worked_s = time.monotonic()  # when there was something last

@@ -27,7 +27,7 @@ from dskype.topology.runtime.shim import Shim, stop_executors
 from dskype.topology.runtime.spark_executors import tasks_on_all_executors
 from dskype.topology.runtime.wire import OUTPUT_DDL
 
-__all__ = ["ComponentQuery", "Pace", "QueryContext"]
+__all__ = ["SOURCE", "ComponentQuery", "Pace", "PartitionsAddedError", "QueryContext"]
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _STANDSTILL_S = 10.0
 
 _NEW_PARTITIONS_MS = 10_000
 """Time after which new partitions of an external topic are seen at the latest; the default of Kafka's clients is five minutes."""
-_SOURCE = {
+SOURCE = {
     "kafka.request.timeout.ms": str(FAILOVER_MS),
     # At the end of the log the source must return at once; the available offsets were determined before.
     "kafka.fetch.max.wait.ms": "1",
@@ -61,6 +61,10 @@ _SINK = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "86400000",
 }
+
+
+class PartitionsAddedError(Exception):
+    """A query has to start anew, because its external topics have partitions that it does not read."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ class ComponentQuery:
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         conf = plan.component_conf(self.component)
         source = {
-            **_SOURCE,
+            **SOURCE,
             **kafka.options,
             **servers,
             "startingOffsets": starting_offsets(self._positions),

@@ -45,6 +45,7 @@ from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.leases import Leases
 from dskype.topology.runtime.processes import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.record_producer import RecordProducer
+from dskype.topology.runtime.spark_input import SparkInput
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
 
@@ -64,11 +65,13 @@ _ASKED_PULSES = 3
 _WAKE_S = 1.0
 """How long a spout's process tries to tell a broker that there are tuples: the next pulse does it as well."""
 
-BATCH = struct.Struct("<Q??")
-"""Batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
+BATCH = struct.Struct("<cQ??")
+"""``BATCH_KIND``; batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
 
 In the last case the number has no meaning, nothing follows, and the answer comes when the executor ends.
 """
+BATCH_KIND, INPUT_KIND = b"B", b"S"
+"""The first byte of a request: a batch, or the beginning of what Spark passes on in real time (see ``spark_input``)."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,7 @@ class _Resident:
         self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
         self._loop: InboxLoop | None = None
+        self._input: SparkInput | None = None
         self._leases: Leases | None = None
         self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
@@ -202,7 +206,7 @@ class _Resident:
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            wait_s = self._ask_wait_s() if self._wanted_by is None else 0.0
+            wait_s = 0.0 if self._wanted_by is not None or self._input else self._ask_wait_s()
             if wait_s and wait_s < _LEAST_SELECT_S:
                 time.sleep(wait_s)
                 wait_s = 0.0
@@ -221,7 +225,7 @@ class _Resident:
                     connection.close()
                     if connection is self._wanted_by:
                         self._wanted_by = None
-            if self._wanted_by is not None:
+            if self._wanted_by is not None or self._input:
                 self._step(self._wanted_by)
             elif not ready and self._ask_wait_s() is not None:
                 self._ask()
@@ -251,12 +255,18 @@ class _Resident:
 
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
-        batch_id, external, continuous = BATCH.unpack_from(body)
+        real_time = body[:1] == INPUT_KIND
+        _, batch_id, external, continuous = (b"", 0, False, True) if real_time else BATCH.unpack_from(body)
         try:
             if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 if continuous and self._payload.given_up_s is not None:
                     self._leases = self._take_leases()
                 self._executor = self._make_executor()
+            if real_time:
+                self._loop = self._loop or self._make_loop(self._executor, real_time=True)
+                self._selector.unregister(connection)
+                self._input.add(connection, body[1:])
+                return
             if continuous:
                 self._loop = self._loop or self._make_loop(self._executor)
                 self._wanted_by = connection
@@ -283,24 +293,33 @@ class _Resident:
         leases.take()
         return leases
 
-    def _make_loop(self, executor: Executor) -> InboxLoop:
+    def _make_loop(self, executor: Executor, *, real_time: bool = False) -> InboxLoop:
         """Return the loop of this executor."""
         # Only an earlier executor of the same query can have kept positions.
         name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{self._payload.epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
         positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
+        open_input = self._open_input if real_time else None
         if self._leases is None:
-            return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)
-        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._leases.check, give_up_s=self._payload.given_up_s)
+            return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, open_input=open_input)
+        secured = {"permit": self._leases.check, "give_up_s": self._payload.given_up_s}
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, open_input=open_input, **secured)
 
-    def _step(self, connection: socket.socket) -> None:
+    def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
+        spout = self._payload.plan.spec(self._component).obj
+        isolation = (spout.isolation_level,) if isinstance(spout, KafkaSpout) else ()
+        # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
+        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._listener)
+        return self._input
+
+    def _step(self, connection: socket.socket | None) -> None:
         try:
             self._loop.step()
         except Exception as error:
             self._fail(connection, error)
 
-    def _fail(self, connection: socket.socket, error: Exception) -> NoReturn:
+    def _fail(self, connection: socket.socket | None, error: Exception) -> NoReturn:
         """End this process, because the state in memory may be inconsistent; the next one starts from the snapshots.
 
         The task of Spark fails, and after its retries the query.
@@ -308,8 +327,12 @@ class _Resident:
         log.error("a batch of component %s failed", self._component, exc_info=error)
         mark = mark_of(error)
         text = f"{mark} {error}\n" if mark else ""
-        with contextlib.suppress(ConnectionError):
-            send(connection, b"\x01", (redact_text(text) + redact_text("".join(traceback.format_exception(error)))[-8000:]).encode(errors="replace"))
+        words = b"\x01" + (redact_text(text) + redact_text("".join(traceback.format_exception(error)))[-8000:]).encode(errors="replace")
+        if self._input is not None:
+            self._input.fail(words)
+        if connection is not None:
+            with contextlib.suppress(ConnectionError):
+                send(connection, words)
         os._exit(1)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
@@ -350,6 +373,8 @@ class _Resident:
             for key in list(self._selector.get_map().values()):
                 cast("socket.socket", key.fileobj).close()
             self._selector.close()
+            if self._input is not None:
+                self._input.forget()
             os.nice(5)
             self._executor.save_snapshots(self._snapshot)
             os.write(write, self._store.handover())

@@ -51,7 +51,7 @@ _MICRO_BATCH = {
     "spark.sql.maxPlanStringLength": "0",
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.debug.maxToStringFields": "1",
-    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",

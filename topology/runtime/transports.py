@@ -15,6 +15,7 @@ from dskype.topology.runtime.continuous import ContinuousQuery
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
+from dskype.topology.runtime.real_time import RealTimeQuery
 from dskype.topology.runtime.record_reader import READER_OPTIONS
 
 __all__ = ["TaskSlots", "Transports"]
@@ -61,7 +62,9 @@ class Transports:
 
     def __init__(self) -> None:
         self.continuous: frozenset[str] = frozenset()
-        """Components with continuous queries."""
+        """Components with continuous queries, real-time queries included."""
+        self.real_time: frozenset[str] = frozenset()
+        """Components with real-time queries."""
         self.warnings: list[str] = []
         self._topology_id = ""
 
@@ -71,36 +74,46 @@ class Transports:
         :param plan: the topology plan; with other executors, a topology needs another number of task slots.
         """
         self.release()
-        self.continuous, self.warnings, self._topology_id = frozenset(), [], plan.topology_id
+        self.continuous, self.real_time, self.warnings, self._topology_id = frozenset(), frozenset(), [], plan.topology_id
         wanted = {c: plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] for c in plan.component_ids}
-        asked = {c for c, transport in wanted.items() if transport == "continuous"}
+        asked = {c for c, transport in wanted.items() if transport in ("continuous", "real-time")}
         local = spark.sparkContext.master.startswith("local")
         chosen = [
             c
             for c, transport in wanted.items()
             if transport != "micro-batch"
-            and not self._has_foreign_options(plan, c, asked=c in asked)
+            and (transport == "real-time" or not self._has_foreign_options(plan, c, asked=c in asked))
             and (local or not self._depends_on_workers(plan, c, asked=c in asked))
         ]
         if not chosen:
             return self.warnings
-        needed, total = sum(plan.num_executors(c) for c in chosen), spark.sparkContext.defaultParallelism
+        real_time = {c for c in chosen if wanted[c] == "real-time" and self._may_be_real_time(plan, c, local=local)}
+        needed = sum(len(plan.component_tasks(c)) if c in real_time else plan.num_executors(c) for c in chosen)
+        total = spark.sparkContext.defaultParallelism
         reason = _unsupported(kafka)
         if reason is None and (missing := _SLOTS.take(plan.topology_id, needed, total)):
             reason = explain(
-                "Each executor of a component with a continuous query occupies a task slot of Spark.",
-                given=f"{needed} executors, {missing} slots too few",
+                "Each executor of a component with a continuous query, and each task of one with a real-time query, occupies a task slot of Spark.",
+                given=f"{needed} slots needed, {missing} slots too few",
                 hint=f"start Spark with more slots, for example {f'local[{total + missing}]' if local else 'workers with more --cores'}: slots are not cores",
             )
         if reason is not None:
             self._say(f"topology {plan.name!r} runs in micro-batches", reason, asked=bool(asked) or not local)
         else:
-            self.continuous = frozenset(chosen)
+            self.continuous, self.real_time = frozenset(chosen), frozenset(real_time)
         return self.warnings
+
+    def _may_be_real_time(self, plan: TopologyPlan, component: str, *, local: bool) -> bool:
+        """Tell whether a component may have a real-time query, and say so if not."""
+        if not local:
+            self.warnings.append(
+                f"component {component!r} of topology {plan.name!r} has a continuous query in place of a real-time query: clusters have none yet"
+            )
+        return local
 
     def _say(self, what: str, reason: str, *, asked: bool) -> None:
         if asked:
-            self.warnings.append(f"{what}, although its transport is continuous. {reason}")
+            self.warnings.append(f"{what}, although it asks for another transport. {reason}")
         else:
             log.info("%s: %s", what, reason)
 
@@ -134,7 +147,8 @@ class Transports:
 
     def start_query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:
         """Start the query of a component."""
-        query = (ContinuousQuery if component in self.continuous else ComponentQuery)(context, component, positions)
+        kind = RealTimeQuery if component in self.real_time else ContinuousQuery if component in self.continuous else ComponentQuery
+        query = kind(context, component, positions)
         query.start()
         return query
 

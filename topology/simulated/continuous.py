@@ -27,8 +27,8 @@ _EMITS = 0.3
 
 
 def continuous_components(plan: TopologyPlan) -> frozenset[str]:
-    """Return the components that ask for continuous queries."""
-    return frozenset(c for c in plan.topology.components if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous")
+    """Return the components that ask for continuous or real-time queries; executors do the same in both."""
+    return frozenset(c for c in plan.topology.components if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] in ("continuous", "real-time"))
 
 
 def run_executor(sim: Any, query: Any) -> None:

@@ -41,7 +41,7 @@ def add_transports(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--transport",
         nargs="+",
-        choices=TRANSPORTS,
+        choices=[*TRANSPORTS, "real-time"],
         default=["continuous"],
         help="how components get records; several alternate in one run (default continuous)",
     )

@@ -71,7 +71,7 @@ def test_who_asks_for_nothing_gets_micro_batches_where_continuous_queries_cannot
 def test_on_a_cluster_too_few_slots_are_a_warning_although_nobody_asked_for_a_transport():
     chosen = chosen_for(plan_of(), FakeSpark(master="spark://a:7077", slots=12), KAFKA)
     assert not chosen.continuous
-    assert len(chosen.warnings) == 1 and "5 executors, 1 slots too few" in chosen.warnings[0] and "workers with more --cores" in chosen.warnings[0]
+    assert len(chosen.warnings) == 1 and "5 slots needed, 1 slots too few" in chosen.warnings[0] and "workers with more --cores" in chosen.warnings[0]
 
 
 @pytest.mark.parametrize(("master", "continuous"), [("local[128]", {"words", "count", "sink"}), ("spark://a:7077", {"count", "sink"})])
@@ -91,7 +91,7 @@ def test_on_a_cluster_a_component_whose_tuples_stay_in_its_worker_runs_in_micro_
     ("spark", "options", "reason"),
     [
         (FakeSpark(master="spark://a:7077", slots=12), {}, "workers with more --cores"),
-        (FakeSpark(master="local[12]", slots=12), {}, "5 executors, 1 slots too few"),
+        (FakeSpark(master="local[12]", slots=12), {}, "5 slots needed, 1 slots too few"),
         (FakeSpark(), {"kafka.security.protocol": "SSL", "kafka.ssl.enabled.protocols": "TLSv1.3"}, "cannot insist on a version of TLS"),
     ],
 )
@@ -159,3 +159,18 @@ def test_kerberos_is_refused():
 def test_settings_that_cannot_be_followed_are_refused():
     with pytest.raises(UnsupportedOptionError, match="metric_reporters"), connection_settings(KafkaSettings("host:1", {}, {"metric_reporters": []})):
         pass
+
+
+REAL_TIME = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "real-time"}
+
+
+def test_real_time_queries_are_had_on_one_machine_by_who_asks_for_them_and_occupy_a_slot_for_each_task():
+    plan = plan_of(MICRO_BATCH, REAL_TIME)
+    chosen = chosen_for(plan, FakeSpark(), KAFKA)
+    assert chosen.real_time == chosen.continuous == {"count"} and not chosen.warnings
+    slots = len(plan.component_tasks("count")) + TaskSlots.KEPT
+    assert chosen_for(plan, FakeSpark(slots=slots), KAFKA).real_time == {"count"}
+    few = chosen_for(plan, FakeSpark(slots=slots - 1), KAFKA)
+    assert not few.real_time and "1 slots too few" in few.warnings[0]
+    on_cluster = chosen_for(plan, FakeSpark(master="spark://a:7077"), KAFKA)
+    assert on_cluster.continuous == {"count"} and not on_cluster.real_time and "clusters have none yet" in on_cluster.warnings[0]
