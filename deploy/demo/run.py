@@ -34,7 +34,7 @@ from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.launch import tell_warnings
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import hold_interrupts
-from dskype.deploy.machine.spark_sink import spark_class_path
+from dskype.deploy.machine.spark_classes import spark_class_path
 from dskype.deploy.machine.terminal import say
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer

@@ -12,7 +12,7 @@ from typing import Any
 from dskype.deploy.machine.connection import Bootstrap, client_arguments, kafka_options
 from dskype.deploy.machine.doctor import FAIL, OK, Row
 from dskype.deploy.machine.spark_archive import existing_archive
-from dskype.deploy.machine.spark_sink import spark_class_path
+from dskype.deploy.machine.spark_classes import spark_class_path
 
 __all__ = ["check_cluster"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from dskype.deploy.machine import connection, jars, paths, spark_archive
 from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.machine.folders import OwnedFolder
-from dskype.deploy.machine.spark_sink import spark_class_path
+from dskype.deploy.machine.spark_classes import spark_class_path
 from dskype.topology.errors import AlreadyAliveException, TopologyError
 from dskype.topology.nimbus import environment
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager

@@ -16,7 +16,7 @@ from pathlib import Path
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
 from dskype.deploy.machine.processes import module_command
-from dskype.deploy.machine.spark_sink import spark_class_path
+from dskype.deploy.machine.spark_classes import spark_class_path
 
 __all__ = ["archive_path", "existing_archive", "write_archive"]
 

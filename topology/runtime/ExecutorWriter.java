@@ -43,8 +43,8 @@ public class ExecutorWriter extends ForeachWriter {
 
     private final String python;
     private final String daemon;
-    private final Map routes;  // "topic/partition" of external topics -> executor
-    private final int[] executors;  // executor of each inbox partition
+    private final Map routes;  // "topic/partition" -> executor
+    private final String[] homes;  // on a cluster, the Spark executor of each executor
     private final byte[] request;  // to the supervisor, up to the executor's number
     private final byte[] requestWithPayload;
     private final String inbox;
@@ -64,12 +64,12 @@ public class ExecutorWriter extends ForeachWriter {
     private transient volatile String failure;
     private transient long[] deaths;
 
-    public ExecutorWriter(String python, String daemon, String inbox, int[] executors, Map routes, byte[] request, byte[] requestWithPayload) {
+    public ExecutorWriter(String python, String daemon, String inbox, Map routes, String[] homes, byte[] request, byte[] requestWithPayload) {
         this.python = python;
         this.daemon = daemon;
         this.inbox = inbox;
-        this.executors = executors;
         this.routes = routes;
+        this.homes = homes;
         this.request = request;
         this.requestWithPayload = requestWithPayload;
     }
@@ -101,7 +101,8 @@ public class ExecutorWriter extends ForeachWriter {
             boolean external = row.size() > 4;
             this.partition = row.getInt(0);
             this.topic = external ? row.getString(6) : this.inbox;
-            this.executor = this.topic.equals(this.inbox) ? this.executors[this.partition] : ((Integer) this.routes.get(this.topic + "/" + this.partition)).intValue();
+            this.executor = ((Integer) this.routes.get(this.topic + "/" + this.partition)).intValue();
+            this.checkHome();
             this.next = offset;
             Watcher watcher = new Watcher(this);
             watcher.setDaemon(true);
@@ -123,6 +124,12 @@ public class ExecutorWriter extends ForeachWriter {
                 this.lost(to);
             }
         }
+    }
+
+    /** Spark runs a task elsewhere if its place has no free slot, or is lost. The query then has to begin anew, with other places. */
+    private void checkHome() {
+        String here = SparkEnv.get().executorId();
+        if (this.homes != null && !this.homes[this.executor].equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.homes[this.executor] + ", and its task runs on " + here);
     }
 
     private void write(SocketChannel to, Row row, long offset) throws IOException {

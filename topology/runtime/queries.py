@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
@@ -30,8 +30,6 @@ from dskype.topology.runtime.wire import OUTPUT_DDL
 __all__ = ["SOURCE", "ComponentQuery", "Pace", "PartitionsAddedError", "QueryContext"]
 
 log = logging.getLogger(__name__)
-
-_Shim = TypeVar("_Shim", bound=Shim)
 
 _BUSY_S = 1.0
 _BUSY_POLL_MS, _IDLE_POLL_MS = 10, 150
@@ -189,7 +187,7 @@ class ComponentQuery:
         # partition is a Spark task, even with one worker: a coalesced one would run on any Spark executor of some partition's host, batch by batch.
         if external or self._context.local:
             rows = rows.coalesce(1 if external else plan.used_workers)
-        rows = rows.mapInArrow(self._make_shim(Shim, standstill_s=self._context.standstill_s), OUTPUT_DDL)
+        rows = rows.mapInArrow(self._shim(), OUTPUT_DDL)
         writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         for key, value in {**_SINK, **kafka.options, **servers, "checkpointLocation": self._checkpoint.as_uri()}.items():
             writer = writer.option(key, value)
@@ -198,15 +196,12 @@ class ComponentQuery:
         self._query = writer.start()
         tuning.drop_listeners(self._context.spark)
 
-    def _make_shim(self, kind: type[_Shim], **more: Any) -> _Shim:
-        """Return the function that Spark's Python workers run for this component.
-
-        :param more: the fields that only this kind of shim has, or that only some queries set.
-        """
+    def _shim(self) -> Shim:
+        """Return the function that Spark's Python workers run for this component."""
         plan = self._context.plan
         inbox = inbox_topic(plan.name, self.component)
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
-        return kind(
+        return Shim(
             topology=plan.topology_id,
             component=self.component,
             epoch=self._context.epoch,
@@ -214,7 +209,7 @@ class ComponentQuery:
             executors=tuple(plan.executor_of(t) for t in plan.component_tasks(self.component)),
             external=isinstance(plan.spec(self.component).obj, KafkaSpout),
             payload=self._context.payload(starts),
-            **more,
+            standstill_s=self._context.standstill_s,
         )
 
     def pace(self, *, busy: bool) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import threading
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -22,6 +23,7 @@ from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import FAILOVER_MS, starting_offsets
 from dskype.topology.runtime.queries import SOURCE, ComponentQuery, PartitionsAddedError, QueryContext
+from dskype.topology.runtime.spark_executors import SparkExecutor, find_executors, place
 
 __all__ = ["RealTimeQuery"]
 
@@ -35,7 +37,10 @@ _DAEMON = "dskype.topology.runtime.daemon"
 
 
 class RealTimeQuery(ComponentQuery):
-    """The real-time query of one component: Kafka source -> executors. A Spark task for each partition lasts as long as Spark's batch, and a batch lasts for minutes."""
+    """The real-time query of one component: Kafka source -> executors. A Spark task for each partition lasts as long as Spark's batch, and a batch lasts for minutes.
+
+    On a cluster, each executor has its place: the Spark executor on which the tasks of all its partitions run.
+    """
 
     def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> None:
         super().__init__(context, component, positions)
@@ -70,34 +75,42 @@ class RealTimeQuery(ComponentQuery):
             source["includeHeaders"] = "true"
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
             columns += ["key", "headers", "topic"]
-        reader = spark.readStream.format("kafka")
+        homes = [] if self._context.local else place(plan, self.component, find_executors(spark.sparkContext))
+        if homes:
+            source["dskype.places"] = "\n".join(f"{t}\t{p}\t{homes[self._executor_of(t, p)].location}" for t, p in self._positions)
+        reader = spark.readStream.format("dskype.spark.PlacedKafka" if homes else "kafka")
         for key, value in source.items():
             reader = reader.option(key, value)
         rows = reader.load().selectExpr(*columns)
         writer = rows.writeStream
-        writer._jwrite = writer._jwrite.foreach(self._writer(inbox, external))
+        writer._jwrite = writer._jwrite.foreach(self._writer(inbox, homes))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=f"{batch_s} seconds").start()
         tuning.drop_listeners(spark)
         if external:
             threading.Thread(target=self._look_for_partitions, args=(spout,), name=f"partitions of {self.component}", daemon=True).start()
 
-    def _writer(self, inbox: str, external: bool) -> Any:
-        """Return the sink's object in Java."""
+    def _executor_of(self, topic: str, partition: int) -> int:
+        """Return the index of the executor that gets a partition's records."""
+        return self._context.plan.executor_of(route(self._context.plan, self.component, topic, partition))
+
+    def _writer(self, inbox: str, homes: Sequence[SparkExecutor]) -> Any:
+        """Return the sink's object in Java.
+
+        :param homes: the Spark executor of each executor; empty on one machine.
+        """
         plan, context = self._context.plan, self._context.spark.sparkContext
-        jvm = context._jvm
-        executors = [plan.executor_of(t) for t in plan.component_tasks(self.component)]
-        array = context._gateway.new_array(jvm.int, len(executors))
-        for i, executor in enumerate(executors):
-            array[i] = executor
+        jvm, n = context._jvm, plan.num_executors(self.component)
         routes = jvm.java.util.HashMap()
         for topic, partition in self._positions:
-            if topic != inbox:
-                routes.put(f"{topic}/{partition}", plan.executor_of(route(plan, self.component, topic, partition)))
+            routes.put(f"{topic}/{partition}", self._executor_of(topic, partition))
+        places: Any = context._gateway.new_array(jvm.String, n) if homes else None
+        for i, home in enumerate(homes):
+            places[i] = home.id
         request = {"op": "executor", "plain": True, "topology": plan.topology_id, "component": self.component, "epoch": self._context.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         payload = self._context.payload(starts)
-        return jvm.dskype.spark.ExecutorWriter(context.pythonExec, _DAEMON, inbox, array, routes, _head(request), _head({**request, "payload": payload}))
+        return jvm.dskype.spark.ExecutorWriter(context.pythonExec, _DAEMON, inbox, routes, places, _head(request), _head({**request, "payload": payload}))
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
         """Look for partitions that were added to the spout's topics, for new topics that match its pattern, and for topics that are gone, until there are any."""

@@ -1,4 +1,4 @@
-"""Writes what an executor has to release to Kafka itself, for components with continuous queries."""
+"""Writes what an executor has to release to Kafka itself, for components with real-time queries."""
 
 from __future__ import annotations
 

@@ -62,14 +62,13 @@ _LEAST_SELECT_S = 0.001
 """Shorter waits are not left to the selector, which knows milliseconds only."""
 _ASKED_PULSES = 3
 """An idle spout is asked for as long as it takes so many idle pulses to come."""
+_ALONE_S = 10.0
+"""On a cluster, an executor ends when Spark has had no connection to it for so long: its query was started again elsewhere."""
 _WAKE_S = 1.0
 """How long a spout's process tries to tell a broker that there are tuples: the next pulse does it as well."""
 
-BATCH = struct.Struct("<cQ??")
-"""``BATCH_KIND``; batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
-
-In the last case the number has no meaning, nothing follows, and the answer comes when the executor ends.
-"""
+BATCH = struct.Struct("<cQ?")
+"""``BATCH_KIND``; batch id; whether the rows have the columns of external topics."""
 BATCH_KIND, INPUT_KIND = b"B", b"S"
 """The first byte of a request: a batch, or the beginning of what Spark passes on in real time (see ``spark_input``)."""
 
@@ -169,9 +168,9 @@ class _Resident:
         self._loop: InboxLoop | None = None
         self._input: SparkInput | None = None
         self._leases: Leases | None = None
+        self._called_s = time.monotonic()  # when Spark had a connection to this process last
         self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self._wanted_by: socket.socket | None = None  # the shim that wants the loop to run
         conf = payload.plan.component_conf(component)
         self._spout_wait = SpoutWait(conf)
         self._ask_for_s = _ASKED_PULSES * conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS] / 1000
@@ -206,7 +205,7 @@ class _Resident:
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            wait_s = 0.0 if self._wanted_by is not None or self._input else self._ask_wait_s()
+            wait_s = 0.0 if self._input else _ALONE_S if self._leases is not None else self._ask_wait_s()
             if wait_s and wait_s < _LEAST_SELECT_S:
                 time.sleep(wait_s)
                 wait_s = 0.0
@@ -223,10 +222,11 @@ class _Resident:
                 except ConnectionError:
                     selector.unregister(connection)
                     connection.close()
-                    if connection is self._wanted_by:
-                        self._wanted_by = None
-            if self._wanted_by is not None or self._input:
-                self._step(self._wanted_by)
+            if self._input:
+                self._called_s = time.monotonic()
+                self._step()
+            elif self._leases is not None and time.monotonic() - self._called_s > _ALONE_S:
+                raise Stop
             elif not ready and self._ask_wait_s() is not None:
                 self._ask()
 
@@ -256,21 +256,17 @@ class _Resident:
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
         real_time = body[:1] == INPUT_KIND
-        _, batch_id, external, continuous = (b"", 0, False, True) if real_time else BATCH.unpack_from(body)
         try:
-            if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
-                if continuous and self._payload.given_up_s is not None:
+            if self._executor is None:  # made here, so that an error of open or prepare reaches Spark
+                if real_time and self._payload.given_up_s is not None:
                     self._leases = self._take_leases()
                 self._executor = self._make_executor()
             if real_time:
-                self._loop = self._loop or self._make_loop(self._executor, real_time=True)
+                self._loop = self._loop or self._make_loop(self._executor)
                 self._selector.unregister(connection)
                 self._input.add(connection, body[1:])
                 return
-            if continuous:
-                self._loop = self._loop or self._make_loop(self._executor)
-                self._wanted_by = connection
-                return
+            _, batch_id, external = BATCH.unpack_from(body)
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
             rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
             self._maybe_snapshot(batch_id)
@@ -293,18 +289,16 @@ class _Resident:
         leases.take()
         return leases
 
-    def _make_loop(self, executor: Executor, *, real_time: bool = False) -> InboxLoop:
+    def _make_loop(self, executor: Executor) -> InboxLoop:
         """Return the loop of this executor."""
         # Only an earlier executor of the same query can have kept positions.
         name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{self._payload.epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
         positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
-        open_input = self._open_input if real_time else None
-        if self._leases is None:
-            return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, open_input=open_input)
-        secured = {"permit": self._leases.check, "give_up_s": self._payload.given_up_s}
-        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, open_input=open_input, **secured)
+        permit = self._leases.check if self._leases is not None else lambda: None
+        limit_s = self._payload.given_up_s
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, self._open_input, permit=permit, give_up_s=limit_s)
 
     def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
         spout = self._payload.plan.spec(self._component).obj
@@ -313,11 +307,11 @@ class _Resident:
         self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._listener)
         return self._input
 
-    def _step(self, connection: socket.socket | None) -> None:
+    def _step(self) -> None:
         try:
             self._loop.step()
         except Exception as error:
-            self._fail(connection, error)
+            self._fail(None, error)
 
     def _fail(self, connection: socket.socket | None, error: Exception) -> NoReturn:
         """End this process, because the state in memory may be inconsistent; the next one starts from the snapshots.
@@ -388,9 +382,6 @@ class _Resident:
 
     def close(self) -> None:
         """Close the components, within the supervisor's grace period."""
-        if self._wanted_by is not None:
-            with contextlib.suppress(ConnectionError):
-                send(self._wanted_by, b"\x00")
         if self._executor is not None:
             self._executor.close()
         if self._leases is not None:

@@ -35,7 +35,7 @@ def produce(kafka, topic, partitions, first):
     producer.close(timeout=30)
 
 
-@pytest.mark.parametrize("transport", [*TRANSPORTS, "real-time"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cluster, name, transport):
     kafka = cluster.environment.kafka
     source, out, found = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out"), make_topic(kafka, f"{name}-found")
@@ -67,7 +67,7 @@ def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cl
         print(told[0]["error"][:300], flush=True)
 
 
-@pytest.mark.parametrize("transport", [*TRANSPORTS, "real-time"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_spout_of_committed_records_never_emits_others_also_after_a_crash(cluster, name, transport):
     kafka = cluster.environment.kafka
     source, out = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out")

@@ -89,12 +89,12 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
         look(driver)
 
 
-@pytest.mark.parametrize("transport", [*TRANSPORTS, "real-time"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monkeypatch, transport):
     begins = {}
 
     def look(driver):
-        assert driver._transports.continuous == (set() if transport == "micro-batch" else set(driver.plan.component_ids))
+        assert driver._transports.real_time == (set() if transport == "micro-batch" else set(driver.plan.component_ids))
         admin = TopicAdmin(driver.kafka)
         begins.update({c: admin.begin_and_end(inbox_topic(name, c)) for c in driver.plan.component_ids})
         admin.close()

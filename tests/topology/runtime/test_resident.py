@@ -18,6 +18,7 @@ from dskype.topology.core.executor import PendingSnapshot
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime import resident as resident_module
 from dskype.topology.runtime.executor_log import _Log, redirect_output
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.processes import Stop, StopSignal
@@ -239,9 +240,8 @@ class Loop:
 
 @pytest.mark.parametrize("what", ["idle", "batch", "stuck"])
 def test_a_stop_waits_for_the_batch_unless_it_is_stuck_and_closes_the_components(resident, tmp_path, what):
-    shim, other = socket.socketpair()
     resident._loop, resident._executor = Loop(tmp_path, what), SimpleNamespace(close=(tmp_path / "closed").touch, askable=False)
-    resident._wanted_by = None if what == "idle" else other
+    resident._input = None if what == "idle" else ["a partition"]
     if what == "idle":
         (tmp_path / "begun").touch()
     pid = os.fork()
@@ -261,5 +261,14 @@ def test_a_stop_waits_for_the_batch_unless_it_is_stuck_and_closes_the_components
     wait_for(lambda: os.waitpid(pid, os.WNOHANG)[0], 30, "the end of the process")
     left = {path.name for path in tmp_path.iterdir()} & {"finished", "poison", "closed"}
     assert left == {"idle": {"closed"}, "batch": {"finished", "closed"}, "stuck": {"closed"}}[what]
-    shim.close()
-    other.close()
+
+
+def test_on_a_cluster_an_executor_to_which_spark_has_no_connection_any_more_ends_and_gives_its_leases_back(resident, tmp_path, monkeypatch):
+    monkeypatch.setattr(resident_module, "_ALONE_S", 0.3)
+    given_back = []
+    resident._executor = SimpleNamespace(close=(tmp_path / "closed").touch, askable=True)
+    resident._leases = SimpleNamespace(release=lambda: given_back.append(True))
+    with pytest.raises(Stop):
+        resident.run(StopSignal())
+    resident.close()
+    assert given_back and (tmp_path / "closed").exists()
