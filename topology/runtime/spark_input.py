@@ -109,13 +109,16 @@ class SparkInput:
         return len(self._partitions)
 
     def add(self, connection: socket.socket, hello: bytes | bytearray | memoryview) -> None:
-        """Read a partition through this connection.
+        """Read a partition through this connection, which takes the place of an earlier one.
 
         :param hello: see :data:`HELLO`.
         """
         following, partition = HELLO.unpack_from(hello)
         added = _Partition(connection, bytes(hello[HELLO.size :]).decode(), partition)
         where = added.topic, partition
+        for former in [p for p in {**dict.fromkeys(self._partitions.values()), **self._left} if (p.topic, p.partition) == where]:
+            self._left.pop(former, None)
+            self._drop(former)
         if (position := self._positions.get(where, following)) < following:
             added.before = iter(self._reader.read(*where, position, following))
             self._left[added] = None

@@ -93,7 +93,7 @@ def test_any_pieces_of_several_partitions_keep_their_order_and_the_limit(seed):
     found: list[InRecord] = []
     while len(found) < 120:
         for i in rng.sample(range(3), rng.randrange(4)):
-            n = rng.randrange(400)
+            n = rng.randrange(20)
             sparks[i].socket.sendall(left[i][:n])
             left[i] = left[i][n:]
         most = rng.randrange(1, 9)
@@ -156,3 +156,51 @@ def test_a_failure_is_told_to_every_task_and_a_wait_ends_when_somebody_connects(
             assert target.read(600.0, 10) == []
         target.fail(b"\x01why")
         assert [bytes(receive(spark.socket)) for spark in sparks] == [b"\x01why"] * 2 and not len(target)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_through_ends_of_batches_repetitions_and_successors_each_record_is_processed_once_and_in_order(seed):
+    """The input of one task. What was read is processed when more is read; a successor needs what was not processed."""
+    rng = random.Random(seed)
+    offsets = sorted(rng.sample(range(200), 120))  # transactions leave gaps
+    log = [record(offset) for offset in offsets]
+
+    class Brokers:
+        def read(self, topic, partition, start, stop):
+            return (r for r in log if start <= r.offset < stop)
+
+    begin = at = 0  # of Spark's batch; where Spark is
+    processed: list[int] = []
+    pending: list[int] = []
+    met = set()
+    target = SparkInput(Brokers(), {("in", 0): 0})
+    spark = Spark(target, 0)
+
+    def read() -> None:
+        found = target.read(0.0, rng.randrange(1, 9))
+        processed.extend(pending)
+        pending[:] = [r.offset for r in found]
+
+    while at < 200 or len(processed) < len(log):
+        event = rng.choices(["record", "read", "end", "again", "death"], [8, 6, 1, 0.5, 0.5])[0]
+        met.add(event)
+        if event == "record" and at < 200:
+            spark.send(*(r for r in log if r.offset == at))
+            at += 1
+        elif event == "read":
+            read()
+        elif event == "end":
+            spark.socket.sendall(END)
+            while len(target):
+                read()
+            assert receive(spark.socket) == b"\x02" and processed[: len(before := [o for o in offsets if o < at])] == before, "Spark may commit this"
+            begin, spark = at, Spark(target, at)
+        elif event == "again":  # Spark's task begins where the batch began
+            spark.socket.close()
+            at, spark = begin, Spark(target, begin)
+        elif event == "death":
+            spark.socket.close()
+            pending.clear()
+            target = SparkInput(Brokers(), {("in", 0): processed[-1] + 1 if processed else 0})
+            spark = Spark(target, at)
+    assert processed == offsets and met == {"record", "read", "end", "again", "death"}
