@@ -304,7 +304,7 @@ class TopologyDriver:
         return self._last_context
 
     def _choose_transports(self, positions: Mapping[str, Mapping[tuple[str, int], int]]) -> list[str]:
-        return self._transports.choose(self.plan, self._spark, self.kafka, {component: len(found) for component, found in positions.items()})
+        return self._transports.choose(self.plan, self._spark, {component: len(found) for component, found in positions.items()})
 
     def _start_queries(self, positions: Mapping[str, dict[tuple[str, int], int]]) -> None:
         context = self._context()

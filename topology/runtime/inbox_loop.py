@@ -13,7 +13,7 @@ from dskype.topology.core.executor import Executor, route
 from dskype.topology.core.frames import OutRecord, OutRecords
 from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.record_writer import RecordWriter
+from dskype.topology.runtime.record_writer import make_writer
 from dskype.topology.runtime.spark_input import SparkInput
 
 __all__ = ["InboxLoop", "KeptPositions"]
@@ -94,7 +94,7 @@ class InboxLoop:
             # A snapshot is newer if another host has run the task in between.
             if (version := kept.get(task.id)) > task.version:
                 executor.bring_to(task.id, version)
-        self._writer = RecordWriter(kafka, give_up_s)
+        self._writer = make_writer(kafka, give_up_s)
         tasks = {task.id for task in executor.tasks}
         own = {where: offset for where, offset in external.items() if route(executor.plan, executor.component, *where) in tasks}
         self._reader = open_input({(task.inbox, task.index): task.version for task in executor.tasks} | own)

@@ -10,8 +10,6 @@ from typing import Any
 from dskype.topology.config import Config
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.real_time import RealTimeQuery
 
@@ -58,8 +56,8 @@ class TooFewSlotsError(TopologyError):
 class Transports:
     """The transport of each component of a topology.
 
-    A component has a real-time query unless its configuration asks for micro-batches. Where real-time queries cannot run, the whole topology has
-    micro-batches, and a warning says why.
+    A component has a real-time query unless its configuration asks for micro-batches. Where Spark has too few task slots, the whole topology has
+    micro-batches, and a warning says so.
     """
 
     def __init__(self) -> None:
@@ -68,7 +66,7 @@ class Transports:
         self._topology_id, self._total = "", 0
         self._partitions: dict[str, int] = {}
 
-    def choose(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings, partitions: Mapping[str, int]) -> list[str]:
+    def choose(self, plan: TopologyPlan, spark: Any, partitions: Mapping[str, int]) -> list[str]:
         """Choose the transport of each component of a plan anew; return the warnings.
 
         :param plan: the topology plan.
@@ -80,7 +78,7 @@ class Transports:
         if not chosen:
             return []
         self._partitions = {c: partitions[c] for c in chosen}
-        if (reason := _unsupported(kafka) or self._missing_slots()) is not None:
+        if (reason := self._missing_slots()) is not None:
             return [f"topology {plan.name!r} runs in micro-batches, which are several times slower. {reason}"]
         self.real_time = chosen
         return []
@@ -112,12 +110,3 @@ class Transports:
     def release(self) -> None:
         """Give the task slots back."""
         _SLOTS.release(self._topology_id)
-
-
-def _unsupported(kafka: KafkaSettings) -> str | None:
-    """Return why the connection does not allow executors to write with librdkafka; None if it does."""
-    try:
-        with connection_settings(kafka):
-            return None
-    except UnsupportedOptionError as error:
-        return str(error)

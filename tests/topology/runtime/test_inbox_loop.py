@@ -123,7 +123,7 @@ class Home:
 def home(tmp_path, monkeypatch):
     monkeypatch.setattr(Reader, "clock", Clock())
     monkeypatch.setattr(inbox_loop, "time", Reader.clock)
-    monkeypatch.setattr(inbox_loop, "RecordWriter", Writer)
+    monkeypatch.setattr(inbox_loop, "make_writer", Writer)
     monkeypatch.setattr(Writer, "killed", False)
     return Home(tmp_path)
 

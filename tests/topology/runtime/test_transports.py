@@ -39,10 +39,10 @@ MICRO_BATCH = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "micro-batch"}
 KAFKA = KafkaSettings("127.0.0.1:1")
 
 
-def choose(transports, plan, spark, kafka=KAFKA, external=0):
+def choose(transports, plan, spark, external=0):
     """Choose the transports; a component reads a partition for each of its tasks, and the spout some external ones."""
     partitions = {c: len(plan.component_tasks(c)) for c in plan.component_ids}
-    return transports.choose(plan, spark, kafka, partitions | {"words": partitions["words"] + external})
+    return transports.choose(plan, spark, partitions | {"words": partitions["words"] + external})
 
 
 @pytest.mark.parametrize(
@@ -64,16 +64,12 @@ def test_a_topology_or_a_component_asks_for_a_transport_and_real_time_queries_ar
 
 @pytest.mark.parametrize("conf", [{}, REAL_TIME])
 @pytest.mark.parametrize(
-    ("spark", "options", "reason"),
-    [
-        (FakeSpark(master="spark://a:7077", slots=12), {}, "5 slots needed, 1 slots too few"),
-        (FakeSpark(master="local[12]", slots=12), {}, "for example local[13]"),
-        (FakeSpark(), {"kafka.security.protocol": "SSL", "kafka.ssl.enabled.protocols": "TLSv1.3"}, "cannot insist on a version of TLS"),
-    ],
+    ("spark", "reason"),
+    [(FakeSpark(master="spark://a:7077", slots=12), "5 slots needed, 1 slots too few"), (FakeSpark(master="local[12]", slots=12), "for example local[13]")],
 )
-def test_where_real_time_queries_cannot_run_micro_batches_do_and_the_reason_is_said(conf, spark, options, reason):
+def test_where_real_time_queries_cannot_run_micro_batches_do_and_the_reason_is_said(conf, spark, reason):
     transports = Transports()
-    (warning,) = choose(transports, plan_of(conf), spark, KafkaSettings("127.0.0.1:1", options, client_arguments(options)))
+    (warning,) = choose(transports, plan_of(conf), spark)
     assert not transports.real_time and reason in warning and "runs in micro-batches" in warning
 
 
