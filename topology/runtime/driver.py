@@ -504,6 +504,7 @@ class TopologyDriver:
             {c: n for c in self.plan.component_ids if (n := self._restarts.in_a_row(c)) > 1 and c in self._due},
             self._stalls.find(self.plan.task_component, self._versions(), waiting, time.monotonic(), begun),
             begun=bool(begun),
+            compiling={component: kernel for (component, _), (kernel, _) in list(self.stats.compiling.items())},
         )
 
     def _restart_queries(self) -> None:

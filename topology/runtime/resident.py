@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import json
 import logging
 import os
 import pickle
@@ -27,6 +28,7 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
 
+from dskype.topology import kernel_cache
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, Owner, PendingSnapshot
@@ -37,7 +39,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.errors import FatalError, TopologyError, mark_of
 from dskype.topology.planning import acker
-from dskype.topology.planning.plan import TopologyPlan, inbox_topic
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.executor_log import redirect_output
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
@@ -136,6 +138,7 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     stop = StopSignal()
     stop.install()
     resident = _Resident(listener, content, component, index)
+    kernel_cache.told.append(resident.tell_what_is_compiled)
     try:
         resident.run(stop)
     except Stop:
@@ -247,11 +250,20 @@ class _Resident:
         self._spout_wait.note(idle=not found)
         for task in found:
             try:
-                if self._waker is None:
-                    self._waker = self._payload.kafka.producer(delivery_timeout_s=_WAKE_S)
-                self._waker.send(self._inbox, encode_control(WAKE, now_ms()), partition=task.index)
+                self._write_soon(self._inbox, encode_control(WAKE, now_ms()), task.index)
             except KafkaError as error:
                 log.warning("task %s has tuples and has to wait for its next pulse: %s", task.id, error)
+
+    def tell_what_is_compiled(self, kernel: str) -> None:
+        """Tell the driver, and everybody who reads the metrics topic, which kernel this process compiles: until that is done, it does nothing else."""
+        report = {"v": 1, "kind": "compiling", "component": self._component, "executor": self._index, "kernel": kernel, "time_ms": now_ms()}
+        self._write_soon(metrics_topic(self._payload.plan.name), json.dumps(report).encode(), 0)
+
+    def _write_soon(self, topic: str, value: bytes, partition: int) -> None:
+        """Begin to write a record that may be lost."""
+        if self._waker is None:
+            self._waker = self._payload.kafka.producer(delivery_timeout_s=_WAKE_S)
+        self._waker.send(topic, value, partition=partition)
 
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,15 +18,16 @@ import pytest
 from dskype.topology.core.executor import PendingSnapshot
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
-from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.runtime import resident as resident_module
 from dskype.topology.runtime.executor_log import _Log, redirect_output
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
 from dskype.topology.runtime.processes import Stop, StopSignal
 from dskype.topology.runtime.resident import Payload, _Resident
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
-from .helpers import alive, wait_for
+from .helpers import alive, make_topic, wait_for
 
 
 class Stand:
@@ -120,6 +122,17 @@ def test_the_reason_of_a_snapshot_that_failed_reaches_the_executor(resident):
     [(which, reason)] = wait_for(next_batch, 20, "the failure")
     assert which == [(3, 7)] and reason.startswith("WriteError: 3/snapshot-7 cannot be written: No space left") and "/some/where" in reason
     os.waitpid(resident._snapshot_pid, 0)
+
+
+def test_what_an_executor_compiles_is_told_to_all_who_read_the_metrics_topic(resident, bootstrap_servers, name):
+    kafka = KafkaSettings(bootstrap_servers)
+    make_topic(kafka, metrics_topic(name))
+    resident._payload = replace(resident._payload, kafka=kafka, plan=TopologyPlan.build(name, "t-1-0", {}, TOPOLOGIES["chain"]()[0]))
+    resident.tell_what_is_compiled("bolts.x_kernels.f")
+    resident._waker.close()
+    stats = TopologyStats()
+    assert [stats.feed(r.value, {1: "first"}) for r in read_to_end(kafka, metrics_topic(name))] == ["first"]
+    assert stats.compiling["first", 0][0] == "bolts.x_kernels.f"
 
 
 def test_an_executor_removes_what_killed_ones_left_and_makes_no_folder(resident, tmp_path):
