@@ -36,7 +36,7 @@ public class ExecutorWriter extends ForeachWriter {
     private static final long DEATHS_MS = 10000L;
     private static final long CONNECT_MS = 30000L;
     private static final int FAILURES = 1000;
-    private static final Map failures = new java.util.HashMap();  // task of a query -> why its first attempt failed; guarded by LOCK
+    private static final Map failures = new java.util.HashMap();  // task of a query -> why its first attempt failed, for the next one, which has the same place; guarded by LOCK
     private static final Object LOCK = new Object();
     private static String supervisor = null;  // path of the socket of this host's supervisor; guarded by LOCK
     private static File told = null;  // where the daemon writes it

@@ -11,9 +11,10 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-__all__ = ["Stop", "StopSignal", "bind_socket", "connect_socket", "die_with_parent", "runtime_folder", "set_name", "share_memory"]
+__all__ = ["Stop", "StopSignal", "bind_socket", "connect_socket", "die_with_parent", "runtime_folder", "set_name", "share_memory", "short_address"]
 
 _LONGEST_ADDRESS = 100
 """Most bytes of a socket's path; the kernel accepts 107."""
@@ -131,6 +132,18 @@ def _address(path: str) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
     finally:
         os.close(folder)
+
+
+def short_address(path: str) -> str:
+    """Return where clients in other languages find a Unix socket while this process lives; they cannot use a path that is too long for the kernel."""
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS or sys.platform != "linux":
+        return path
+    return f"/proc/{os.getpid()}/fd/{_folder_handle(os.path.dirname(path))}/{os.path.basename(path)}"
+
+
+@cache
+def _folder_handle(folder: str) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def bind_socket(listener: socket.socket, path: str) -> None:

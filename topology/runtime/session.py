@@ -105,9 +105,6 @@ def spark_settings(
     settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
     # Python workers start in a folder that may be anybody's (that of the caller, of a Spark worker): modules that lie there are not imported.
     settings[f"spark.executorEnv.{SAFE_PATH_VARIABLE}"] = os.environ.get(SAFE_PATH_VARIABLE) or SAFE_PATH_OF_WORKERS
-    if not local:
-        # A task of a real-time query that Spark ran again would begin where Spark's batch began. The driver starts the query anew instead, at the snapshots' offsets.
-        settings["spark.task.maxFailures"] = "1"
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
         settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:

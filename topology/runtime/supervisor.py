@@ -27,7 +27,7 @@ from typing import cast
 import msgpack
 
 from dskype.topology.runtime import resident
-from dskype.topology.runtime.processes import Stop, StopSignal, bind_socket, connect_socket, die_with_parent, runtime_folder, set_name
+from dskype.topology.runtime.processes import Stop, StopSignal, bind_socket, connect_socket, die_with_parent, runtime_folder, set_name, short_address
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
 
 __all__ = ["ask_supervisor", "start_supervisor"]
@@ -107,7 +107,7 @@ def _tell(path: str) -> None:
     """Tell workers and the JVM where the supervisor is."""
     os.environ[SUPERVISOR_VARIABLE] = path
     if (told := os.environ.pop("DSKYPE_SUPERVISOR_FILE", None)) is not None:
-        Path(told).write_text(path)
+        Path(told).write_text(short_address(path))
 
 
 def _running(folder: Path, jvm: int | str) -> str | None:
@@ -251,7 +251,7 @@ class _Supervisor:
 
 def _plain(answer: dict) -> bytes:
     """Return an answer for who does not know msgpack: ``P`` and a path, ``N`` (the payload is needed), or ``E`` and an error."""
-    return b"N" if "need" in answer else f"P{answer['path']}".encode() if "path" in answer else f"E{answer['error']}".encode()
+    return b"N" if "need" in answer else f"P{short_address(answer['path'])}".encode() if "path" in answer else f"E{answer['error']}".encode()
 
 
 def _ended(pid: int) -> bool:

@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dskype.topology.runtime import processes
-from dskype.topology.runtime.processes import Stop, StopSignal, bind_socket, connect_socket, runtime_folder
+from dskype.topology.runtime.processes import Stop, StopSignal, bind_socket, connect_socket, runtime_folder, short_address
 from dskype.topology.runtime.supervisor import _sweep
 
 
@@ -109,3 +111,16 @@ def test_nothing_interrupts_the_end_after_work_that_has_ended_by_itself():
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_a_socket_in_a_deep_folder_has_a_short_address_for_clients_in_other_languages(tmp_path):
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    path = str(folder / "s")
+    short = short_address(path)
+    assert short_address("/short/s") == "/short/s" and len(short) < 100
+    with socket.socket(socket.AF_UNIX) as listener:
+        bind_socket(listener, path)
+        listener.listen()
+        program = "import socket, sys\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+        subprocess.run([sys.executable, "-c", program, short], check=True, timeout=60)
