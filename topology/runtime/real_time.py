@@ -14,7 +14,7 @@ import msgpack
 from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
-from dskype.topology.config import Config
+from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.executor import route
 from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.loss import LostInputError
@@ -29,8 +29,9 @@ __all__ = ["RealTimeQuery"]
 
 log = logging.getLogger(__name__)
 
-_FETCH_WAIT_MS = "5000"
-"""A broker answers as soon as there is a record; micro-batches have to return at once."""
+_FETCH = {"kafka.fetch.max.wait.ms": "5000", "kafka.max.partition.fetch.bytes": str(RECORD_BYTES // 4), "kafka.fetch.max.bytes": str(RECORD_BYTES // 2)}
+"""A broker answers as soon as there is a record, and larger records come as well. There is a consumer for each partition, which waits while its executor is busy: with larger fetches, those
+of a long backlog would fill the JVM's memory."""
 _NEW_PARTITIONS_S = 10.0
 """Time after which new partitions of external topics are seen. Spark itself sees them when its batch ends."""
 _DAEMON = "dskype.topology.runtime.daemon"
@@ -64,7 +65,7 @@ class RealTimeQuery(ComponentQuery):
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         source = {
             **SOURCE,
-            "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS,
+            **_FETCH,
             **kafka.options,
             **servers,
             "assign": json.dumps(assigned),
