@@ -107,7 +107,7 @@ if __name__ == "__main__":
     import pyspark.sql.types
     import pyspark.worker
 
-    import dskype.topology.runtime.shim  # noqa: F401
+    import dskype.topology.runtime.micro_batch.shim  # noqa: F401
     from dskype.topology.runtime.supervisor import start_supervisor
 
     gc.collect()

@@ -30,8 +30,9 @@ from dskype.topology.runtime.control_files import MANIFEST, Manifest
 from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer, check_codecs
 from dskype.topology.runtime.kept_files import keep_files
+from dskype.topology.runtime.micro_batch.query import Pace
 from dskype.topology.runtime.preflight import check_executors
-from dskype.topology.runtime.queries import ComponentQuery, Pace, PartitionsAddedError, QueryContext
+from dskype.topology.runtime.queries import ComponentQuery, PartitionsAddedError, QueryContext
 from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts

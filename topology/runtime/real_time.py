@@ -20,7 +20,6 @@ from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import FAILOVER_MS, starting_offsets
 from dskype.topology.runtime.queries import SOURCE, ComponentQuery, PartitionsAddedError, QueryContext
 from dskype.topology.runtime.spark_executors import SparkExecutor, find_executors, place
@@ -63,14 +62,7 @@ class RealTimeQuery(ComponentQuery):
         for topic, partition in sorted(self._positions):
             assigned.setdefault(topic, []).append(partition)
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-        source = {
-            **SOURCE,
-            **_FETCH,
-            **kafka.options,
-            **servers,
-            "assign": json.dumps(assigned),
-            "startingOffsets": starting_offsets(self._positions),
-        }
+        source = {**SOURCE, **_FETCH, **kafka.options, **servers, "assign": json.dumps(assigned), "startingOffsets": starting_offsets(self._positions)}
         columns = ["partition", "offset", "unix_micros(timestamp) AS timestamp", "value"]
         if external:
             source["includeHeaders"] = "true"
@@ -87,7 +79,6 @@ class RealTimeQuery(ComponentQuery):
         writer._jwrite = writer._jwrite.foreach(self._writer(inbox, homes))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=f"{batch_s} seconds").start()
-        tuning.drop_listeners(spark)
         if external:
             threading.Thread(target=self._look_for_partitions, args=(spout,), name=f"partitions of {self.component}", daemon=True).start()
 

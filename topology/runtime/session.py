@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 from dskype.topology.core.redaction import SPARK_KEYS, redact_text
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.executor_log import write_log
-from dskype.topology.runtime.tuning import exclude_rules
 from dskype.topology.runtime.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
 __all__ = ["SessionError", "end_jvm", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
@@ -177,7 +176,6 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
         session = builder.getOrCreate()
     except Exception as error:  # py4j raises errors of many kinds
         raise SessionError(explain("Spark could not be started.", given=redact_text(_java_reason(error)), hint=f"its log is {log_file}")) from error
-    exclude_rules(session)
     return session
 
 

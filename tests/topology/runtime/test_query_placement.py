@@ -9,8 +9,8 @@ import pytest
 
 from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
-from dskype.topology.runtime import queries
 from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.micro_batch import query as micro_batch
 from dskype.topology.runtime.spark_executors import NoSparkExecutorError, SparkExecutor, find_executors, place
 
 from .components import PacedNumbers, RunningSum
@@ -29,12 +29,12 @@ def plan_of(workers: int) -> TopologyPlan:
 @pytest.mark.parametrize(("component", "local", "tasks"), [("sum", True, "workers"), ("sum", False, None), ("in", True, 1), ("in", False, 1)])
 def test_on_a_cluster_only_a_kafka_spout_has_one_spark_task_for_all_partitions(monkeypatch, tmp_path, workers, component, local, tasks):
     plan = plan_of(workers)
-    monkeypatch.setattr(queries.tuning, "drop_listeners", lambda spark: None)
+    monkeypatch.setattr(micro_batch, "tuning", MagicMock())
     spark = MagicMock()
     context = SimpleNamespace(
         spark=spark, plan=plan, kafka=KafkaSettings("127.0.0.1:1"), scratch=tmp_path, local=local, epoch=1, standstill_s=None, payload=lambda starts: b""
     )
-    query = queries.ComponentQuery(context, component, {(inbox_topic("t", component), task): 0 for task in range(4)} | {("topic", 0): 0})
+    query = micro_batch.MicroBatchQuery(context, component, {(inbox_topic("t", component), task): 0 for task in range(4)} | {("topic", 0): 0})
     query.start()
     coalesced = {args for name, args, _ in spark.mock_calls if name.endswith(".coalesce")}
     assert coalesced == (set() if tasks is None else {(workers if tasks == "workers" else tasks,)})

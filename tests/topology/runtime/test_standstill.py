@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dskype.topology.runtime import shim as shim_module
-from dskype.topology.runtime.shim import ExecutorFailedError, Shim
+from dskype.topology.runtime.micro_batch import shim as shim_module
+from dskype.topology.runtime.micro_batch.shim import ExecutorFailedError, Shim
 from dskype.topology.runtime.standstill import StandstillWatch, boot_s, process_watch
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dskype.topology.runtime import tuning
+from dskype.topology.runtime.micro_batch import tuning
 
 
 def test_the_private_parts_of_the_installed_spark_are_where_they_are_expected(cluster, tmp_path):

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -27,7 +27,7 @@ from dskype.topology.runtime.standstill import boot_s, process_watch
 from dskype.topology.runtime.supervisor import ask_supervisor
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, decode_batches, receive, send
 
-__all__ = ["ExecutorFailedError", "Shim", "freeze_once", "stop_executors"]
+__all__ = ["ExecutorFailedError", "Shim", "freeze_once"]
 
 _TRIES = 3
 _frozen: list[bool] = []
@@ -180,16 +180,3 @@ def freeze_once() -> None:
 def _replace_daemon() -> None:
     """End the daemon that forked this worker: with the next task, Spark starts another, which starts a supervisor."""
     os.kill(os.getppid(), signal.SIGTERM)
-
-
-def stop_executors(topology: str, epoch: int, component: str | None = None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for ``mapInArrow`` that ends a topology's executors on the Spark executor it runs on."""
-
-    def stop(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            stopped = ask_supervisor({"op": "stop", "topology": topology, "epoch": epoch, "component": component})["stopped"]
-        except OSError:  # the supervisor has ended, and its executors with it
-            stopped = 0
-        yield pa.RecordBatch.from_arrays([pa.array([stopped], pa.int32())], names=["stopped"])
-
-    return stop

@@ -1,4 +1,4 @@
-"""Tuning of Spark for which there is no setting, through py4j.
+"""Tuning of Spark for micro-batches for which there is no setting, through py4j.
 
 It uses private parts of Spark 4.0. If a function does not find what it expects, it logs why and leaves Spark as it is.
 """
@@ -12,6 +12,7 @@ __all__ = ["drop_listeners", "exclude_rules", "set_polling_delay"]
 
 log = logging.getLogger(__name__)
 
+_EXCLUDED = "spark.sql.optimizer.excludedRules"
 _UI_LISTENERS = {"org.apache.spark.status.AppStatusListener", "org.apache.spark.sql.execution.ui.SQLAppStatusListener"}
 
 
@@ -20,13 +21,15 @@ def exclude_rules(spark: Any) -> int:
 
     :returns: the number of excluded rules (95 in Spark 4.2.0).
     """
+    if set_already := spark.conf.get(_EXCLUDED, ""):
+        return set_already.count(",") + 1
     try:
         optimizer = spark._jsparkSession.sessionState().optimizer()
         fixed = set(optimizer.nonExcludableRules().toList().mkString("\n").split("\n"))
         batches = optimizer.defaultBatches()
         names = [rules.apply(j).ruleName() for i in range(batches.size()) for rules in [batches.apply(i).rules()] for j in range(rules.size())]
         excluded = [n for n in dict.fromkeys(names) if n not in fixed]
-        spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(excluded))
+        spark.conf.set(_EXCLUDED, ",".join(excluded))
     except Exception as error:  # another version of Spark
         log.info("optimizer rules stay as they are: %s", error)
         return 0
