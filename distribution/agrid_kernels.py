@@ -310,15 +310,18 @@ def assign(x0, y0, x1, y1, partition, grid, free):
             old = tiles[ty, tx]
             if old == partition:
                 continue
-            whole = True
-            for y in range(bottom, bottom + side):  # what is behind the border of the grid is like what is before it
-                for x in range(left, left + side):
-                    inside_x, inside_y = min(x, right - 1), min(y, top - 1)
-                    own = partition
-                    if not (x0 <= inside_x < x1 and y0 <= inside_y < y1):
-                        own = _partition_of(inside_x, inside_y, shift, tiles, strips, tables)
-                    cells[y - bottom, x - left] = own
-                    whole = whole and own == partition
+            whole = x0 <= left and right <= x1 and y0 <= bottom and top <= y1
+            if not whole:
+                whole = True
+                for y in range(bottom, bottom + side):  # what is behind the border of the grid is like what is before it
+                    inside_y = min(y, top - 1)
+                    for x in range(left, left + side):
+                        inside_x = min(x, right - 1)
+                        own = partition
+                        if not (x0 <= inside_x < x1 and y0 <= inside_y < y1):
+                            own = _partition_of(inside_x, inside_y, shift, tiles, strips, tables)
+                        cells[y - bottom, x - left] = own
+                        whole = whole and own == partition
             if whole:
                 if old < 0:
                     free[0] += 1

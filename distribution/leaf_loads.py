@@ -190,8 +190,8 @@ class Leaf:
     @cached_property
     def row_of_entries(self) -> np.ndarray:
         """The row of each entry, counted within the leaf."""
-        lengths = np.diff(self.loads.offsets)[self.rows]
-        return np.repeat(np.arange(len(self.rows)), lengths)
+        offsets = self.loads.offsets
+        return np.repeat(np.arange(len(self.rows)), offsets[self.rows + 1] - offsets[self.rows])
 
     @cached_property
     def unwanted(self) -> np.ndarray:
@@ -306,6 +306,7 @@ class Leaf:
 
 def _ranges(offsets: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
     """Return the numbers in ``offsets[row]`` to ``offsets[row + 1]`` of some rows, one after the other."""
-    begin, lengths = offsets[rows], (offsets[1:] - offsets[:-1])[rows]
+    rows = np.asarray(rows, np.int64)
+    begin, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begin - (ends - lengths), lengths)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.product(schedules=True, seconds=45)
+pytestmark = pytest.mark.product(schedules=True)
 
 
 def test_the_kernels_pass_small_cases_without_compilation():

@@ -72,6 +72,8 @@ def play_boolean(name: str) -> None:
 def play_distributor(name: str, options: dict[str, object]) -> None:
     """Learn, place and route; a message that misses all tasks of a subscription must not score above its guard."""
     sample = worlds.sample(np.random.default_rng(4), 30, 20, 40)
+    if "granularity" in getattr(distributor_class(name), "legal_options", ()):
+        options = {"granularity": 512, **options}  # by default they have 64 times as many cells; play_agrid() has tiles of that size
     distributor = make_distributor(name, 4, options, distributor_class(name).learn(4, sample, options))
     routes = distributor.message_tasks(sample.messages)
     for i in range(sample.n):
@@ -85,11 +87,12 @@ def play_distributor(name: str, options: dict[str, object]) -> None:
 
 def play_agrid() -> None:
     """Shift, split and merge partitions; the A-Grid and the routers of its baselines are compared with a plain search."""
-    rng, grid = np.random.default_rng(6), AGrid(700, 40)
-    for _ in range(2):
-        test_agrid.random_changes(rng, grid, 20)
-        grid._check()
-        test_agrid.assert_finds(grid, rng, 12)
+    rng = np.random.default_rng(6)
+    for grid in (AGrid(700, 40), AGrid(4096, 17)):
+        for _ in range(2):
+            test_agrid.random_changes(rng, grid, 20)
+            grid._check()
+            test_agrid.assert_finds(grid, rng, 12)
 
 
 def play_vocabulary() -> None:

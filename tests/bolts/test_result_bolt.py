@@ -4,6 +4,7 @@ import json
 import random
 from functools import cache
 
+import numpy as np
 import pytest
 
 from dskype.bolts import results
@@ -23,7 +24,7 @@ from dskype.topology.simulated.log import MemoryLog
 from .results.redis_server import RedisServer
 from .results.test_buffer import Shelf
 
-pytestmark = pytest.mark.product(schedules=True, seconds=40)
+pytestmark = pytest.mark.product(schedules=True)
 
 STEPS, SUBSCRIPTIONS, SEEDS = 40, 9, 6
 
@@ -65,30 +66,33 @@ class Made(BatchBolt):
             self.step(watermark)
 
     def step(self, watermark):
-        for number in self.mine:
-            rng, name = random.Random(f"{watermark} {number}"), f"s{number}"
-            life = watermark // 13  # every 13 watermarks it is registered again
-            registration = f"{number % 2}-{10 * life + number}"
-            if watermark % 13 == 0:
-                self.publisher.events([name], [registration], ["active"], [watermark])
-            n = rng.randrange(4)
-            self.publisher.deltas(
-                DeltaBatch(
-                    subscriptions=[name] * n,
-                    registrations=[registration] * n,
-                    ops=[rng.choice([ADD, REMOVE, MATCH]) for _ in range(n)],
-                    watermarks=[watermark] * n,
-                    messages=[f'"m{watermark}-{i}"' for i in range(n)],
-                    scores=[rng.random() for _ in range(n)],
-                    ranks=[1 + i for i in range(n)],
-                    metas=['{"x":1}'] * n if number % 3 else None,
-                )
+        life = watermark // 13  # every 13 watermarks all are registered again
+        registrations = {number: f"{number % 2}-{10 * life + number}" for number in self.mine}
+        if watermark % 13 == 0:
+            self.publisher.events(
+                [f"s{number}" for number in self.mine], list(registrations.values()), ["active"] * len(self.mine), [watermark] * len(self.mine)
             )
+        with_metas, without, states, removed = [], [], [], []
+        for number, registration in registrations.items():
+            rng, owner = random.Random(f"{watermark} {number}"), (f"s{number}", registration, watermark)
+            n = rng.randrange(4)
+            ops, scores = [rng.choice([ADD, REMOVE, MATCH]) for _ in range(n)], [rng.random() for _ in range(n)]
+            (with_metas if number % 3 else without).extend((*owner, ops[i], scores[i], f'"m{watermark}-{i}"', 1 + i) for i in range(n))
             if rng.random() < 0.5:
                 k = rng.randrange(3)
-                self.publisher.states([name], [registration], [watermark], [0, k], [str(rng.randrange(99)) for _ in range(k)], [rng.random() for _ in range(k)])
+                states.append((*owner, [str(rng.randrange(99)) for _ in range(k)], [rng.random() for _ in range(k)]))
             if watermark % 13 == 12 and rng.random() < 0.7:
-                self.publisher.removed([name], [registration], [watermark])
+                removed.append(owner)
+        for rows, metas in ((with_metas, ['{"x":1}'] * len(with_metas)), (without, None)):
+            names, places, marks, ops, scores, messages, ranks = map(list, zip(*rows)) if rows else ([] for _ in range(7))
+            self.publisher.deltas(
+                DeltaBatch(subscriptions=names, registrations=places, ops=ops, watermarks=marks, messages=messages, scores=scores, ranks=ranks, metas=metas)
+            )
+        if states:
+            names, places, marks, lists, scores = map(list, zip(*states))
+            self.publisher.states(names, places, marks, np.cumsum([0, *map(len, lists)]), sum(lists, []), sum(scores, []))
+        if removed:
+            self.publisher.removed(*map(list, zip(*removed)))
 
     def snapshot(self):
         return None

@@ -22,7 +22,7 @@ from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
-from tests.distribution.test_distributors import assert_exact, world
+from tests.distribution.test_distributors import assert_exact, questions, world
 
 pytestmark = pytest.mark.product(schedules=True)
 
@@ -173,8 +173,8 @@ def test_splits_merges_and_shifts_keep_everything_exact(learned):
         found = make_distributor("agrid", 6, plan=json.loads(json.dumps(plan)))
         found.grid._check()
         if step % 10 == 0:
-            assert_exact(found, sample, worlds.with_areas(rng, worlds.messages(rng, 80, first=400)), rng, 5)
-    assert_exact(found, sample, worlds.messages(rng, 120, first=400), rng, 12)
+            assert_exact(found, questions(rng, sample, worlds.with_areas(rng, worlds.messages(rng, 80, first=400)), 5))
+    assert_exact(found, questions(rng, sample, worlds.messages(rng, 120, first=400), 12))
     assert min(done.values()) > 2, done
 
 

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from tests.distribution import worlds
 from tests.distribution.worlds import EVERY
 from tests.naive import overlapping
 
-pytestmark = pytest.mark.product(schedules=True, seconds=45)
+pytestmark = pytest.mark.product(schedules=True)
 
 every = pytest.mark.parametrize(("name", "options"), EVERY, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x.values())) or "default")
 every_name = pytest.mark.parametrize("name", sorted(DISTRIBUTORS))
@@ -36,8 +38,13 @@ def world(seed):
 
 def distributor(name, tasks, options=None, seed=0):
     """Return a distributor whose plan was written to a file and read back."""
-    plan = json.loads(json.dumps(distributor_class(name).learn(tasks, world(seed), options)))
-    return make_distributor(name, tasks, options, plan)
+    return make_distributor(name, tasks, options, json.loads(learned(name, tasks, json.dumps(options or None), seed)))
+
+
+@cache
+def learned(name, tasks, options, seed):
+    """Return a plan as it is in a file; several tests need the same."""
+    return json.dumps(distributor_class(name).learn(tasks, world(seed), json.loads(options)))
 
 
 def routed(found, messages):
@@ -60,26 +67,61 @@ def assert_placed(found, placed, threshold):
     assert threshold is None or placed.guard < threshold or placed.guard == -np.inf
 
 
-def assert_exact(found, sample, messages, rng, some=60):
-    """Assert that messages reach a task of each placement, or cannot exceed its guard."""
-    sets, places = routed(found, messages), messages.rectangles().tolist()
+class Questions(NamedTuple):
+    """Messages, and subscriptions with what the messages are to them: every distributor is asked the same."""
+
+    messages: MessageBatch
+    topk: list[Any]
+    """(number, subscription, thresholds, (row, score) of each message with a common keyword)"""
+    boolean: list[Any]
+    """(subscription, rows of the messages that satisfy it)"""
+
+
+def questions(rng, sample, messages, some):
+    topk = []
     for i in rng.choice(sample.n, some, replace=False).tolist():
-        true, at = worlds.scores(sample, i, messages), worlds.subscription(sample, i)
-        for threshold in (None, float(sample.thresholds[i]), -np.inf, 0.0, float(rng.random())):
+        scores = [(row, score) for row, score in enumerate(worlds.scores(sample, i, messages)) if score is not None]
+        topk.append((i, worlds.subscription(sample, i), (None, float(sample.thresholds[i]), -np.inf, 0.0, *rng.random(1).tolist()), scores))
+    return Questions(messages, topk, boolean_questions(rng, messages, some))
+
+
+def boolean_questions(rng, messages, some):
+    own, places = terms_of(messages), messages.rectangles().tolist()
+    found = []
+    for _ in range(some):
+        one = worlds.boolean(rng, 300)
+        found.append((one, [row for row in range(messages.n) if overlapping(one.bbox, places[row]) and satisfies(one.expression, own[row])]))
+    return found
+
+
+def terms_of(messages):
+    """Return the set of terms of each message."""
+    terms = messages.terms.tolist()
+    return [set(terms[start:stop]) for start, stop in pairwise(messages.offsets.tolist())]
+
+
+def assert_exact(found, asked):
+    """Assert that messages reach a task of each placement, or cannot exceed its guard."""
+    sets = routed(found, asked.messages)
+    for i, at, thresholds, scores in asked.topk:
+        for threshold in thresholds:
             placed = found.place(f"s{i}", at, threshold)
             assert_placed(found, placed, threshold)
             mine = set(placed.tasks)
-            assert all(score is None or sets[j] & mine or score <= placed.guard for j, score in enumerate(true))
-    for number in range(some):
-        subscription = worlds.boolean(rng, 300)
+            assert all(score <= placed.guard or sets[row] & mine for row, score in scores)
+    for number, (subscription, wanted) in enumerate(asked.boolean):
         placed = found.place(f"b{number}", subscription)
         assert_placed(found, placed, None)
         assert placed.guard == -np.inf
         mine = set(placed.tasks)
-        for j in range(messages.n):
-            own = set(messages.terms[messages.offsets[j] : messages.offsets[j + 1]].tolist())
-            inside = overlapping(subscription.bbox, places[j])  # only then does the message satisfy the subscription
-            assert not (inside and satisfies(subscription.expression, own)) or sets[j] & mine
+        assert all(sets[row] & mine for row in wanted)
+
+
+@cache
+def questions_of_points(tasks):
+    rng = np.random.default_rng([tasks, 2])
+    messages = worlds.messages(rng, 150, first=400)
+    return [questions(rng, world(0), messages, some) for some in (12, 6)]
 
 
 @every
@@ -87,10 +129,16 @@ def assert_exact(found, sample, messages, rng, some=60):
 def test_every_message_that_may_matter_reaches_a_task_of_the_placement(name, options, tasks):
     if options.get("n2", 1) != 1:
         return
-    rng = np.random.default_rng([tasks, 2])
-    messages = worlds.messages(rng, 150, first=400)
-    assert_exact(distributor(name, tasks, options), world(0), messages, rng, 12)
-    assert_exact(make_distributor(name, tasks, options), world(0), messages, rng, 6)
+    with_plan, without = questions_of_points(tasks)
+    assert_exact(distributor(name, tasks, options), with_plan)
+    assert_exact(make_distributor(name, tasks, options), without)
+
+
+@cache
+def questions_of_areas(tasks):
+    rng = np.random.default_rng([tasks, 6])
+    messages = worlds.with_areas(rng, worlds.messages(rng, 150, first=400))
+    return [(boolean_questions(rng, messages, 40), questions(rng, world(0), messages, 6)) for _ in range(2)]
 
 
 @every
@@ -98,21 +146,15 @@ def test_every_message_that_may_matter_reaches_a_task_of_the_placement(name, opt
 def test_every_area_that_meets_the_rectangle_of_a_subscription_reaches_a_task_of_its_placement(name, options, tasks):
     if options.get("n2", 1) != 1:
         return
-    rng = np.random.default_rng([tasks, 6])
-    messages = worlds.with_areas(rng, worlds.messages(rng, 150, first=400))
-    for found in (distributor(name, tasks, options), make_distributor(name, tasks, options)):
-        sets, matches = routed(found, messages), 0
+    for found, (boolean, asked) in zip((distributor(name, tasks, options), make_distributor(name, tasks, options)), questions_of_areas(tasks)):
+        messages = asked.messages
+        sets = routed(found, messages)
         assert routed(found, messages.slice(30, 90)) == sets[30:90]
-        for number in range(40):
-            subscription = worlds.boolean(rng, 300)
+        for number, (subscription, wanted) in enumerate(boolean):
             mine = set(found.place(f"b{number}", subscription).tasks)
-            for j in range(messages.n):
-                own = set(messages.terms[messages.offsets[j] : messages.offsets[j + 1]].tolist())
-                if overlapping(subscription.bbox, messages.areas[j].tolist()) and satisfies(subscription.expression, own):
-                    assert sets[j] & mine
-                    matches += 1
-        assert matches > 20
-        assert_exact(found, world(0), messages, rng, 6)
+            assert all(sets[row] & mine for row in wanted)
+        assert sum(len(wanted) for _, wanted in boolean) > 20
+        assert_exact(found, asked)
 
 
 @pytest.mark.parametrize(("name", "options"), [(name, options) for name, options in EVERY if distributor_class(name).summaries is not None])
@@ -120,6 +162,7 @@ def test_every_area_that_meets_the_rectangle_of_a_subscription_reaches_a_task_of
 def test_interest_keeps_every_message_that_a_subscription_needs(name, options, tasks):
     rng = np.random.default_rng([tasks, 7])
     points = worlds.messages(rng, 120, first=400)
+    terms_of_points = terms_of(points)
     for found in (distributor(name, tasks, options), make_distributor(name, tasks, options)):
         lives, interest = [], Interest(found.regions())
         for number in range(25):
@@ -139,7 +182,7 @@ def test_interest_keeps_every_message_that_a_subscription_needs(name, options, t
             before, kept = routed_pairs(routes), routed_pairs(interest.filter(messages, in_regions, at))
             assert kept <= before
             for subscription, placed, terms in lives:
-                needed = [row for row in range(messages.n) if terms & set(messages.terms[messages.offsets[row] : messages.offsets[row + 1]].tolist())]
+                needed = [row for row, own in enumerate(terms_of_points) if terms & own]
                 for row in needed:  # it may match, so what the interest keeps from its tasks was not on the way to them
                     assert all((row, task) in kept for task in placed.tasks if (row, task) in before)
             assert len(kept) < len(before)
@@ -153,9 +196,14 @@ def routed_pairs(routes):
 @every_name
 @every_size
 def test_words_that_the_sample_did_not_have_are_distributed_as_well(name, tasks):
+    assert_exact(distributor(name, tasks), questions_of_other_words())
+
+
+@cache
+def questions_of_other_words():
     rng = np.random.default_rng(3)
     other = worlds.sample(rng, 100, 60, vocabulary=4000, unknown=0.5)
-    assert_exact(distributor(name, tasks), other, other.messages, rng, 12)
+    return questions(rng, other, other.messages, 12)
 
 
 @every_name

@@ -11,7 +11,7 @@ from dskype.distribution.interest import Interest
 from dskype.distribution.triggers import routing_terms
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
-from tests.distribution.test_distributors import assert_exact, routed, world
+from tests.distribution.test_distributors import assert_exact, questions, routed, world
 from tests.naive import overlapping
 
 OPTIONS = {"granularity": 10, "box": [-100, -40, 90, 60]}
@@ -62,7 +62,7 @@ def test_tasks_are_those_of_a_plain_search(seed):
     for number in range(30):
         subscription = worlds.boolean(rng, 300)
         assert found.place(f"s{number}", subscription).tasks == sorted(plain_tasks(found, subscription.bbox, routing_terms(subscription).tolist()))
-    assert_exact(found, world(0), points, rng, 10)
+    assert_exact(found, questions(rng, world(0), points, 10))
 
 
 @pytest.mark.parametrize("seed", range(3))

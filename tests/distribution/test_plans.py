@@ -18,7 +18,7 @@ from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
-from tests.distribution.test_distributors import PARTITIONED, assert_exact, world
+from tests.distribution.test_distributors import PARTITIONED, assert_exact, questions, world
 
 every_partitioned = pytest.mark.parametrize("name", PARTITIONED)
 
@@ -44,11 +44,15 @@ def real():
     return samples
 
 
+@pytest.fixture(scope="module")
+def asked(real):
+    return questions(np.random.default_rng(2), real[1], real[0].messages.slice(0, 400), 25)
+
+
 @every_partitioned
-def test_what_matters_reaches_its_task_on_real_places(name, real):
-    sample, other = real
-    found = make_distributor(name, 32, plan=distributor_class(name).learn(32, sample))
-    assert_exact(found, other, sample.messages.slice(0, 400), np.random.default_rng(2), 25)
+def test_what_matters_reaches_its_task_on_real_places(name, real, asked):
+    found = make_distributor(name, 32, plan=distributor_class(name).learn(32, real[0]))
+    assert_exact(found, asked)
 
 
 @every_partitioned
@@ -176,8 +180,8 @@ def test_splits_and_merges_keep_everything_exact(name, learned):
             continue
         found = make_distributor(name, 6, plan=json.loads(json.dumps(plan)))
         if step % 6 == 0:
-            assert_exact(found, sample, worlds.messages(rng, 80, first=400), rng, 5)
-    assert_exact(found, sample, worlds.messages(rng, 120, first=400), rng, 12)
+            assert_exact(found, questions(rng, sample, worlds.messages(rng, 80, first=400), 5))
+    assert_exact(found, questions(rng, sample, worlds.messages(rng, 120, first=400), 12))
     assert found.loads().sum() > 0 and before > 0
 
 
@@ -216,7 +220,7 @@ def test_several_changes_at_once_are_as_one_after_the_other(name):
     other = next(p for p in one.partitions() if p["tasks"] == to[:1])
     two = make_distributor(name, 4, plan=one.merge(other["number"], first["number"]))
     assert both.partitions() == two.partitions() and np.allclose(both.loads(), two.loads())
-    assert_exact(both, world(0), worlds.messages(np.random.default_rng(7), 80, first=400), np.random.default_rng(8), 8)
+    assert_exact(both, questions(np.random.default_rng(8), world(0), worlds.messages(np.random.default_rng(7), 80, first=400), 8))
 
 
 @every_partitioned

@@ -168,19 +168,19 @@ class CiqIndex(SubscriptionIndex):
         keys, ends = kernels.make_keys(live, self._code, depth, words.block, words.term)
         items = kernels.find_items(keys, self._ids.map.key, self._ids.map.local)
         self._ids._check(items)
-        owners = np.repeat(live, np.diff(ends, prepend=0))
-        nths = [nth for slot in live for nth in range(words.block[slot, blocks.LENGTH]) for _ in range(3 * depth + 1)]
-        wanted = {(item, slot): words.weight[words.block[slot, blocks.START] + nth] for item, slot, nth in zip(items.tolist(), owners.tolist(), nths)}
-        for item in np.flatnonzero(lists.block[:, blocks.LENGTH]).tolist():
-            base, length = lists.block[item, :2].tolist()
-            bounds, count = lists.bound_block[item, :2].tolist()
-            slots = lists.slot[base : base + length]
-            assert (np.diff(slots) > 0).all() and count == -(-length // kernels.BLOCK)
-            row = kernels._row_in(item, self._ids.map.name, depth)
-            for offset, slot in enumerate(slots.tolist()):
-                with np.errstate(over="ignore"):
-                    assert lists.weight[base + offset] == np.float32(wanted.pop((item, slot))) <= lists.top[item]
-                value = self._least[row, slot]
-                assert value < np.inf or table.place[slot, blocks.THRESHOLD] == np.inf, "a cell that is divided further"
-                assert lists.bound[bounds + offset // kernels.BLOCK] <= value
-        assert not wanted, "postings are missing"
+        with np.errstate(over="ignore"):
+            weights = np.repeat(table.keywords(live)[2], 3 * depth + 1).astype(np.float32)
+        wanted = dict(zip(zip(items.tolist(), np.repeat(live, np.diff(ends, prepend=0)).tolist(), strict=True), weights.tolist(), strict=True))
+        used = np.flatnonzero(lists.block[:, blocks.LENGTH])
+        base, length = lists.block[used, :2].T
+        bounds, count = lists.bound_block[used, :2].T
+        assert (count == -(-length // kernels.BLOCK)).all()
+        item, offset = np.repeat(used, length), np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+        at = np.repeat(base, length) + offset
+        slot, weight = lists.slot[at], lists.weight[at]
+        assert ((np.diff(slot) > 0) | (offset[1:] == 0)).all() and (weight <= lists.top[item]).all()
+        assert dict(zip(zip(item.tolist(), slot.tolist()), weight.tolist())) == wanted
+        rows = np.array([kernels._row_in(one, self._ids.map.name, depth) for one in used.tolist()], np.int64)
+        value = self._least[np.repeat(rows, length), slot]
+        assert ((value < np.inf) | (table.place[slot, blocks.THRESHOLD] == np.inf)).all(), "a cell that is divided further"
+        assert (lists.bound[np.repeat(bounds, length) + offset // kernels.BLOCK] <= value).all()

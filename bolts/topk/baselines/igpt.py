@@ -254,7 +254,7 @@ class IptIndex(SubscriptionIndex):
     def _check(self) -> None:
         """Verify tree, files and bounds."""
         super()._check()
-        table, words, files = self.table, self.table.words, self._files
+        table, files = self.table, self._files
         live = np.flatnonzero(table.live)
         assert (np.flatnonzero(self._leaf >= 0) == live).all() and self._count == len(live)
         assert not self._state.any() and not self._marked.any() and (self._weights == -1.0).all()
@@ -262,17 +262,36 @@ class IptIndex(SubscriptionIndex):
         self._postings._check()
         self._runs._check()
         assert not kernels.drifted(live, table.place, self._scores, kernels.scaled(live, table.place)).any()
-        wanted = set(zip(np.repeat(live, words.block[live, blocks.LENGTH]).tolist(), table.keywords(live)[1].tolist()))
+        wanted = self._wanted(live)
+        found: list[tuple[float, ...]] = []
+        exact: list[tuple[float, ...]] = []
+        groups: list[int] = []
         for cell in np.flatnonzero(self._postings.block[:, blocks.LENGTH]).tolist():
             base, length = files.block[cell, :2].tolist()
             first, count = files.runs[cell, :2].tolist()
             keys, starts = files.key[first : first + count].tolist(), [*files.start[first : first + count].tolist(), length]
             assert starts[0] == 0 and all(a < b for a, b in itertools.pairwise(keys)) and all(a < b for a, b in itertools.pairwise(starts))
+            slots, scores = files.slot[base : base + length], files.score[base : base + length]
+            assert (self._leaf[slots] == cell).all() and (scores == self._scores[slots]).all()
+            rows = list(zip(scores.tolist() if self._grouped else [0] * length, slots.tolist()))
+            west, south, east, north = self._tree.arrays.box[cell].tolist()
             for key, start, stop in zip(keys, starts, starts[1:]):
-                rows = [(files.score[p] if self._grouped else 0, files.slot[p]) for p in range(base + start, base + stop)]
-                assert all(a < b for a, b in itertools.pairwise(rows))
-                self._check_run(cell, key, range(base + start, base + stop), wanted)
+                term, group = divmod(key, self._groups)
+                assert all(a < b for a, b in itertools.pairwise(rows[start:stop]))
+                for (_, slot), (lon, lat, alpha, _) in zip(rows[start:stop], table.place[slots[start:stop]].tolist()):
+                    border = min(lon - west, east - lon, lat - south, north - lat) / self.diagonal_deg
+                    exact.append((*wanted.pop((slot, term)), alpha / max(1.0 - alpha, kernels.LEAST), border))
+                    groups.append(group)
+            weight, rest, ratio = columns = [a[base : base + length].tolist() for a in (files.weight, files.rest, files.ratio)]
+            found += zip(weight, files.total[base : base + length].tolist(), rest, ratio, files.inner[base : base + length].tolist())
+            if self._grouped:
+                tops = zip(files.top_weight[base : base + length].tolist(), files.top_ratio[base : base + length].tolist(), strict=True)
+                assert list(tops) == _tops(starts, *columns)
         assert not wanted, "keywords without a posting"
+        with np.errstate(over="ignore"):
+            kept, right = (np.array(values, float).reshape(-1, 5) for values in (found, exact))
+            assert np.allclose(kept, right.astype(np.float32), rtol=1e-6, atol=1e-9)
+        assert np.searchsorted(self._bounds, right[:, 3], side="right").tolist() == groups
         if self._grouped:
             for cell in np.flatnonzero(self._tree.members.block[:, blocks.LENGTH]).tolist():
                 floor = self._floor[cell]
@@ -280,28 +299,26 @@ class IptIndex(SubscriptionIndex):
                 assert floor <= self._floor[cell]
                 self._floor[cell] = floor
 
-    def _check_run(self, cell: int, key: int, places: range, wanted: set[tuple[int, int]]) -> None:
-        words, files, box = self.table.words, self._files, self._tree.arrays.box[cell]
-        term, group = divmod(key, self._groups)
-        for p in places:
-            slot = int(files.slot[p])
-            wanted.remove((slot, term))
-            start, length = words.block[slot, :2].tolist()
-            nth = words.term[start : start + length].tolist().index(term)
-            weights = words.weight[start + nth : start + length]
-            lon, lat, alpha, _ = self.table.place[slot].tolist()
-            star = alpha / max(1.0 - alpha, kernels.LEAST)
-            assert self._leaf[slot] == cell and files.score[p] == self._scores[slot]
-            assert group == np.searchsorted(self._bounds, star, side="right")
-            border = min(lon - box[0], box[2] - lon, lat - box[1], box[3] - lat) / self.diagonal_deg
-            found = [files.weight[p], files.total[p], files.rest[p], files.ratio[p], files.inner[p]]
-            with np.errstate(over="ignore"):
-                exact = np.array([weights[0], weights.sum(), weights[1:].max(initial=0.0), star, border], np.float32)
-            assert np.allclose(found, exact, rtol=1e-6, atol=1e-9), (slot, found, exact)
-            if self._grouped:
-                rest = range(p, places.stop)
-                assert files.top_weight[p] == max(max(files.weight[q], files.rest[q]) for q in rest)
-                assert files.top_ratio[p] == max(files.ratio[q] for q in rest)
+    def _wanted(self, live: np.ndarray) -> dict[tuple[int, int], tuple[float, float, float]]:
+        """Return for each (slot, term) the term's weight, the sum of the weights from there on, and the largest weight behind it."""
+        wanted = {}
+        offsets, terms, weights = (column.tolist() for column in self.table.keywords(live))
+        for slot, start, stop in zip(live.tolist(), offsets, offsets[1:]):
+            total = rest = 0.0
+            for term, weight in zip(terms[start:stop][::-1], weights[start:stop][::-1]):
+                total += weight
+                wanted[slot, term] = (weight, total, rest)
+                rest = max(rest, weight)
+        return wanted
+
+
+def _tops(starts: list[int], weight: list[float], rest: list[float], ratio: list[float]) -> list[tuple[float, float]]:
+    """Return for each posting of a cell the largest weight and the largest a* from there to the end of its run."""
+    tops: list[tuple[float, float]] = []
+    for start, stop in itertools.pairwise(starts):
+        run = zip(map(max, weight[start:stop], rest[start:stop]), ratio[start:stop])
+        tops += list(itertools.accumulate(reversed(list(run)), lambda top, one: (max(top[0], one[0]), max(top[1], one[1]))))[::-1]
+    return tops
 
 
 class IgptIndex(IptIndex):

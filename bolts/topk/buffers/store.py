@@ -270,8 +270,11 @@ class BufferStore:
             dated.add((slot, key))
         arrays = self.arrays
         assert len(dated) == (keys[: len(self.pool.block)][arrays.block[:, kernels.STATE] != kernels.FREE] != kernels.FAR).sum()
-        for slot, (start, length, _, frozen, k, limit, state) in enumerate(self.pool.block[:, : kernels.MARKED].tolist()):
-            theta, key = self.theta[slot], int(keys[slot])
+        free = arrays.block[:, kernels.STATE] == kernels.FREE
+        assert not arrays.block[free, kernels.LENGTH].any() and (self.theta[free] == np.inf).all()
+        used = np.flatnonzero(~free)
+        columns = (used, arrays.block[used, : kernels.MARKED], self.theta[used], keys[used])
+        for slot, (start, length, _, frozen, k, limit, state), theta, key in zip(*(column.tolist() for column in columns)):
             entries = list(zip(*(a[start : start + length].tolist() for a in (arrays.score, arrays.position, arrays.seq))))
             listed = entries[:frozen] if state != kernels.ACTIVE else entries
             assert all(a > b for a, b in itertools.pairwise(listed)), (slot, listed)
@@ -282,9 +285,7 @@ class BufferStore:
                 assert all(score >= theta and watermark - extent < position <= watermark for score, position, _ in entries)
                 assert not entries or (key <= min(position for _, position, _ in entries) and (slot, key) in dated)
                 assert length or key == kernels.FAR
-            elif state == kernels.PENDING:
-                assert theta == -np.inf and frozen <= k and key == kernels.FAR
+            else:
+                assert state == kernels.PENDING and theta == -np.inf and frozen <= k and key == kernels.FAR
                 collected = [(position, seq) for _, position, seq in entries[frozen:]]
                 assert collected == sorted(collected)
-            else:
-                assert state == kernels.FREE and length == 0 and theta == np.inf, (slot, state)

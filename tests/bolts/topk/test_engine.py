@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from dskype.bolts.topk.engine import BUFFERS, INDEXES, TopkEngine
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
-from tests.bolts.topk.world import DIAGONAL_DEG, Caller, World, batch, columns, exact_topk
+from tests.bolts.topk.world import DIAGONAL_DEG, Caller, Ranking, World, batch, columns
 
 pytestmark = pytest.mark.product(schedules=True)
 
@@ -103,12 +105,19 @@ def test_the_cut_of_batches_does_not_matter(index, buffer):
     assert logs[0] == logs[1] == logs[2] and len(logs[0]) > 300
 
 
-@pytest.mark.parametrize(("index", "buffer"), PAIRS)
-def test_hundreds_of_subscriptions_while_the_window_moves_on(index, buffer):
-    """Some want more than the window has; batches are larger than a chunk; every answer comes a batch late."""
+@cache
+def hundreds() -> tuple[list[Any], list[Any], list[Ranking]]:
+    """Messages, subscriptions, and what the oracle says of each: the same for all engines."""
     world = World(11, terms=60, places=40)
     messages = world.messages(1500)
     subscriptions = [world.subscription(k=1000 if i % 7 == 0 else None) for i in range(200)]
+    return messages, subscriptions, [Ranking(subscription, messages) for subscription in subscriptions]
+
+
+@pytest.mark.parametrize(("index", "buffer"), PAIRS)
+def test_hundreds_of_subscriptions_while_the_window_moves_on(index, buffer):
+    """Some want more than the window has; batches are larger than a chunk; every answer comes a batch late."""
+    messages, subscriptions, rankings = hundreds()
     engine = TopkEngine(450, DIAGONAL_DEG, index, buffer)
     engine.advance(batch(messages[:300]), 299)
     slots = engine.insert(*columns(subscriptions), False)
@@ -116,7 +125,7 @@ def test_hundreds_of_subscriptions_while_the_window_moves_on(index, buffer):
     for start in range(300, 1500, 300):
         changes = engine.advance(batch(messages[start : start + 300]), start + 299)
         for asked, watermark, wanted in waiting:
-            lists = [exact_topk(subscriptions[slot], messages, watermark, 450, n) for slot, n in zip(asked.tolist(), wanted.tolist())]
+            lists = [rankings[slot].topk(watermark, 450, n) for slot, n in zip(asked.tolist(), wanted.tolist())]
             flat = [entry for entries in lists for entry in entries]
             again = engine.resolve(asked, np.cumsum([0, *map(len, lists)]), *(np.array([e[i] for e in flat]) for i in (2, 1, 0)))
             assert not len(again.due)
@@ -124,7 +133,7 @@ def test_hundreds_of_subscriptions_while_the_window_moves_on(index, buffer):
         engine._check()
         offsets, seqs, _, _ = engine.topk(slots)
         for slot in slots[~engine.pending(slots)].tolist():
-            expected = exact_topk(subscriptions[slot], messages, engine.watermark, 450, subscriptions[slot]["k"])
+            expected = rankings[slot].topk(engine.watermark, 450, subscriptions[slot]["k"])
             assert seqs[offsets[slot] : offsets[slot + 1]].tolist() == [seq for _, _, seq in expected]
     assert not engine.pending(slots).all()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import random
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,34 @@ def exact_score(subscription: dict[str, Any], message: dict[str, Any]) -> float 
 def exact_topk(subscription: dict[str, Any], messages: list[dict[str, Any]], watermark: int, extent: int, count: int) -> list[tuple[float, int, int]]:
     """(score, position, seq) of the best ``count`` messages of the window, in rank order."""
     return naive.ranked(subscription, messages, watermark, extent, DIAGONAL_DEG)[:count]
+
+
+class Ranking:
+    """What :func:`exact_topk` says of one subscription, for a caller that asks again and again: each score is computed once.
+
+    :param messages: in rising order of positions; the caller appends to it.
+    :param after: no window that is asked for begins before this position.
+    """
+
+    def __init__(self, subscription: dict[str, Any], messages: list[dict[str, Any]], after: float = -math.inf) -> None:
+        self.subscription, self.messages = subscription, messages
+        self.scored: list[tuple[float, int, int]] = []
+        self.known = bisect.bisect_right(messages, after, key=lambda message: message["position"])
+        self.after = after
+        self.last: tuple[Any, list[tuple[float, int, int]]] = (None, [])
+
+    def topk(self, watermark: int, extent: int, count: int) -> list[tuple[float, int, int]]:
+        assert watermark - extent >= self.after
+        for message in self.messages[self.known :]:
+            assert not self.scored or self.scored[-1][1] <= message["position"]
+            if (score := exact_score(self.subscription, message)) is not None:
+                self.scored.append((score, message["position"], message["seq"]))
+        self.known = len(self.messages)
+        asked = (watermark, extent, self.known)
+        if self.last[0] != asked:
+            first, end = (bisect.bisect_right(self.scored, position, key=lambda entry: entry[1]) for position in (watermark - extent, watermark))
+            self.last = (asked, sorted(self.scored[first:end], reverse=True))
+        return self.last[1][:count]
 
 
 class World:
@@ -107,7 +137,9 @@ class Caller:
     def __init__(self, engine: TopkEngine, world: World) -> None:
         self.engine, self.world = engine, world
         self.messages: list[dict[str, Any]] = []
+        self.by_seq: dict[int, dict[str, Any]] = {}
         self.subscriptions: dict[int, dict[str, Any]] = {}
+        self.rankings: dict[int, Ranking] = {}
         self.generation: dict[int, int] = {}
         self.folded: dict[int, list[int]] = {}
         self.active: set[int] = set()
@@ -121,6 +153,7 @@ class Caller:
         assert slots == free[: len(slots)]  # the lowest free ones
         for slot, subscription in zip(slots, subscriptions):
             self.subscriptions[slot] = subscription
+            self.rankings[slot] = Ranking(subscription, self.messages, self.engine.watermark - self.engine.extent)
             self.generation[slot] = self.generation.get(slot, 0) + 1
             self.folded[slot] = []
             if complete:
@@ -132,7 +165,7 @@ class Caller:
     def remove(self, slots: list[int]) -> None:
         self.engine.remove(np.array(slots, np.int32))
         for slot in slots:
-            del self.subscriptions[slot], self.folded[slot]
+            del self.subscriptions[slot], self.rankings[slot], self.folded[slot]
             self.active.discard(slot)
 
     def ask(self, slots: list[int]) -> None:
@@ -142,6 +175,7 @@ class Caller:
     def advance(self, messages: list[dict[str, Any]], watermark: int) -> None:
         before, active = self.engine.watermark, set(self.active)
         self.messages += messages
+        self.by_seq.update((m["seq"], m) for m in messages)
         changes = self.engine.advance(batch(messages), watermark)
         self._record(changes)
         due = changes.due.tolist()
@@ -183,25 +217,23 @@ class Caller:
         assert i == len(rows), rows[i:]
 
     def _apply(self, rows: list[tuple[Any, ...]], time: int) -> set[int]:
-        for slot in sorted({row[0] for row in rows}):
-            mine = [row for row in rows if row[0] == slot]
+        by_slot: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        for row in rows:
+            by_slot[row[0]].append(row)
+        for slot, mine in by_slot.items():
             gone, new = [r[2] for r in mine if r[1] == 1], [r[2] for r in mine if r[1] == 0]
             assert not set(gone) & set(new) and [r[1] for r in mine] == [1] * len(gone) + [0] * len(new)
             self.folded[slot] = [seq for seq in self.folded[slot] if seq not in gone]
             for _, op, seq, score, rank, _ in mine:
                 if op == 0:
-                    assert seq not in self.folded[slot] and score == exact_score(self.subscriptions[slot], self._by_seq(seq))
+                    assert seq not in self.folded[slot] and score == exact_score(self.subscriptions[slot], self.by_seq[seq])
                     self.folded[slot].insert(rank - 1, seq)
                 else:
                     assert rank == 0
-        return {row[0] for row in rows}
-
-    def _by_seq(self, seq: int) -> dict[str, Any]:
-        return next(m for m in self.messages if m["seq"] == seq)
+        return set(by_slot)
 
     def expected(self, slot: int, watermark: int, count: int | None = None) -> list[tuple[float, int, int]]:
-        subscription = self.subscriptions[slot]
-        return exact_topk(subscription, self.messages, watermark, self.engine.extent, subscription["k"] if count is None else count)
+        return self.rankings[slot].topk(watermark, self.engine.extent, self.subscriptions[slot]["k"] if count is None else count)
 
     def _differs(self, slot: int, watermark: int) -> bool:
         self.checked += 1

@@ -152,11 +152,11 @@ def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
 
 
 def test_the_command_line_runs_some_experiments_on_a_file(tmp_path, capsys):
-    assert_runs_on_a_file("ps2stream", ["--only", "workers,mem"], ["workers", "memory"], tmp_path, capsys)
+    assert_runs_on_a_file("ps2stream", ["--only", "workers,base"], ["workers", "baselines"], tmp_path, capsys)
 
 
 def test_rows_and_groups_can_be_chosen(tmp_path, capsys):
-    chosen = ["--only", "throughput", "--rows", "hybrid; kd-tree, H2", "--groups", "q3,q1"]
+    chosen = ["--only", "throughput", "--rows", "metric; kd-tree, H2", "--groups", "q3,q1"]
     assert_runs_on_a_file("ps2stream", chosen, ["throughput"], tmp_path, capsys)
 
 
