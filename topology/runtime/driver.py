@@ -16,10 +16,9 @@ from typing import Any, cast
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
-from dskype.topology.core.executor import check_journals, lost_tails, start_positions
+from dskype.topology.core.executor import check_journals, lost_tails
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.steady_clock import now_ms
@@ -151,7 +150,7 @@ class TopologyDriver:
         self._producer = self.kafka.producer()
         self._writes = WriteWatch(self._producer, lambda: write_once(self.kafka, metrics_topic(self.plan.name), self._reports.document(), DRIVER_KEY))
         positions = self._all_positions()
-        self.warnings += [*self._inputs.warnings, *self._choose_transports(positions)]
+        self.warnings += [*self._inputs.warnings, *self._transports.choose(self.plan, self._spark, positions)]
         self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.real_time)  # the clock starts now, not when the driver was made
         self._start_queries(positions)
         runs = ((self._clock_step, "clock", 0.0), (self._watch(), "watch", 0.0), (self._look_after_topics, "janitor", _JANITOR_EVERY_S))
@@ -214,7 +213,7 @@ class TopologyDriver:
             self._stop_queries()
             self.plan = plan
             positions = self._all_positions()
-            for warning in self._choose_transports(positions):
+            for warning in self._transports.choose(plan, self._spark, positions):
                 self._reports.add_error("__driver", warning)
             self._start_queries(positions)
             if self._active:
@@ -304,9 +303,6 @@ class TopologyDriver:
         )
         return self._last_context
 
-    def _choose_transports(self, positions: Mapping[str, Mapping[tuple[str, int], int]]) -> list[str]:
-        return self._transports.choose(self.plan, self._spark, {component: len(found) for component, found in positions.items()})
-
     def _start_queries(self, positions: Mapping[str, dict[tuple[str, int], int]]) -> None:
         context = self._context()
         self._due.clear()
@@ -319,14 +315,7 @@ class TopologyDriver:
             return dict(zip(self.plan.component_ids, pool.map(self._positions, self.plan.component_ids)))
 
     def _positions(self, component: str) -> dict[tuple[str, int], int]:
-        """Return where a component's query has to begin: (topic, partition) -> offset."""
-        positions = start_positions(self.plan, component, self.store)
-        spout = self.plan.spec(component).obj
-        if isinstance(spout, KafkaSpout):
-            skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
-            inbox = {where: offset for where, offset in positions.items() if where[0] == inbox_topic(self.plan.name, component)}
-            positions = inbox | self._inputs.positions(component, spout, positions, skip_lost=skip)
-        return positions
+        return self._inputs.start_positions(self.plan, component, self.store)
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}

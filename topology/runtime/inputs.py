@@ -12,9 +12,13 @@ from typing import Any
 from kafka import TopicPartition
 
 from dskype.topology.components import KafkaSpout
+from dskype.topology.config import Config
+from dskype.topology.core.executor import start_positions
 from dskype.topology.core.loss import DataLossError
 from dskype.topology.core.offset_commits import consumer_group
+from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.errors import FatalError, TopologyError, explain
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime.control_files import FIRST_OFFSETS, read_json, write_json
 from dskype.topology.runtime.kafka import KafkaSettings
 
@@ -41,6 +45,18 @@ class ExternalInputs:
     def forget(self) -> None:
         """Forget the first offsets of an earlier run of the topology."""
         self._file.unlink(missing_ok=True)
+
+    def start_positions(self, plan: TopologyPlan, component: str, store: SnapshotStore) -> dict[Partition, int]:
+        """Return where a component's query has to begin: (topic, partition) -> offset, for its inbox and for the external topics of a Kafka spout.
+
+        The errors are those of :meth:`positions`.
+        """
+        known, spout = start_positions(plan, component, store), plan.spec(component).obj
+        if not isinstance(spout, KafkaSpout):
+            return known
+        skip = plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
+        inbox = {where: offset for where, offset in known.items() if where[0] == inbox_topic(plan.name, component)}
+        return inbox | self.positions(component, spout, known, skip_lost=skip)
 
     def positions(self, component: str, spout: KafkaSpout, known: Mapping[Partition, int], *, skip_lost: bool) -> dict[Partition, int]:
         """Return the offset at which to begin, for every partition of the spout's topics.

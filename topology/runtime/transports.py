@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dskype.topology.config import Config
@@ -67,18 +67,18 @@ class Transports:
         self._topology_id, self._total = "", 0
         self._partitions: dict[str, int] = {}
 
-    def choose(self, plan: TopologyPlan, spark: Any, partitions: Mapping[str, int]) -> list[str]:
+    def choose(self, plan: TopologyPlan, spark: Any, positions: Mapping[str, Collection[tuple[str, int]]]) -> list[str]:
         """Choose the transport of each component of a plan anew; return the warnings.
 
         :param plan: the topology plan.
-        :param partitions: component id -> how many partitions it reads; each occupies a task slot of Spark.
+        :param positions: component id -> the partitions that it reads; each occupies a task slot of Spark.
         """
         self.release()
         self.real_time, self._topology_id, self._total = frozenset(), plan.topology_id, spark.sparkContext.defaultParallelism
         chosen = frozenset(c for c in plan.component_ids if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] != "micro-batch")
         if not chosen:
             return []
-        self._partitions = {c: partitions[c] for c in chosen}
+        self._partitions = {c: len(positions[c]) for c in chosen}
         if (reason := self._missing_slots()) is not None:
             return [f"topology {plan.name!r} runs in micro-batches, which are several times slower. {reason}"]
         self.real_time = chosen

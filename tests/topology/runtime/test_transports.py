@@ -41,8 +41,8 @@ KAFKA = KafkaSettings("127.0.0.1:1")
 
 def choose(transports, plan, spark, external=0):
     """Choose the transports; a component reads a partition for each of its tasks, and the spout some external ones."""
-    partitions = {c: len(plan.component_tasks(c)) for c in plan.component_ids}
-    return transports.choose(plan, spark, partitions | {"words": partitions["words"] + external})
+    positions = {c: [(c, i) for i in range(len(plan.component_tasks(c)) + external * (c == "words"))] for c in plan.component_ids}
+    return transports.choose(plan, spark, positions)
 
 
 @pytest.mark.parametrize(
