@@ -150,7 +150,7 @@ def _check_literal(name: str, value: str, kind: Any) -> str:
 
 
 class KafkaSpout(Spout):
-    """Reads Kafka topics; the runtime does the reading: Spark's Kafka source, or the executor itself with the transport ``continuous``.
+    """Reads Kafka topics; the runtime does the reading: Spark's Kafka source, with either transport.
 
     The message id of a record is (topic, partition, offset). Subclass it and override :meth:`translate` and
     ``declare_output_fields``, or pass ``translator`` and ``outputs``.

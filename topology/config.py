@@ -23,9 +23,11 @@ topology.emulator.snapshot.interval.ms        10000      time between snapshots 
 topology.emulator.snapshots.kept              3          snapshots kept of each task
 topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
                                                          the limit is ``pulse.max.tuples`` if that is higher
-topology.emulator.transport                   None       how a component gets its records: ``continuous`` (hops in milliseconds, at the price
-                                                         of a task slot of Spark for every executor) or ``micro-batch``; None:
-                                                         continuous if Spark has task slots for it
+topology.emulator.transport                   None       how a component gets its records: ``real-time`` (hops in milliseconds, at the price
+                                                         of a task slot of Spark for every partition) or ``micro-batch``; None:
+                                                         real-time if Spark has task slots for the topology
+topology.emulator.real.time.batch.secs        300        how long Spark's batches of real-time queries last; when one ends, Spark's
+                                                         progress reports tell of it, and records wait for a moment
 topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
                                                          longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
@@ -65,7 +67,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "TRANSPORTS", "Config", "check_json", "merge", "misspelt", "validate"]
 
-TRANSPORTS = ("micro-batch", "continuous")
+TRANSPORTS = ("micro-batch", "real-time")
 """How a component may get its records (see docs/transport.md)."""
 
 RECORD_BYTES = 8 << 20
@@ -263,6 +265,7 @@ class Config(dict[str, Any]):
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = _key("topology.emulator.snapshots.kept", checks.positive_integer, 3)
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = _key("topology.emulator.max.frames.per.batch", checks.positive_integer, 2000)
     TOPOLOGY_EMULATOR_TRANSPORT = _key("topology.emulator.transport", checks.one_of(*TRANSPORTS), None)
+    TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS = _key("topology.emulator.real.time.batch.secs", checks.at_least(5), 300)
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = _key("topology.emulator.trigger.interval.ms", checks.integer_from_zero, 0)
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = _key("topology.emulator.dead.letters.on.exception", checks.boolean, True)
     TOPOLOGY_EMULATOR_RESTARTS_MAX = _key("topology.emulator.restarts.max", checks.positive_integer, 10)

@@ -110,6 +110,17 @@ def positive_integer(name: str, value: Any) -> None:
     positive(name, value)
 
 
+def at_least(least: int) -> Check:
+    """Return a check that accepts an integer from ``least``."""
+
+    def check(name: str, value: Any) -> None:
+        integer(name, value)
+        if value is not None and value < least:
+            _refuse(f"Field {name} must be at least {least}", value)
+
+    return check
+
+
 def integer_from_zero(name: str, value: Any) -> None:
     """Accept an integer from 0."""
     integer(name, value)

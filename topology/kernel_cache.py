@@ -35,7 +35,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,8 @@ def _save(file: Any, key: Any, data: Any) -> None:
 
 
 _load_of_numba = Cache.load_overload
+told: list[Callable[[str], None]] = []
+"""Called with the name of each kernel that this process begins to compile, or waits for while another process does."""
 
 
 def _load(cache: Any, signature: Any, context: Any) -> Any:
@@ -94,6 +96,8 @@ def _load(cache: Any, signature: Any, context: Any) -> Any:
     found = _load_of_numba(cache, signature, context)
     if found is None and not kernel_parts.in_part() and cache._py_func.__module__.startswith("dskype."):
         log.info("compiling the kernel %s of %s: the cache does not have it", cache._py_func.__qualname__, cache._py_func.__module__)
+        for tell in told:
+            tell(f"{cache._py_func.__module__.removeprefix('dskype.')}.{cache._py_func.__qualname__}")
     return found
 
 

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", type=positive, metavar="N", default=50, help="subscriptions whose results are compared with a plain computation; default: 50"
     )
-    parser.add_argument("--transport", choices=TRANSPORTS, default="continuous", help="of all components; default: continuous")
+    parser.add_argument("--transport", choices=TRANSPORTS, default="real-time", help="of all components; default: real-time")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
 

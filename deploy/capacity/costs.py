@@ -1,6 +1,6 @@
 """Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/scale.md shows the same table.
 
-The processor times are of one core of the machine of docs/benchmarks/README.md, with continuous queries.
+The processor times are of one core of the machine of docs/benchmarks/README.md, with continuous queries, the default until 2026-11-27.
 """
 
 from __future__ import annotations

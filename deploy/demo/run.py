@@ -34,6 +34,7 @@ from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.launch import tell_warnings
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import hold_interrupts
+from dskype.deploy.machine.spark_classes import spark_class_path
 from dskype.deploy.machine.terminal import say
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
@@ -184,7 +185,7 @@ def run(
         preparation = _Preparation(plan, vocabulary)
         preparation.start()
         # Downloads may be interrupted. The start of Spark may not: it would leave its JVM behind.
-        jars.spark_jars(lambda p: say(str(p)))
+        spark_class_path(say)
         jars.broker_jars(lambda p: say(str(p)))
         with hold_interrupts(say):
             cluster = LocalCluster(folder=folder, resume=resumed, progress=say)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.machine import jars
 from dskype.deploy.machine.connection import Bootstrap, client_arguments, kafka_options
 from dskype.deploy.machine.doctor import FAIL, OK, Row
 from dskype.deploy.machine.spark_archive import existing_archive
+from dskype.deploy.machine.spark_classes import spark_class_path
 
 __all__ = ["check_cluster"]
 
@@ -43,7 +43,7 @@ def check_cluster(master: str, bootstrap: Bootstrap, conf: Mapping[str, Any], ti
         spark = None
         try:
             settings = {k: str(v) for k, v in conf.items() if k.startswith("spark.")}
-            found = jars.spark_jars()
+            found = spark_class_path()
             log = Path(folder) / "logs" / "spark.log"
             spark = start_session(master=master, jars=found, conf=settings, log_file=log, class_archive=existing_archive(found))
             store.create()

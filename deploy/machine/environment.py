@@ -14,6 +14,7 @@ from typing import Any
 from dskype.deploy.machine import connection, jars, paths, spark_archive
 from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.machine.folders import OwnedFolder
+from dskype.deploy.machine.spark_classes import spark_class_path
 from dskype.topology.errors import AlreadyAliveException, TopologyError
 from dskype.topology.nimbus import environment
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
@@ -82,7 +83,7 @@ class Environment(environment.Environment):
         try:
             options = connection.kafka_options(self._conf)
             arguments = connection.client_arguments(options)
-            spark_jars = jars.spark_jars(lambda p: progress(str(p)))
+            spark_jars = spark_class_path(progress)
             bootstrap = connection.resolve_bootstrap(bootstrap_servers)
             if bootstrap.embedded:
                 jars.broker_jars(lambda p: progress(str(p)))

@@ -16,6 +16,7 @@ from pathlib import Path
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
 from dskype.deploy.machine.processes import module_command
+from dskype.deploy.machine.spark_classes import spark_class_path
 
 __all__ = ["archive_path", "existing_archive", "write_archive"]
 
@@ -27,19 +28,19 @@ _LONGEST_S = 900
 
 
 def archive_path(spark_jars: Sequence[Path]) -> Path:
-    """Return where the archive belongs. Its name depends on Java, and on the place of Spark and of the Kafka connector; their folders' names have versions.
+    """Return where the archive belongs. Its name depends on Java, and on the place of Spark, of the Kafka connector and of the sink; their folders' names have versions.
 
-    :param spark_jars: the Kafka connector.
+    :param spark_jars: Spark's class path.
     """
     java = find_java()
-    parts = (java.path.resolve(), java.version, jars.spark_home(), jars.spark_version(), spark_jars[0].parent)
+    parts = (java.path.resolve(), java.version, jars.spark_home(), jars.spark_version(), spark_jars[0].parent, spark_jars[-1])
     return paths.home() / "cds" / f"spark-{hashlib.sha256(' '.join(map(str, parts)).encode()).hexdigest()[:12]}.jsa"
 
 
 def existing_archive(spark_jars: Sequence[Path]) -> Path | None:
     """Return the archive, or None if it was not written.
 
-    :param spark_jars: the Kafka connector.
+    :param spark_jars: Spark's class path.
     """
     archive = archive_path(spark_jars)
     return archive if archive.exists() else None
@@ -50,7 +51,7 @@ def write_archive(report: Callable[[str], None]) -> bool:
 
     :param report: gets one line of text per step.
     """
-    archive = archive_path(jars.spark_jars(lambda p: report(str(p))))
+    archive = archive_path(spark_class_path(report))
     if archive.exists():
         return True
     report("writing the class archive of Spark, once")

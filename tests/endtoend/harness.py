@@ -455,7 +455,7 @@ def random_run(seed, most=5):
         conf |= {"dskype.results.meta.bytes.per.second": 20, "dskype.results.meta.total.bytes.per.second": 60}
     if DISTRIBUTORS[name].summaries is not None:
         conf["dskype.distributor.options"] |= {"summaries": more.random() < 0.7}
-    if most <= 5:  # the continuous transport has many more batches, which takes minutes with 32 tasks
+    if most <= 5:  # real-time queries have many more batches, which takes minutes with 32 tasks
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None

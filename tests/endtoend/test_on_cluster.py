@@ -28,8 +28,8 @@ from .test_on_spark import driver
 
 SUBSCRIPTIONS, RATE = 500, 150
 TASKS = {"subscription-bolt": 2, "message-bolt": 4}
-TRANSPORTS = {"message-spout": "micro-batch", "subscription-bolt": "micro-batch"}
-"""The other components have continuous queries."""
+TRANSPORTS = {"subscription-bolt": "micro-batch"}
+"""The other components have real-time queries."""
 SPARK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -137,10 +137,16 @@ def test_a_kernel_follows_what_it_imports_through_other_files(package, environ, 
 
 def test_the_log_says_which_kernels_are_waited_for(package, environ):
     (package / "first_kernels.py").write_text(SORTS)
-    program = "import logging\nlogging.basicConfig(level=logging.INFO)\nimport numpy as np\nfrom PACKAGE.first_kernels import in_order\nin_order(np.arange(3))"
+    program = (
+        "import logging\nlogging.basicConfig(level=logging.INFO)\nimport numpy as np\nfrom PACKAGE.first_kernels import in_order\n"
+        "from dskype.topology import kernel_cache\nkernel_cache.told.append(lambda name: logging.info('told %s', name))\nin_order(np.arange(3))"
+    )
     command = [sys.executable, "-c", program.replace("PACKAGE", PACKAGE)]
     said = [subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=True).stderr for _ in range(2)]
-    assert said == ["INFO:dskype.topology.kernel_cache:compiling the kernel in_order of dskype.bolts.first_kernels: the cache does not have it\n", ""]
+    assert said == [
+        "INFO:dskype.topology.kernel_cache:compiling the kernel in_order of dskype.bolts.first_kernels: the cache does not have it\nINFO:root:told bolts.first_kernels.in_order\n",
+        "",
+    ]
 
 
 def test_of_several_processes_one_compiles_a_kernel(package, environ, tmp_path):

@@ -29,8 +29,8 @@ _ASK_AGAIN_MS = 1000
 """A spout task that reports no pulse for this long gets another. After a crash, its last tuples may exist only in its journal: they are
 released with its next batch, and without a pulse there is no batch."""
 
-_CONTINUOUS_PULSE = 4
-"""A spout with the continuous transport gets a pulse after so many pulse intervals, with the credit of all of them."""
+_REAL_TIME_PULSE = 4
+"""A spout with a real-time query gets a pulse after so many pulse intervals, with the credit of all of them."""
 
 _SHORT_QUEUE_MS, _SHARE_OF_QUEUE = 1000, 0.2
 """If undelivered tuples take longer than the first to process, new tuples have to wait anyway, so a pulse may be delayed by this share of the excess."""
@@ -107,10 +107,10 @@ class TopologyClock:
     :param plan: the topology plan.
     :param stats: live statistics, fed from the metrics topic.
     :param now_ms: the time at which the clock starts.
-    :param continuous: components whose executors read their inboxes themselves. Their spouts go on as long as they have credit, so they get rarer pulses.
+    :param real_time: components with real-time queries. Their spouts go on as long as they have credit, so they get rarer pulses.
     """
 
-    def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int, continuous: Collection[str] = ()) -> None:
+    def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int, real_time: Collection[str] = ()) -> None:
         self._plan, self._stats = plan, stats
         self._pressure = Pressure(
             plan, stats, now_ms, tuples=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES], ms=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS]
@@ -123,7 +123,7 @@ class TopologyClock:
             topic, tasks = inbox_topic(plan.name, component), plan.component_tasks(component)
             rate = conf[Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS]
             if spec.kind == "spout":
-                longer = _CONTINUOUS_PULSE if component in continuous else 1
+                longer = _REAL_TIME_PULSE if component in real_time else 1
                 for task in tasks:
                     self._spouts[task] = _SpoutClock(
                         component,

@@ -11,6 +11,7 @@ so its counts stay exact.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
@@ -95,6 +96,9 @@ class TaskStats:
             setattr(self, name, state[name])
 
 
+_KERNEL = re.compile(r"[\w.<>]{1,200}")
+
+
 class TopologyStats:
     """The latest statistics of every task of one topology, fed with metrics records.
 
@@ -112,6 +116,8 @@ class TopologyStats:
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
         self.driver: dict[str, Any] = {}
         """The newest record of the topology's driver: restarts, problems, health."""
+        self.compiling: dict[tuple[str, int], tuple[str, int]] = {}
+        """(component, executor) -> the kernel that it compiles, and since when, epoch ms; until its next report."""
         self.unreadable = 0
 
     def feed(self, value: bytes | None, tasks: Mapping[int, str] | None = None) -> str | None:
@@ -124,6 +130,8 @@ class TopologyStats:
             record = json.loads(value or b"")
             component = record.get("component")
             if record.get("kind") == "stats" and tasks is not None and not all(_fits(task, component, tasks) for task in record["tasks"]):
+                raise ValueError
+            if record.get("kind") == "compiling" and ((tasks is not None and component not in tasks.values()) or not _KERNEL.fullmatch(record["kernel"])):
                 raise ValueError
             self.feed_record(record)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -140,6 +148,7 @@ class TopologyStats:
             # A replaced process may report late. With its outdated reports the clock would wait forever for pulses that were seen long ago.
             record = {**record, "tasks": [task for task in record["tasks"] if self._is_newer(record.get("term", 0), task)]}
             self._note_busy(record)
+            self.compiling.pop((record["component"], record.get("executor", -1)), None)
             for task in record["tasks"]:
                 self.tasks[task["task"]] = {
                     **task,
@@ -148,6 +157,8 @@ class TopologyStats:
                     "time_ms": record.get("time_ms"),
                     "term": record.get("term", 0),
                 }
+        elif record.get("kind") == "compiling":
+            self.compiling[record["component"], int(record["executor"])] = record["kernel"], int(record["time_ms"])
         elif record.get("kind") == "error":
             self.errors.append(record)
         elif record.get("kind") == "driver":

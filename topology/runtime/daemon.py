@@ -9,7 +9,7 @@ Spark forks its Python workers from this process. It differs from Spark's own da
 * Its workers acknowledge TCP segments at once. JVM and worker exchange small pieces over TCP, and a delayed
   acknowledgement holds the next piece back for up to 40 ms.
 * A worker whose connection Spark closes ends quietly.
-* It starts the supervisor, from which resident executors are forked.
+* It starts the supervisor, from which resident executors are forked, unless another daemon of the JVM has.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer, check_codecs
 from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
-from dskype.topology.runtime.queries import ComponentQuery, Pace, QueryContext
+from dskype.topology.runtime.queries import ComponentQuery, Pace, PartitionsAddedError, QueryContext
 from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
@@ -149,10 +149,10 @@ class TopologyDriver:
             self._reports.announce(f"topology {self.plan.name}: Spark's executors on {', '.join(hosts)} reach brokers and state; starting queries")
         self._producer = self.kafka.producer()
         self._writes = WriteWatch(self._producer, lambda: write_once(self.kafka, metrics_topic(self.plan.name), self._reports.document(), DRIVER_KEY))
-        self.warnings += self._transports.choose(self.plan, self._spark, self.kafka)
-        self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.continuous)  # the clock starts now, not when the driver was made
-        self._start_queries()
-        self.warnings += self._inputs.warnings
+        positions = self._all_positions()
+        self.warnings += [*self._inputs.warnings, *self._choose_transports(positions)]
+        self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.real_time)  # the clock starts now, not when the driver was made
+        self._start_queries(positions)
         runs = ((self._clock_step, "clock", 0.0), (self._watch(), "watch", 0.0), (self._look_after_topics, "janitor", _JANITOR_EVERY_S))
         self._threads = [threading.Thread(target=self._run, args=run, name=f"{self.plan.name}-{run[1]}", daemon=True) for run in runs]
         for thread in self._threads:
@@ -212,9 +212,10 @@ class TopologyDriver:
         with self._lock:
             self._stop_queries()
             self.plan = plan
-            for warning in self._transports.choose(plan, self._spark, self.kafka):
+            positions = self._all_positions()
+            for warning in self._choose_transports(positions):
                 self._reports.add_error("__driver", warning)
-            self._start_queries()
+            self._start_queries(positions)
             if self._active:
                 self._control("activate")
 
@@ -302,21 +303,29 @@ class TopologyDriver:
         )
         return self._last_context
 
-    def _start_queries(self) -> None:
+    def _choose_transports(self, positions: Mapping[str, Mapping[tuple[str, int], int]]) -> list[str]:
+        return self._transports.choose(self.plan, self._spark, {component: len(found) for component, found in positions.items()})
+
+    def _start_queries(self, positions: Mapping[str, dict[tuple[str, int], int]]) -> None:
         context = self._context()
         self._due.clear()
         with ThreadPoolExecutor(max_workers=4) as pool:
-            jobs = {c: pool.submit(self._start_query, context, c) for c in self.plan.component_ids}
+            jobs = {c: pool.submit(self._transports.start_query, context, c, found) for c, found in positions.items()}
             self._queries = {c: job.result() for c, job in jobs.items()}
 
-    def _start_query(self, context: QueryContext, component: str) -> ComponentQuery:
+    def _all_positions(self) -> dict[str, dict[tuple[str, int], int]]:
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            return dict(zip(self.plan.component_ids, pool.map(self._positions, self.plan.component_ids)))
+
+    def _positions(self, component: str) -> dict[tuple[str, int], int]:
+        """Return where a component's query has to begin: (topic, partition) -> offset."""
         positions = start_positions(self.plan, component, self.store)
         spout = self.plan.spec(component).obj
         if isinstance(spout, KafkaSpout):
             skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
             inbox = {where: offset for where, offset in positions.items() if where[0] == inbox_topic(self.plan.name, component)}
             positions = inbox | self._inputs.positions(component, spout, positions, skip_lost=skip)
-        return self._transports.start_query(context, component, positions)
+        return positions
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}
@@ -495,6 +504,7 @@ class TopologyDriver:
             {c: n for c in self.plan.component_ids if (n := self._restarts.in_a_row(c)) > 1 and c in self._due},
             self._stalls.find(self.plan.task_component, self._versions(), waiting, time.monotonic(), begun),
             begun=bool(begun),
+            compiling={component: kernel for (component, _), (kernel, _) in list(self.stats.compiling.items())},
         )
 
     def _restart_queries(self) -> None:
@@ -516,7 +526,7 @@ class TopologyDriver:
     def _handle_failure(self, component: str, error: BaseException) -> None:
         """Decide whether and when to restart a component's failed query."""
         text = str(error)
-        if jvm_exit_code(self._spark) is not None:  # the next check reports that
+        if isinstance(error, PartitionsAddedError) or jvm_exit_code(self._spark) is not None:  # the next check reports that the JVM has ended
             self._due[component] = time.monotonic() + _WATCH_STEP_S
             return
         if (fatal := text_after(FATAL_MARK, text)) is not None:
@@ -559,7 +569,7 @@ class TopologyDriver:
             with TopicAdmin(self.kafka) as admin:
                 self._topics.recreate_deleted(admin, self._reports)
                 self._topics.check_retention([component], admin, self.store)
-            self._queries[component] = self._start_query(self._context(), component)
+            self._queries[component] = self._transports.start_query(self._context(), component, self._positions(component))
             del self._due[component]
             self._brokers_away = False
         except FatalError as error:

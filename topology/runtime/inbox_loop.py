@@ -1,24 +1,20 @@
-"""What an executor with the continuous transport does all the time: read its inboxes, process the records, write what follows (see docs/transport.md)."""
+"""What an executor of a real-time query does all the time: take what Spark has passed on, process it, write what follows (see docs/transport.md)."""
 
 from __future__ import annotations
 
 import mmap
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, route
 from dskype.topology.core.frames import OutRecord, OutRecords
-from dskype.topology.core.offset_commits import consumer_group
 from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.record_reader import BEGINNING, READER_OPTIONS, RecordReader
-from dskype.topology.runtime.record_writer import RecordWriter
+from dskype.topology.runtime.record_writer import make_writer
+from dskype.topology.runtime.spark_input import SparkInput
 
 __all__ = ["InboxLoop", "KeptPositions"]
 
@@ -29,8 +25,6 @@ _PATIENCE_S = 0.2
 """Longest wait for a record: signals and connections are looked after in between."""
 _REPORT_EVERY_S = 0.1
 """Least time between the reports of an executor, because its batches are small and many."""
-_NEW_PARTITIONS_S = 10.0
-"""Time after which new partitions of an external topic are seen at the latest."""
 _ASK_SHARE, _LONGEST_ASK_S = 0.01, 0.02
 """An idle spout is asked again after this share of the time for which it has had nothing, but at least so often, unless its strategy waits for longer."""
 _EARLY_S = 0.001
@@ -63,7 +57,7 @@ class KeptPositions:
 
 
 class InboxLoop:
-    """Reads the inboxes of an executor, in batches that are as large as the load demands.
+    """Processes what comes to an executor, in batches that are as large as the load demands.
 
     The next batch begins when the brokers have everything that the last one released. A bolt's task begins at the offset that its predecessor kept, or at its
     snapshot; a spout's at its journal.
@@ -71,8 +65,9 @@ class InboxLoop:
     :param executor: it has processed nothing yet.
     :param kafka: the brokers.
     :param kept: positions of the executor's tasks.
-    :param external: (topic, partition) -> first offset, for all partitions of the external topics of a Kafka spout; the loop reads those of its tasks.
+    :param external: (topic, partition) -> first offset, for all partitions of the external topics of a Kafka spout; the loop needs those of its tasks.
     :param save: called before each batch with its number, to take the snapshots that are due.
+    :param open_input: returns what passes on the records from given positions on.
     :param permit: called before a batch, and before what it has released is written; it raises if another executor has the tasks now.
     :param give_up_s: records that wait longer for the brokers are not written any more; None: they wait however long.
     """
@@ -84,6 +79,7 @@ class InboxLoop:
         kept: KeptPositions,
         external: Mapping[tuple[str, int], int],
         save: Callable[[int], None],
+        open_input: Callable[[dict[tuple[str, int], int]], SparkInput],
         *,
         permit: Callable[[], None] = lambda: None,
         give_up_s: float | None = None,
@@ -98,14 +94,10 @@ class InboxLoop:
             # A snapshot is newer if another host has run the task in between.
             if (version := kept.get(task.id)) > task.version:
                 executor.bring_to(task.id, version)
-        self._writer = RecordWriter(kafka, give_up_s)
-        spout: Any = executor.plan.spec(executor.component).obj
-        self._spout: KafkaSpout | None = spout if isinstance(spout, KafkaSpout) else None
-        options = {} if self._spout is None else {key: value for key, value in spout.kafka_options.items() if key in READER_OPTIONS}
-        positions = {(task.inbox, task.index): task.version for task in executor.tasks}
-        self._known = set(external)
-        self._reader = RecordReader(kafka, consumer_group(executor.plan.name, self._spout), positions | self._own(external), options)
-        self._look_at = time.monotonic() + _NEW_PARTITIONS_S
+        self._writer = make_writer(kafka, give_up_s)
+        tasks = {task.id for task in executor.tasks}
+        own = {where: offset for where, offset in external.items() if route(executor.plan, executor.component, *where) in tasks}
+        self._reader = open_input({(task.inbox, task.index): task.version for task in executor.tasks} | own)
         self._number = 0  # of the last batch
         self._next_s = 0.0  # when the next batch may begin
         self._worked_s = time.monotonic()  # when there was something last
@@ -131,29 +123,10 @@ class InboxLoop:
                 self._release(reply)
             else:
                 self._next_s = 0.0
-        if self._spout is not None and time.monotonic() >= self._look_at:
-            self._look_for_partitions(self._spout)
         if self._report_at is not None and time.monotonic() >= self._report_at:
             self._report_at = None
             self._writer.write(self._executor.report())
             self._writer.wait(0)
-
-    def _own(self, external: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Return the partitions of external topics that belong to this executor's tasks."""
-        executor = self._executor
-        tasks = {task.id for task in executor.tasks}
-        return {where: offset for where, offset in external.items() if route(executor.plan, executor.component, *where) in tasks}
-
-    def _look_for_partitions(self, spout: KafkaSpout) -> None:
-        """Read partitions that were added to the spout's topics, and new topics that match its pattern, from their beginning.
-
-        For a successor, partitions that its predecessor had found are new, too; the spout leaves out what it has emitted.
-        """
-        self._look_at = time.monotonic() + _NEW_PARTITIONS_S
-        found = {(t, p) for t, n in self._reader.topics().items() if t in spout.topics or re.fullmatch(spout.pattern or "", t) for p in range(n)}
-        if new := found - self._known:
-            self._known |= new
-            self._reader.add(self._own(dict.fromkeys(new, BEGINNING)))
 
     def _wait_s(self) -> float:
         """Return how long to wait for a record, at most until a report is due or spouts are asked."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import RECORD_BYTES, Config
@@ -27,11 +27,9 @@ from dskype.topology.runtime.shim import Shim, stop_executors
 from dskype.topology.runtime.spark_executors import tasks_on_all_executors
 from dskype.topology.runtime.wire import OUTPUT_DDL
 
-__all__ = ["ComponentQuery", "Pace", "QueryContext"]
+__all__ = ["SOURCE", "ComponentQuery", "Pace", "PartitionsAddedError", "QueryContext"]
 
 log = logging.getLogger(__name__)
-
-_Shim = TypeVar("_Shim", bound=Shim)
 
 _BUSY_S = 1.0
 _BUSY_POLL_MS, _IDLE_POLL_MS = 10, 150
@@ -42,7 +40,7 @@ _STANDSTILL_S = 10.0
 
 _NEW_PARTITIONS_MS = 10_000
 """Time after which new partitions of an external topic are seen at the latest; the default of Kafka's clients is five minutes."""
-_SOURCE = {
+SOURCE = {
     "kafka.request.timeout.ms": str(FAILOVER_MS),
     # At the end of the log the source must return at once; the available offsets were determined before.
     "kafka.fetch.max.wait.ms": "1",
@@ -61,6 +59,10 @@ _SINK = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "86400000",
 }
+
+
+class PartitionsAddedError(Exception):
+    """A query has to start anew, because its external topics have partitions that it does not read."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class ComponentQuery:
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         conf = plan.component_conf(self.component)
         source = {
-            **_SOURCE,
+            **SOURCE,
             **kafka.options,
             **servers,
             "startingOffsets": starting_offsets(self._positions),
@@ -185,7 +187,7 @@ class ComponentQuery:
         # partition is a Spark task, even with one worker: a coalesced one would run on any Spark executor of some partition's host, batch by batch.
         if external or self._context.local:
             rows = rows.coalesce(1 if external else plan.used_workers)
-        rows = rows.mapInArrow(self._make_shim(Shim, standstill_s=self._context.standstill_s), OUTPUT_DDL)
+        rows = rows.mapInArrow(self._shim(), OUTPUT_DDL)
         writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         for key, value in {**_SINK, **kafka.options, **servers, "checkpointLocation": self._checkpoint.as_uri()}.items():
             writer = writer.option(key, value)
@@ -194,15 +196,12 @@ class ComponentQuery:
         self._query = writer.start()
         tuning.drop_listeners(self._context.spark)
 
-    def _make_shim(self, kind: type[_Shim], **more: Any) -> _Shim:
-        """Return the function that Spark's Python workers run for this component.
-
-        :param more: the fields that only this kind of shim has, or that only some queries set.
-        """
+    def _shim(self) -> Shim:
+        """Return the function that Spark's Python workers run for this component."""
         plan = self._context.plan
         inbox = inbox_topic(plan.name, self.component)
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
-        return kind(
+        return Shim(
             topology=plan.topology_id,
             component=self.component,
             epoch=self._context.epoch,
@@ -210,7 +209,7 @@ class ComponentQuery:
             executors=tuple(plan.executor_of(t) for t in plan.component_tasks(self.component)),
             external=isinstance(plan.spec(self.component).obj, KafkaSpout),
             payload=self._context.payload(starts),
-            **more,
+            standstill_s=self._context.standstill_s,
         )
 
     def pace(self, *, busy: bool) -> None:

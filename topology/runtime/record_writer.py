@@ -1,27 +1,35 @@
-"""Writes what an executor has to release to Kafka itself, for components with continuous queries."""
+"""Writes what an executor has to release to Kafka, for components with real-time queries."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from kafka import errors as kafka_python
 
 from dskype.topology.config import RECORD_BYTES
-from dskype.topology.core.frames import OutRecord, OutRecords
+from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.librdkafka import connection_settings
+from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
+from dskype.topology.runtime.record_producer import Delivery, KafkaPythonProducer
 
-__all__ = ["DeliveryError", "RecordWriter", "StalledWriterError"]
+__all__ = ["DeliveryError", "PlainRecordWriter", "RecordWriter", "StalledWriterError", "make_writer"]
+
+log = logging.getLogger(__name__)
 
 _WAIT_S = 0.2
 """Signals are handled between two waits of this length."""
 _STALL_S, _ANSWER_S = 8.0, 2.0
 """If no record has been taken for so long, brokers are asked whether they are there; they have so long to answer. When they have answered twice, the client counts as stopped:
 after more time than a request waits for a broker that stands still, and another attempt for its successor."""
+
+_PLAIN_LIMIT_S = 60.0
+"""A client of kafka-python gives a record up after so long; its executor ends then, and the next one writes it again."""
 
 _SETTINGS = {
     # Frames of a channel stay in order when a request fails: a receiver drops a frame that comes before an earlier one.
@@ -143,3 +151,44 @@ class RecordWriter:
         except KafkaException:
             return False
         return True
+
+
+class PlainRecordWriter:
+    """The same with kafka-python, where librdkafka does not have a setting of the connection, such as Kerberos.
+
+    It has no idempotence: a request that is sent again may write its records twice. Receivers drop a frame that they have; records that leave have equal ids.
+    """
+
+    def __init__(self, kafka: KafkaSettings, give_up_s: float | None = None) -> None:
+        self._producer = KafkaPythonProducer(kafka, _PLAIN_LIMIT_S if give_up_s is None else give_up_s, linger_ms=0)
+        self._sent: list[Delivery] = []
+
+    def write(self, records: Iterable[OutRecord | OutRecords]) -> None:
+        """Begin to write records; to be followed by :meth:`flush`."""
+        self._sent += [self._producer.send(r.topic, r.value, key=r.key, headers=r.headers, partition=r.partition) for r in expand_records(records)]
+
+    def wait(self, seconds: float) -> None:
+        """Do nothing: acknowledgements are processed by a thread of the client."""
+
+    def flush(self) -> None:
+        """Wait until the brokers have every record.
+
+        :raises DeliveryError: they have refused one.
+        :raises StalledWriterError: one has waited too long.
+        """
+        sent, self._sent = self._sent, []
+        try:
+            for delivery in sent:
+                delivery.get()
+        except kafka_python.KafkaError as error:
+            kind = StalledWriterError if isinstance(error, kafka_python.KafkaTimeoutError) else DeliveryError
+            raise kind(explain("Kafka has not accepted a record.", given=str(error))) from error
+
+
+def make_writer(kafka: KafkaSettings, give_up_s: float | None) -> RecordWriter | PlainRecordWriter:
+    """Return a writer: of librdkafka, or of kafka-python where librdkafka cannot follow a setting of the connection."""
+    try:
+        return RecordWriter(kafka, give_up_s)
+    except UnsupportedOptionError as error:
+        log.info("records are written with kafka-python: %s", error)
+        return PlainRecordWriter(kafka, give_up_s)

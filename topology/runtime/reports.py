@@ -70,7 +70,14 @@ class DriverReports:
             self._changed = True
 
     def judge_health(
-        self, silent_brokers: str | None, obstacles: Mapping[str, str], failing: Mapping[str, int], stalls: Sequence[Stall], *, begun: bool
+        self,
+        silent_brokers: str | None,
+        obstacles: Mapping[str, str],
+        failing: Mapping[str, int],
+        stalls: Sequence[Stall],
+        *,
+        begun: bool,
+        compiling: Mapping[str, str],
     ) -> None:
         """Set the health by what the driver sees.
 
@@ -79,6 +86,7 @@ class DriverReports:
         :param failing: component -> how often its query has failed in a row.
         :param stalls: the longest first.
         :param begun: whether a task has run since the topology was started here; before, the health stays ``starting``.
+        :param compiling: component -> the kernel that one of its executors compiles now.
         """
         if silent_brokers is not None:
             self.set_health("waiting", [f"the brokers at {silent_brokers} do not answer; the topology continues when they are back"])
@@ -87,16 +95,17 @@ class DriverReports:
         elif stalls or failing:
             texts = [f"the query of component {c!r} has failed {n} times in a row, without progress in between" for c, n in failing.items()]
             self.set_health("stalled", texts + [stall.as_text() for stall in stalls[:5]])
-        elif begun:
-            self.set_health("running", [])
+        else:
+            texts = [f"component {c!r} compiles the kernel {kernel}; the next start finds it compiled" for c, kernel in compiling.items()]
+            self.set_health("running" if begun else "starting", texts)
 
     def set_health(self, state: HealthState, why: list[str]) -> None:
         """Set the topology's health."""
         why = [redact_text(line) for line in why]
         with self._lock:
-            if self._state == "failed" or (state == self._state and (state == "running" or why == self._why)):
+            if self._state == "failed" or (state == self._state and why == self._why):
                 return
-            announced = state != self._state or state in ("failed", "waiting")
+            announced = state != self._state or state in ("failed", "waiting") or (bool(why) and state != "stalled")
             self._state, self._why, self._changed = state, why, True
         if announced:
             level = logging.INFO if state in ("starting", "running") else logging.WARNING

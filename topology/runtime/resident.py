@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import json
 import logging
 import os
 import pickle
@@ -27,6 +28,7 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
 
+from dskype.topology import kernel_cache
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, Owner, PendingSnapshot
@@ -37,7 +39,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.errors import FatalError, TopologyError, mark_of
 from dskype.topology.planning import acker
-from dskype.topology.planning.plan import TopologyPlan, inbox_topic
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.executor_log import redirect_output
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
@@ -45,6 +47,7 @@ from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.leases import Leases
 from dskype.topology.runtime.processes import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.record_producer import RecordProducer
+from dskype.topology.runtime.spark_input import SparkInput
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
 
@@ -61,14 +64,15 @@ _LEAST_SELECT_S = 0.001
 """Shorter waits are not left to the selector, which knows milliseconds only."""
 _ASKED_PULSES = 3
 """An idle spout is asked for as long as it takes so many idle pulses to come."""
+_ALONE_S = 10.0
+"""On a cluster, an executor ends when Spark has had no connection to it for so long: its query was started again elsewhere."""
 _WAKE_S = 1.0
 """How long a spout's process tries to tell a broker that there are tuples: the next pulse does it as well."""
 
-BATCH = struct.Struct("<Q??")
-"""Batch id; whether the rows have the columns of external topics; whether this process is to read and write Kafka itself until it is stopped.
-
-In the last case the number has no meaning, nothing follows, and the answer comes when the executor ends.
-"""
+BATCH = struct.Struct("<cQ?")
+"""``BATCH_KIND``; batch id; whether the rows have the columns of external topics."""
+BATCH_KIND, INPUT_KIND = b"B", b"S"
+"""The first byte of a request: a batch, or the beginning of what Spark passes on in real time (see ``spark_input``)."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,7 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     stop = StopSignal()
     stop.install()
     resident = _Resident(listener, content, component, index)
+    kernel_cache.told.append(resident.tell_what_is_compiled)
     try:
         resident.run(stop)
     except Stop:
@@ -164,10 +169,11 @@ class _Resident:
         self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
         self._loop: InboxLoop | None = None
+        self._input: SparkInput | None = None
         self._leases: Leases | None = None
+        self._called_s = time.monotonic()  # when Spark had a connection to this process last
         self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self._wanted_by: socket.socket | None = None  # the shim that wants the loop to run
         conf = payload.plan.component_conf(component)
         self._spout_wait = SpoutWait(conf)
         self._ask_for_s = _ASKED_PULSES * conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS] / 1000
@@ -202,7 +208,7 @@ class _Resident:
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            wait_s = self._ask_wait_s() if self._wanted_by is None else 0.0
+            wait_s = 0.0 if self._input else _ALONE_S if self._leases is not None else self._ask_wait_s()
             if wait_s and wait_s < _LEAST_SELECT_S:
                 time.sleep(wait_s)
                 wait_s = 0.0
@@ -219,10 +225,11 @@ class _Resident:
                 except ConnectionError:
                     selector.unregister(connection)
                     connection.close()
-                    if connection is self._wanted_by:
-                        self._wanted_by = None
-            if self._wanted_by is not None:
-                self._step(self._wanted_by)
+            if self._input:
+                self._called_s = time.monotonic()
+                self._step()
+            elif self._leases is not None and time.monotonic() - self._called_s > _ALONE_S:
+                raise Stop
             elif not ready and self._ask_wait_s() is not None:
                 self._ask()
 
@@ -243,24 +250,35 @@ class _Resident:
         self._spout_wait.note(idle=not found)
         for task in found:
             try:
-                if self._waker is None:
-                    self._waker = self._payload.kafka.producer(delivery_timeout_s=_WAKE_S)
-                self._waker.send(self._inbox, encode_control(WAKE, now_ms()), partition=task.index)
+                self._write_soon(self._inbox, encode_control(WAKE, now_ms()), task.index)
             except KafkaError as error:
                 log.warning("task %s has tuples and has to wait for its next pulse: %s", task.id, error)
 
+    def tell_what_is_compiled(self, kernel: str) -> None:
+        """Tell the driver, and everybody who reads the metrics topic, which kernel this process compiles: until that is done, it does nothing else."""
+        report = {"v": 1, "kind": "compiling", "component": self._component, "executor": self._index, "kernel": kernel, "time_ms": now_ms()}
+        self._write_soon(metrics_topic(self._payload.plan.name), json.dumps(report).encode(), 0)
+
+    def _write_soon(self, topic: str, value: bytes, partition: int) -> None:
+        """Begin to write a record that may be lost."""
+        if self._waker is None:
+            self._waker = self._payload.kafka.producer(delivery_timeout_s=_WAKE_S)
+        self._waker.send(topic, value, partition=partition)
+
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
-        batch_id, external, continuous = BATCH.unpack_from(body)
+        real_time = body[:1] == INPUT_KIND
         try:
-            if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
-                if continuous and self._payload.given_up_s is not None:
+            if self._executor is None:  # made here, so that an error of open or prepare reaches Spark
+                if real_time and self._payload.given_up_s is not None:
                     self._leases = self._take_leases()
                 self._executor = self._make_executor()
-            if continuous:
+            if real_time:
                 self._loop = self._loop or self._make_loop(self._executor)
-                self._wanted_by = connection
+                self._selector.unregister(connection)
+                self._input.add(connection, body[1:])
                 return
+            _, batch_id, external = BATCH.unpack_from(body)
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
             rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
             self._maybe_snapshot(batch_id)
@@ -290,17 +308,24 @@ class _Resident:
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
         positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
-        if self._leases is None:
-            return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot)
-        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, permit=self._leases.check, give_up_s=self._payload.given_up_s)
+        permit = self._leases.check if self._leases is not None else lambda: None
+        limit_s = self._payload.given_up_s
+        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, self._open_input, permit=permit, give_up_s=limit_s)
 
-    def _step(self, connection: socket.socket) -> None:
+    def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
+        spout = self._payload.plan.spec(self._component).obj
+        isolation = (spout.isolation_level,) if isinstance(spout, KafkaSpout) else ()
+        # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
+        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._listener)
+        return self._input
+
+    def _step(self) -> None:
         try:
             self._loop.step()
         except Exception as error:
-            self._fail(connection, error)
+            self._fail(None, error)
 
-    def _fail(self, connection: socket.socket, error: Exception) -> NoReturn:
+    def _fail(self, connection: socket.socket | None, error: Exception) -> NoReturn:
         """End this process, because the state in memory may be inconsistent; the next one starts from the snapshots.
 
         The task of Spark fails, and after its retries the query.
@@ -308,8 +333,12 @@ class _Resident:
         log.error("a batch of component %s failed", self._component, exc_info=error)
         mark = mark_of(error)
         text = f"{mark} {error}\n" if mark else ""
-        with contextlib.suppress(ConnectionError):
-            send(connection, b"\x01", (redact_text(text) + redact_text("".join(traceback.format_exception(error)))[-8000:]).encode(errors="replace"))
+        words = b"\x01" + (redact_text(text) + redact_text("".join(traceback.format_exception(error)))[-8000:]).encode(errors="replace")
+        if self._input is not None:
+            self._input.fail(words)
+        if connection is not None:
+            with contextlib.suppress(ConnectionError):
+                send(connection, words)
         os._exit(1)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
@@ -350,6 +379,8 @@ class _Resident:
             for key in list(self._selector.get_map().values()):
                 cast("socket.socket", key.fileobj).close()
             self._selector.close()
+            if self._input is not None:
+                self._input.forget()
             os.nice(5)
             self._executor.save_snapshots(self._snapshot)
             os.write(write, self._store.handover())
@@ -363,9 +394,6 @@ class _Resident:
 
     def close(self) -> None:
         """Close the components, within the supervisor's grace period."""
-        if self._wanted_by is not None:
-            with contextlib.suppress(ConnectionError):
-                send(self._wanted_by, b"\x00")
         if self._executor is not None:
             self._executor.close()
         if self._leases is not None:

@@ -31,8 +31,8 @@ class SessionError(TopologyError):
     """Spark could not be started."""
 
 
-_LOCAL_SLOTS = 128
-"""Task slots in local mode; more than cores, because tasks mostly wait for executors and brokers. A continuous query has one for each task."""
+_LOCAL_SLOTS = 512
+"""Task slots in local mode; more than cores, because tasks mostly wait for records. A real-time query has one for each partition."""
 
 _NEVER_MS = 100 * 365 * 24 * 3_600_000
 
@@ -51,7 +51,7 @@ _MICRO_BATCH = {
     "spark.sql.maxPlanStringLength": "0",
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.debug.maxToStringFields": "1",
-    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
@@ -105,6 +105,9 @@ def spark_settings(
     settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
     # Python workers start in a folder that may be anybody's (that of the caller, of a Spark worker): modules that lie there are not imported.
     settings[f"spark.executorEnv.{SAFE_PATH_VARIABLE}"] = os.environ.get(SAFE_PATH_VARIABLE) or SAFE_PATH_OF_WORKERS
+    if not local:
+        # A task of a real-time query that Spark ran again would begin where Spark's batch began. The driver starts the query anew instead, at the snapshots' offsets.
+        settings["spark.task.maxFailures"] = "1"
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
         settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:

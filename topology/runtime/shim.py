@@ -22,7 +22,7 @@ from pyspark import TaskContext
 from dskype.topology.core.executor import route_index
 from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.processes import connect_socket
-from dskype.topology.runtime.resident import BATCH
+from dskype.topology.runtime.resident import BATCH, BATCH_KIND
 from dskype.topology.runtime.standstill import boot_s, process_watch
 from dskype.topology.runtime.supervisor import ask_supervisor
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, decode_batches, receive, send
@@ -77,7 +77,7 @@ class Shim:
         rows = parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
         rows = rows.cast(EXTERNAL_INPUT if self.external else INBOX_INPUT) if rows.schema != INBOX_INPUT else rows
         batch_id = int(cast("Any", TaskContext.get()).getLocalProperty("streaming.sql.batchId"))
-        head = BATCH.pack(batch_id, self.external, False)
+        head = BATCH.pack(BATCH_KIND, batch_id, self.external)
         requests = {index: (head, part.serialize()) for index, part in self._split(rows)}
         for index, request in requests.items():
             self._send(index, request)

@@ -32,7 +32,8 @@ from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
 
 __all__ = ["ask_supervisor", "start_supervisor"]
 
-_FOLDER = re.compile(r"supervisor-(\d+)-\w+")
+_FOLDER = re.compile(r"supervisor-(\d+)-(?:(\d+)-)?\w+")
+"""The daemon's process id, and that of its JVM, which older versions did not write."""
 _GRACE_S = 5.0
 
 Key = tuple[str, str, int]
@@ -65,18 +66,24 @@ def _sweep(root: Path) -> None:
 def start_supervisor() -> int:
     """Fork the supervisor, and set the path of its socket in the environment of the calling process (the daemon).
 
-    :returns: the supervisor's process id.
+    Daemons of one JVM share a supervisor: Spark starts another daemon for each environment of its Python workers.
+
+    :returns: the supervisor's process id; 0 if another daemon has started it.
     """
     folder, shared = runtime_folder()
+    jvm = os.getppid()
     if shared:
         _sweep(folder)
+        if (found := _running(folder, jvm)) is not None:
+            _tell(found)
+            return 0
         # The name has the daemon's pid, for _sweep: the supervisor ends with the daemon.
-        folder = Path(tempfile.mkdtemp(prefix=f"supervisor-{os.getpid()}-", dir=folder))
+        folder = Path(tempfile.mkdtemp(prefix=f"supervisor-{os.getpid()}-{jvm}-", dir=folder))
     path = str(folder / "supervisor")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     bind_socket(listener, path)
     listener.listen(64)
-    os.environ[SUPERVISOR_VARIABLE] = path
+    _tell(path)
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -94,6 +101,27 @@ def start_supervisor() -> int:
         traceback.print_exc()
     finally:
         os._exit(0)
+
+
+def _tell(path: str) -> None:
+    """Tell workers and the JVM where the supervisor is."""
+    os.environ[SUPERVISOR_VARIABLE] = path
+    if (told := os.environ.pop("DSKYPE_SUPERVISOR_FILE", None)) is not None:
+        Path(told).write_text(path)
+
+
+def _running(folder: Path, jvm: int | str) -> str | None:
+    """Return the path of the supervisor that runs for a JVM, if there is one."""
+    return next((path for found in folder.glob(f"supervisor-*-{jvm}-*") if _answers(path := str(found / "supervisor"))), None)
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connect_socket(connection, path)
+        except OSError:
+            return False
+    return True
 
 
 class _Supervisor:
@@ -127,6 +155,7 @@ class _Supervisor:
             pass
         finally:
             stop.ignore()
+            self._listener.close()  # who asks now finds another supervisor, or starts one
             self._stop_children(list(self._children))
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -143,7 +172,7 @@ class _Supervisor:
         try:
             request = msgpack.unpackb(receive(connection))
             answer = self._answer(request)
-            send(connection, msgpack.packb(answer))
+            send(connection, _plain(answer) if request.get("plain") else msgpack.packb(answer))
         except Exception as error:  # an error of a client must not end the zygote
             if not isinstance(error, ConnectionError):
                 traceback.print_exc()
@@ -220,6 +249,11 @@ class _Supervisor:
             self._forget(key)
 
 
+def _plain(answer: dict) -> bytes:
+    """Return an answer for who does not know msgpack: ``P`` and a path, ``N`` (the payload is needed), or ``E`` and an error."""
+    return b"N" if "need" in answer else f"P{answer['path']}".encode() if "path" in answer else f"E{answer['error']}".encode()
+
+
 def _ended(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
@@ -233,6 +267,14 @@ def ask_supervisor(request: dict) -> dict:
     :raises OSError: the supervisor has ended.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])
+        try:
+            connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])
+        except OSError:  # perhaps another daemon of this JVM has started one
+            own = Path(os.environ[SUPERVISOR_VARIABLE]).parent
+            known = _FOLDER.fullmatch(own.name)
+            if known is None or known[2] is None or (found := _running(own.parent, known[2])) is None:
+                raise
+            os.environ[SUPERVISOR_VARIABLE] = found
+            connect_socket(connection, found)
         send(connection, msgpack.packb(request))
         return msgpack.unpackb(receive(connection))

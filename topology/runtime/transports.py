@@ -1,30 +1,26 @@
-"""Which components have continuous queries, and which have micro-batches."""
+"""Which components have real-time queries, and which have micro-batches."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any
 
-from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
-from dskype.topology.errors import explain
-from dskype.topology.groupings import LocalOrShuffleGrouping
+from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.continuous import ContinuousQuery
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
-from dskype.topology.runtime.record_reader import READER_OPTIONS
+from dskype.topology.runtime.real_time import RealTimeQuery
 
-__all__ = ["TaskSlots", "Transports"]
+__all__ = ["TaskSlots", "TooFewSlotsError", "Transports"]
 
 
 log = logging.getLogger(__name__)
 
 
 class TaskSlots:
-    """Counts the task slots that continuous queries occupy, over all topologies of this process."""
+    """Counts the task slots that real-time queries occupy, over all topologies of this process."""
 
     KEPT = 8
     """Slots that stay free for micro-batches and for the end of executors."""
@@ -51,102 +47,66 @@ class TaskSlots:
 _SLOTS = TaskSlots()
 
 
+class TooFewSlotsError(TopologyError):
+    """Spark has too few task slots for what a topology reads now; a rebalance lets it go on in micro-batches."""
+
+    retriable = True
+
+
 class Transports:
     """The transport of each component of a topology.
 
-    A component has a continuous query unless its configuration asks for micro-batches. Where continuous queries cannot run, components have
-    micro-batches. :attr:`warnings` says why if the configuration asks for continuous queries, or if it concerns a whole topology on a cluster, where
-    micro-batches are several times slower; otherwise the log does.
+    A component has a real-time query unless its configuration asks for micro-batches. Where Spark has too few task slots, the whole topology has
+    micro-batches, and a warning says so.
     """
 
     def __init__(self) -> None:
-        self.continuous: frozenset[str] = frozenset()
-        """Components with continuous queries."""
-        self.warnings: list[str] = []
-        self._topology_id = ""
+        self.real_time: frozenset[str] = frozenset()
+        """Components with real-time queries."""
+        self._topology_id, self._total = "", 0
+        self._partitions: dict[str, int] = {}
 
-    def choose(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings) -> list[str]:
+    def choose(self, plan: TopologyPlan, spark: Any, partitions: Mapping[str, int]) -> list[str]:
         """Choose the transport of each component of a plan anew; return the warnings.
 
-        :param plan: the topology plan; with other executors, a topology needs another number of task slots.
+        :param plan: the topology plan.
+        :param partitions: component id -> how many partitions it reads; each occupies a task slot of Spark.
         """
         self.release()
-        self.continuous, self.warnings, self._topology_id = frozenset(), [], plan.topology_id
-        wanted = {c: plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] for c in plan.component_ids}
-        asked = {c for c, transport in wanted.items() if transport == "continuous"}
-        local = spark.sparkContext.master.startswith("local")
-        chosen = [
-            c
-            for c, transport in wanted.items()
-            if transport != "micro-batch"
-            and not self._has_foreign_options(plan, c, asked=c in asked)
-            and (local or not self._depends_on_workers(plan, c, asked=c in asked))
-        ]
+        self.real_time, self._topology_id, self._total = frozenset(), plan.topology_id, spark.sparkContext.defaultParallelism
+        chosen = frozenset(c for c in plan.component_ids if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] != "micro-batch")
         if not chosen:
-            return self.warnings
-        needed, total = sum(plan.num_executors(c) for c in chosen), spark.sparkContext.defaultParallelism
-        reason = _unsupported(kafka)
-        if reason is None and (missing := _SLOTS.take(plan.topology_id, needed, total)):
-            reason = explain(
-                "Each executor of a component with a continuous query occupies a task slot of Spark.",
-                given=f"{needed} executors, {missing} slots too few",
-                hint=f"start Spark with more slots, for example {f'local[{total + missing}]' if local else 'workers with more --cores'}: slots are not cores",
-            )
-        if reason is not None:
-            self._say(f"topology {plan.name!r} runs in micro-batches", reason, asked=bool(asked) or not local)
-        else:
-            self.continuous = frozenset(chosen)
-        return self.warnings
+            return []
+        self._partitions = {c: partitions[c] for c in chosen}
+        if (reason := self._missing_slots()) is not None:
+            return [f"topology {plan.name!r} runs in micro-batches, which are several times slower. {reason}"]
+        self.real_time = chosen
+        return []
 
-    def _say(self, what: str, reason: str, *, asked: bool) -> None:
-        if asked:
-            self.warnings.append(f"{what}, although its transport is continuous. {reason}")
-        else:
-            log.info("%s: %s", what, reason)
-
-    def _has_foreign_options(self, plan: TopologyPlan, component: str, *, asked: bool) -> bool:
-        """Tell whether a Kafka spout has options that only Spark's source knows, and say so."""
-        spout: Any = plan.spec(component).obj
-        if not isinstance(spout, KafkaSpout) or not (foreign := sorted(set(spout.kafka_options) - READER_OPTIONS - {"group.id", "bootstrap.servers"})):
-            return False
-        reason = explain(
-            "Executors that read Kafka themselves do not know these options of a KafkaSpout.", given=foreign, legal=", ".join(sorted(READER_OPTIONS))
+    def _missing_slots(self) -> str | None:
+        """Take the slots that the topology needs; return what to say if there are too few."""
+        needed = sum(self._partitions.values())
+        if not (missing := _SLOTS.take(self._topology_id, needed, self._total)):
+            return None
+        return explain(
+            "Each partition that a real-time query reads occupies a task slot of Spark.",
+            given=f"{needed} slots needed, {missing} slots too few",
+            hint=f"start Spark with more slots, for example local[{self._total + missing}], or on a cluster with workers with more --cores: slots are not cores",
         )
-        self._say(f"component {component!r} of topology {plan.name!r} runs in micro-batches", reason, asked=asked)
-        return True
-
-    def _depends_on_workers(self, plan: TopologyPlan, component: str, *, asked: bool) -> bool:
-        """Tell whether the tasks that a component's tuples go to change with its worker, and say so.
-
-        Where other hosts run executors, one that is out of reach may go on after a rebalance. What it then sends to other tasks than its successor does
-        would count twice.
-        """
-        inputs = (spec.inputs.items() for spec in plan.topology.components.values())
-        if not any(source == component and isinstance(grouping, LocalOrShuffleGrouping) for each in inputs for (source, _), grouping in each):
-            return False
-        reason = explain(
-            "On a cluster, components whose tuples go to a task of their own worker run in micro-batches.",
-            given=LocalOrShuffleGrouping.kind,
-            hint="a shuffle grouping allows continuous queries",
-        )
-        self._say(f"component {component!r} of topology {plan.name!r} runs in micro-batches", reason, asked=asked)
-        return True
 
     def start_query(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> ComponentQuery:
-        """Start the query of a component."""
-        query = (ContinuousQuery if component in self.continuous else ComponentQuery)(context, component, positions)
+        """Start the query of a component.
+
+        :raises TooFewSlotsError: it reads more partitions than before, and Spark has no slots for them.
+        """
+        if component in self.real_time and len(positions) != self._partitions[component]:
+            self._partitions[component] = len(positions)
+            if (reason := self._missing_slots()) is not None:
+                raise TooFewSlotsError(reason)
+        query = (RealTimeQuery if component in self.real_time else ComponentQuery)(context, component, positions)
         query.start()
         return query
 
     def release(self) -> None:
         """Give the task slots back."""
         _SLOTS.release(self._topology_id)
-
-
-def _unsupported(kafka: KafkaSettings) -> str | None:
-    """Return why the connection does not allow continuous queries; None if it does."""
-    try:
-        with connection_settings(kafka):
-            return None
-    except UnsupportedOptionError as error:
-        return str(error)

@@ -34,8 +34,11 @@ def exclude_rules(spark: Any) -> int:
 
 
 def drop_listeners(spark: Any) -> None:
-    """Remove the listeners that collect data for the web UI; call it after the first query has started."""
+    """Remove the listeners that collect data for Spark's web UI, unless it is on, or Spark is a cluster: there they know which executors are there. Call it after the first query has started."""
     try:
+        conf = spark.sparkContext.getConf()
+        if conf.get("spark.ui.enabled") == "true" or not spark.sparkContext.master.startswith("local"):
+            return
         bus = spark.sparkContext._jsc.sc().listenerBus()
         for listener in list(bus.listeners().toArray()):
             if listener.getClass().getName() in _UI_LISTENERS:

@@ -20,8 +20,8 @@ from dskype.topology.core.old_records import OldRecords
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.simulated.continuous import continuous_components, run_executor
 from dskype.topology.simulated.log import MemoryLog
+from dskype.topology.simulated.real_time import real_time_components, run_executor
 from dskype.topology.tuples import InRecord
 
 __all__ = ["Faults", "SimulatedTopology"]
@@ -37,7 +37,7 @@ class Faults:
     :param repeated: the batch is written completely and run again (a retry, or the driver was killed before its commit).
     :param restarted: the query restarts from the snapshots; batches get other boundaries.
     :param all_restarted: the driver dies, and every query restarts.
-    :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran. With the continuous transport, an
+    :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran. With real-time queries, an
         executor moves to another host.
     :param run_twice: another host runs the batch as well, at the same time; its output is written late, in part or never.
     :param second_owner: the query is replaced without knowing it, and gets its own batches beside its successor. The rows of a
@@ -141,7 +141,7 @@ class SimulatedTopology:
         self._queries: dict[str, _Query] = {}
         self._owners = self._term = 0
         self._late: list[OutRecord] = []
-        self.continuous = continuous_components(plan)
+        self.real_time = real_time_components(plan)
         self._left: dict[tuple[str, bytes], bytes | None] = {}  # records to external topics: (topic, record id) -> value
 
     def now_ms(self) -> int:
@@ -154,7 +154,7 @@ class SimulatedTopology:
         """Activate the spouts; the first call starts the queries."""
         if not self.opened:
             self.opened = True
-            self.clock = TopologyClock(self.plan, self.stats, self.now_ms(), self.continuous)  # ticks and windows count from now
+            self.clock = TopologyClock(self.plan, self.stats, self.now_ms(), self.real_time)  # ticks and windows count from now
             self._take_term()
             for component in self.plan.topology.components:
                 query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store), term=self._term)
@@ -298,7 +298,7 @@ class SimulatedTopology:
                 self._run_batch(min(busy, key=lambda q: q.batch_id))
             else:
                 query = self._random.choice(busy)
-                (run_executor if query.component in self.continuous else SimulatedTopology._run_batch_with_faults)(self, query)
+                (run_executor if query.component in self.real_time else SimulatedTopology._run_batch_with_faults)(self, query)
             self._read_metrics()
         return max_batches
 

@@ -39,11 +39,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 def add_transports(options: argparse.ArgumentParser) -> None:
     """Add the option that names the transports to compare."""
     options.add_argument(
-        "--transport",
-        nargs="+",
-        choices=TRANSPORTS,
-        default=["continuous"],
-        help="how components get records; several alternate in one run (default continuous)",
+        "--transport", nargs="+", choices=TRANSPORTS, default=["real-time"], help="how components get records; several alternate in one run (default real-time)"
     )
 
 

@@ -434,7 +434,7 @@ def test_a_folder_in_use_is_refused(tmp_path):
         ["--resume"],
         ["--window", "0.5"],
         ["--bootstrap-servers", "127.0.0.1:1", "--window", "5"],
-        ["--bootstrap-servers", "127.0.0.1:1", "--transport", "continuous"],
+        ["--bootstrap-servers", "127.0.0.1:1", "--transport", "real-time"],
         ["--nonsense"],
     ],
 )

@@ -30,7 +30,7 @@ def training(tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace
             Path(written).write_bytes(b"classes")
 
     monkeypatch.setattr(spark_archive.subprocess, "run", run)
-    monkeypatch.setattr(spark_archive.jars, "spark_jars", lambda progress=None: JARS)
+    monkeypatch.setattr(spark_archive, "spark_class_path", lambda report: JARS)
     return found
 
 
@@ -47,7 +47,7 @@ def test_it_is_written_once(training: SimpleNamespace) -> None:
 def test_other_jars_have_another_one_and_the_oldest_are_removed(training: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     for n in range(5):
-        monkeypatch.setattr(spark_archive.jars, "spark_jars", lambda progress=None, n=n: [Path(f"/jars/spark-{n}/a.jar")])
+        monkeypatch.setattr(spark_archive, "spark_class_path", lambda report, n=n: [Path(f"/jars/spark-{n}/a.jar")])
         assert spark_archive.write_archive(lambda text: None)
         written.append(spark_archive.archive_path([Path(f"/jars/spark-{n}/a.jar")]))
         os.utime(written[-1], (n, n))

@@ -1,4 +1,4 @@
-"""The loop of executors with the continuous transport, on an in-memory log in place of Kafka."""
+"""The loop of executors of real-time queries, on an in-memory log in place of Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime import inbox_loop
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
-from dskype.topology.runtime.record_reader import BEGINNING
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FeederSpout
 from tests.topology.simulated.test_owners import emitted
@@ -51,28 +50,19 @@ class Clock:
 
 
 class Reader:
-    """Reads the log as :class:`RecordReader` reads Kafka; its waits are over at once."""
+    """Reads the log as Spark passes Kafka's records on; its waits are over at once."""
 
     clock = Clock()
 
-    def __init__(self, kafka, group, positions, options=None):
-        self.log, self.positions = kafka, dict(positions)
+    def __init__(self, log, positions):
+        self.log, self.positions = log, dict(positions)
 
     def read(self, wait_s, most):
-        found = [r for (t, p), start in self.positions.items() for r in self.log.read(t, p, self._first(t, p, start), self.log.end(t, p))][:most]
+        found = [r for (t, p), start in self.positions.items() for r in self.log.read(t, p, start, self.log.end(t, p))][:most]
         self.positions |= {(r.topic, r.partition): r.offset + 1 for r in found}
         if not found:
             Reader.clock.sleep(wait_s)
         return found
-
-    def _first(self, topic, partition, start):
-        return self.log.begin(topic, partition) if start == BEGINNING else start
-
-    def add(self, positions):
-        self.positions |= positions
-
-    def topics(self):
-        return {topic: self.log.partitions(topic) for topic in self.log.topics()}
 
 
 class Writer:
@@ -118,7 +108,7 @@ class Home:
             if executor.snapshot_due(number):
                 executor.save_snapshots(executor.pending_snapshots(number))
 
-        return InboxLoop(executor, self.log, kept, external or {}, save)
+        return InboxLoop(executor, self.log, kept, external or {}, save, lambda positions: Reader(self.log, positions))
 
     def ask(self, n, credit=5):
         if n == 1:
@@ -133,8 +123,7 @@ class Home:
 def home(tmp_path, monkeypatch):
     monkeypatch.setattr(Reader, "clock", Clock())
     monkeypatch.setattr(inbox_loop, "time", Reader.clock)
-    monkeypatch.setattr(inbox_loop, "RecordReader", Reader)
-    monkeypatch.setattr(inbox_loop, "RecordWriter", Writer)
+    monkeypatch.setattr(inbox_loop, "make_writer", Writer)
     monkeypatch.setattr(Writer, "killed", False)
     return Home(tmp_path)
 
@@ -287,42 +276,26 @@ def test_a_spout_goes_on_behind_its_journal(home):
     assert home.totals() == [(0, 1), (1, 3)]
 
 
-def test_partitions_that_are_added_go_to_one_executor_each(home, monkeypatch):
-    loops = [home.loop("in", external={("in-a", 0): 0}, index=i) for i in range(2)]
-    monkeypatch.setattr(inbox_loop, "_NEW_PARTITIONS_S", 0.0)
-    for loop in loops:
-        loop._look_at = 0.0
-    home.log.append("in-a", 0, None, b"1")
-    home.log.append("in-a", 1, None, b"2")
-    home.log.append("in-b", 0, None, b"3")
-    home.log.append("other", 0, None, b"4")
-    steps(*loops)
-    read = [{where: offset for where, offset in loop._reader.positions.items() if where[0] != "t.in"} for loop in loops]
-    assert read[0] | read[1] == {("in-a", 0): 1, ("in-a", 1): 1, ("in-b", 0): 1}
-    assert not read[0].keys() & read[1].keys() and read[0] and read[1]
+def test_external_partitions_go_to_one_executor_each(home):
+    external = dict.fromkeys([("in-a", 0), ("in-a", 1), ("in-b", 0)], 0)
+    read = [{where for where in home.loop("in", external=external, index=i)._reader.positions if where[0] != "t.in"} for i in range(2)]
+    assert read[0] | read[1] == set(external) and not read[0] & read[1] and read[0] and read[1]
 
 
-def test_a_successor_goes_on_in_partitions_that_its_predecessor_found_though_their_beginning_is_gone(home, monkeypatch):
-    monkeypatch.setattr(inbox_loop, "_NEW_PARTITIONS_S", 0.0)
-
-    def begun():
-        return [home.loop("in", external={("in-a", 0): 0}, index=i) for i in range(2)]
-
-    def play(loops):
+def test_a_successor_goes_on_in_partitions_that_its_predecessor_read_though_their_beginning_is_gone(home):
+    def play(*starts):
+        loops = [home.loop("in", external=dict(starts), index=i) for i in range(2)]
         for number in range(3):
-            for index, loop in enumerate(loops):
-                loop._look_at = 0.0
+            for index in range(2):
                 home.log.append("t.in", index, None, encode_control("activate", 1_000_000))
                 home.log.append("t.in", index, None, encode_pulse(number, 1_000_000, 5))
             steps(*loops)
+        assert not any(task.errors for loop in loops for task in loop._executor.tasks)
         return {where: offset for loop in loops for task in loop._executor.tasks for where, offset in task.positions().items()}["in-b", 0]
 
-    home.log.append("in-a", 0, None, b"1")
-    loops = begun()
     for value in (b"1", b"2", b"3"):
         home.log.append("in-b", 0, None, value)
-    assert play(loops) == 3
+    assert play((("in-b", 0), 0)) == 3
     home.log.drop_before("in-b", 0, 2)  # by retention
     home.log.append("in-b", 0, None, b"4")
-    loops = begun()
-    assert play(loops) == 4 and not any(task.errors for loop in loops for task in loop._executor.tasks)
+    assert play((("in-b", 0), 3)) == 4

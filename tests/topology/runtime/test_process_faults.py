@@ -32,6 +32,12 @@ def kill_all_executors() -> None:
     kill(executors)
 
 
+def kill_an_executor_again_and_again() -> None:
+    """Kill the successors, too, until the Spark task gives up."""
+    for _ in range(7):
+        kill(lambda: executors("first")[:1])
+
+
 def kill_the_supervisor() -> None:
     kill(supervisors)
 
@@ -42,6 +48,10 @@ def kill_a_worker() -> None:
 
 def kill_all_workers() -> None:
     kill(workers)
+
+
+def kill_the_daemon() -> None:
+    kill(daemons)
 
 
 def stop_an_executor() -> None:
@@ -84,12 +94,23 @@ def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monk
     begins = {}
 
     def look(driver):
-        assert driver._transports.continuous == (set(driver.plan.component_ids) if transport == "continuous" else set())
+        assert driver._transports.real_time == (set() if transport == "micro-batch" else set(driver.plan.component_ids))
         admin = TopicAdmin(driver.kafka)
         begins.update({c: admin.begin_and_end(inbox_topic(name, c)) for c in driver.plan.component_ids})
         admin.close()
 
     monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
-    kills = [kill_an_executor, kill_a_worker, kill_the_supervisor, kill_all_workers, kill_all_executors]
+    of_spark = [kill_the_daemon] if transport == "real-time" else [kill_a_worker, kill_all_workers]  # no Python worker has a part in real-time queries
+    kills = [kill_an_executor, *of_spark, kill_the_supervisor, kill_all_executors]
     run_through(cluster, name, [*kills, stop_an_executor, stop_all_python], transport, look)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"
+
+
+def test_a_spark_task_that_has_given_up_is_not_run_again_from_where_its_batch_began(cluster, name, monkeypatch):
+    """Its batch began with the topology, and those records are gone. Spark would wait for them without a word."""
+    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)
+
+    def look(driver):
+        assert [r["component"] for r in driver.restarts] == ["first"] and "died 6 times" in driver.restarts[0]["error"]
+
+    run_through(cluster, name, [kill_an_executor, kill_an_executor_again_and_again, kill_an_executor], "real-time", look)

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,14 +18,16 @@ import pytest
 from dskype.topology.core.executor import PendingSnapshot
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
-from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.planning.plan import TopologyPlan, metrics_topic
+from dskype.topology.runtime import resident as resident_module
 from dskype.topology.runtime.executor_log import _Log, redirect_output
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
 from dskype.topology.runtime.processes import Stop, StopSignal
 from dskype.topology.runtime.resident import Payload, _Resident
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
-from .helpers import alive, wait_for
+from .helpers import alive, make_topic, wait_for
 
 
 class Stand:
@@ -119,6 +122,17 @@ def test_the_reason_of_a_snapshot_that_failed_reaches_the_executor(resident):
     [(which, reason)] = wait_for(next_batch, 20, "the failure")
     assert which == [(3, 7)] and reason.startswith("WriteError: 3/snapshot-7 cannot be written: No space left") and "/some/where" in reason
     os.waitpid(resident._snapshot_pid, 0)
+
+
+def test_what_an_executor_compiles_is_told_to_all_who_read_the_metrics_topic(resident, bootstrap_servers, name):
+    kafka = KafkaSettings(bootstrap_servers)
+    make_topic(kafka, metrics_topic(name))
+    resident._payload = replace(resident._payload, kafka=kafka, plan=TopologyPlan.build(name, "t-1-0", {}, TOPOLOGIES["chain"]()[0]))
+    resident.tell_what_is_compiled("bolts.x_kernels.f")
+    resident._waker.close()
+    stats = TopologyStats()
+    assert [stats.feed(r.value, {1: "first"}) for r in read_to_end(kafka, metrics_topic(name))] == ["first"]
+    assert stats.compiling["first", 0][0] == "bolts.x_kernels.f"
 
 
 def test_an_executor_removes_what_killed_ones_left_and_makes_no_folder(resident, tmp_path):
@@ -239,9 +253,8 @@ class Loop:
 
 @pytest.mark.parametrize("what", ["idle", "batch", "stuck"])
 def test_a_stop_waits_for_the_batch_unless_it_is_stuck_and_closes_the_components(resident, tmp_path, what):
-    shim, other = socket.socketpair()
     resident._loop, resident._executor = Loop(tmp_path, what), SimpleNamespace(close=(tmp_path / "closed").touch, askable=False)
-    resident._wanted_by = None if what == "idle" else other
+    resident._input = None if what == "idle" else ["a partition"]
     if what == "idle":
         (tmp_path / "begun").touch()
     pid = os.fork()
@@ -261,5 +274,14 @@ def test_a_stop_waits_for_the_batch_unless_it_is_stuck_and_closes_the_components
     wait_for(lambda: os.waitpid(pid, os.WNOHANG)[0], 30, "the end of the process")
     left = {path.name for path in tmp_path.iterdir()} & {"finished", "poison", "closed"}
     assert left == {"idle": {"closed"}, "batch": {"finished", "closed"}, "stuck": {"closed"}}[what]
-    shim.close()
-    other.close()
+
+
+def test_on_a_cluster_an_executor_to_which_spark_has_no_connection_any_more_ends_and_gives_its_leases_back(resident, tmp_path, monkeypatch):
+    monkeypatch.setattr(resident_module, "_ALONE_S", 0.3)
+    given_back = []
+    resident._executor = SimpleNamespace(close=(tmp_path / "closed").touch, askable=True)
+    resident._leases = SimpleNamespace(release=lambda: given_back.append(True))
+    with pytest.raises(Stop):
+        resident.run(StopSignal())
+    resident.close()
+    assert given_back and (tmp_path / "closed").exists()

@@ -25,7 +25,6 @@ from dskype.topology.runtime import kafka_store, record_producer
 from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
 from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.nimbus_topic import ClusterClient, NimbusService, load_states
-from dskype.topology.runtime.record_reader import RecordReader
 from dskype.topology.runtime.record_writer import RecordWriter
 
 from .helpers import freeze, make_topic, wait_for
@@ -100,16 +99,13 @@ def test_no_client_stays_dumb_because_a_single_broker_was_counted_as_gone(name):
         kafka = KafkaSettings(broker.bootstrap_servers)
         topic = make_topic(kafka, name)
         producers = [open_ones.enter_context(kafka.producer(delivery_timeout_s=BACK_S)) for _ in range(10)]
-        writers, readers = [RecordWriter(kafka) for _ in range(10)], [RecordReader(kafka, name, {(topic, 0): 0}) for _ in range(10)]
+        writers = [RecordWriter(kafka) for _ in range(10)]
         for producer in producers:
             producer.send(topic, b"before").get()
         for writer in writers:
             writer.write([OutRecord(topic, 0, None, b"before")])
             writer.flush()
-        for reader in readers:
-            wait_for(lambda reader=reader: reader.read(0.1, 10), BACK_S, "a record before the standstill")
-        own = [reader._consumer for reader in readers]
-        for last in (b"1", b"2", b"3"):  # not every client asks in such a moment
+        for _ in range(3):  # not every client asks in such a moment
             with standing(broker):
                 sent = [producer.send(topic, b"meanwhile") for producer in producers]
                 for writer in writers:
@@ -118,10 +114,6 @@ def test_no_client_stays_dumb_because_a_single_broker_was_counted_as_gone(name):
             assert [delivery.get().topic for delivery in sent] == [topic] * 10
             for writer in writers:
                 writer.flush()  # gives a client up that has stopped
-            producers[0].send(topic, last).get()
-            for reader in readers:
-                wait_for(lambda reader=reader, last=last: any(r.value == last for r in reader.read(0.1, 100)), BACK_S, "the last record")
-        assert [reader._consumer for reader in readers] == own, "other clients had to take their places"
 
 
 def test_a_client_reports_what_is_lost_refuses_more_and_goes_on_by_itself(still, kafka, name):

@@ -1,4 +1,4 @@
-"""Which components get continuous queries, and what is said where they cannot run. Without Spark and Kafka."""
+"""Which components get real-time queries, and what is said where they cannot run. Without Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from dskype.deploy.machine.connection import client_arguments
 from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime import transports as transports_module
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
-from dskype.topology.runtime.transports import TaskSlots, Transports
+from dskype.topology.runtime.transports import TaskSlots, TooFewSlotsError, Transports
 from dskype.topology.testing import TestWordCounter, TestWordSpout
 
 
@@ -33,72 +34,67 @@ def plan_of(conf=None, count_conf=None, tasks=3):
     return TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **(conf or {})}, builder.create_topology())
 
 
-CONTINUOUS = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "continuous"}
+REAL_TIME = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "real-time"}
+MICRO_BATCH = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "micro-batch"}
 KAFKA = KafkaSettings("127.0.0.1:1")
 
 
-def chosen_for(plan, spark, kafka):
-    transports = Transports()
-    transports.choose(plan, spark, kafka)
-    return transports
-
-
-MICRO_BATCH = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "micro-batch"}
+def choose(transports, plan, spark, external=0):
+    """Choose the transports; a component reads a partition for each of its tasks, and the spout some external ones."""
+    partitions = {c: len(plan.component_tasks(c)) for c in plan.component_ids}
+    return transports.choose(plan, spark, partitions | {"words": partitions["words"] + external})
 
 
 @pytest.mark.parametrize(
-    ("conf", "count_conf", "continuous"),
+    ("conf", "count_conf", "real_time"),
     [
         ({}, {}, {"words", "count"}),
-        (CONTINUOUS, {}, {"words", "count"}),
-        (MICRO_BATCH, CONTINUOUS, {"count"}),
+        (REAL_TIME, {}, {"words", "count"}),
+        (MICRO_BATCH, REAL_TIME, {"count"}),
         ({}, MICRO_BATCH, {"words"}),
         (MICRO_BATCH, {}, set()),
     ],
 )
-def test_a_topology_or_a_component_asks_for_a_transport_and_continuous_queries_are_the_default(conf, count_conf, continuous):
-    chosen = chosen_for(plan_of(conf, count_conf), FakeSpark(), KAFKA)
-    assert chosen.continuous == continuous and not chosen.warnings
-    chosen.release()
+@pytest.mark.parametrize("master", ["local[128]", "spark://a:7077"])
+def test_a_topology_or_a_component_asks_for_a_transport_and_real_time_queries_are_the_default(conf, count_conf, real_time, master):
+    transports = Transports()
+    assert choose(transports, plan_of(conf, count_conf), FakeSpark(master)) == [] and transports.real_time == real_time
+    transports.release()
 
 
-def test_who_asks_for_nothing_gets_micro_batches_where_continuous_queries_cannot_run_without_a_warning(caplog):
-    with caplog.at_level("INFO", logger="dskype"):
-        chosen = chosen_for(plan_of(), FakeSpark(master="local[12]", slots=12), KAFKA)
-    assert not chosen.continuous and not chosen.warnings and "runs in micro-batches: Each executor of a component" in caplog.text
-
-
-def test_on_a_cluster_too_few_slots_are_a_warning_although_nobody_asked_for_a_transport():
-    chosen = chosen_for(plan_of(), FakeSpark(master="spark://a:7077", slots=12), KAFKA)
-    assert not chosen.continuous
-    assert len(chosen.warnings) == 1 and "5 executors, 1 slots too few" in chosen.warnings[0] and "workers with more --cores" in chosen.warnings[0]
-
-
-@pytest.mark.parametrize(("master", "continuous"), [("local[128]", {"words", "count", "sink"}), ("spark://a:7077", {"count", "sink"})])
-def test_on_a_cluster_a_component_whose_tuples_stay_in_its_worker_runs_in_micro_batches(master, continuous):
-    builder = TopologyBuilder()
-    builder.set_spout("words", TestWordSpout(), 2)
-    builder.set_bolt("count", TestWordCounter(), 3).local_or_shuffle_grouping("words")
-    builder.set_bolt("sink", TestWordCounter()).shuffle_grouping("count")
-    plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **CONTINUOUS}, builder.create_topology())
-    chosen = chosen_for(plan, FakeSpark(master=master), KAFKA)
-    assert chosen.continuous == continuous
-    assert ["'words'" in warning and "local_or_shuffle" in warning for warning in chosen.warnings] == [True] * (3 - len(continuous))
-    chosen.release()
-
-
+@pytest.mark.parametrize("conf", [{}, REAL_TIME])
 @pytest.mark.parametrize(
-    ("spark", "options", "reason"),
-    [
-        (FakeSpark(master="spark://a:7077", slots=12), {}, "workers with more --cores"),
-        (FakeSpark(master="local[12]", slots=12), {}, "5 executors, 1 slots too few"),
-        (FakeSpark(), {"kafka.security.protocol": "SSL", "kafka.ssl.enabled.protocols": "TLSv1.3"}, "cannot insist on a version of TLS"),
-    ],
+    ("spark", "reason"),
+    [(FakeSpark(master="spark://a:7077", slots=12), "5 slots needed, 1 slots too few"), (FakeSpark(master="local[12]", slots=12), "for example local[13]")],
 )
-def test_where_continuous_queries_cannot_run_micro_batches_do_and_the_reason_is_said(spark, options, reason):
-    chosen = chosen_for(plan_of(CONTINUOUS), spark, KafkaSettings("127.0.0.1:1", options, client_arguments(options)))
-    assert not chosen.continuous
-    assert len(chosen.warnings) == 1 and reason in chosen.warnings[0] and "micro-batches" in chosen.warnings[0]
+def test_where_real_time_queries_cannot_run_micro_batches_do_and_the_reason_is_said(conf, spark, reason):
+    transports = Transports()
+    (warning,) = choose(transports, plan_of(conf), spark)
+    assert not transports.real_time and reason in warning and "runs in micro-batches" in warning
+
+
+def test_each_partition_occupies_a_slot_external_ones_too():
+    plan = plan_of()
+    slots = 5 + 4 + TaskSlots.KEPT
+    enough, few = Transports(), Transports()
+    assert choose(enough, plan, FakeSpark(slots=slots), external=4) == [] and enough.real_time
+    enough.release()
+    assert "9 slots needed, 1 slots too few" in choose(few, plan, FakeSpark(slots=slots - 1), external=4)[0]
+
+
+def test_partitions_that_are_added_need_slots_too(monkeypatch):
+    started = []
+    monkeypatch.setattr(transports_module, "RealTimeQuery", lambda *given: started.append(given[1:]) or SimpleNamespace(start=lambda: None))
+    transports, plan = Transports(), plan_of()
+    assert choose(transports, plan, FakeSpark(slots=5 + 1 + TaskSlots.KEPT), external=1) == []
+    positions = {("in", p): 0 for p in range(4)}
+    with pytest.raises(TooFewSlotsError, match="7 slots needed, 1 slots too few") as refused:
+        transports.start_query(None, "words", positions)
+    assert refused.value.retriable and not started
+    del positions["in", 3]
+    transports.start_query(None, "words", positions)
+    assert started == [("words", positions)]
+    transports.release()
 
 
 def test_topologies_share_the_slots_of_spark():
@@ -111,18 +107,17 @@ def test_topologies_share_the_slots_of_spark():
     assert slots.take("c", 11, 30) == 0
 
 
-def test_a_rebalance_to_more_executors_than_spark_has_slots_for_goes_on_in_micro_batches(tmp_path, monkeypatch):
+def test_a_rebalance_counts_the_slots_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(TopologyDriver, "_drain", lambda self: None)
-    monkeypatch.setattr(TopologyDriver, "_start_queries", lambda self: None)
-    plan = plan_of(CONTINUOUS)
-    small = plan.rebalanced({"count": 1})
-    driver = TopologyDriver(small, FakeSpark("local[12]", 12), KAFKA, tmp_path)
-    assert driver._transports.choose(small, driver._spark, KAFKA) == [] and driver._transports.continuous == {"words", "count"}
+    monkeypatch.setattr(TopologyDriver, "_start_queries", lambda self, positions: None)
+    plan, spark = plan_of(), FakeSpark("local[13]", 13)
+    driver = TopologyDriver(plan, spark, KAFKA, tmp_path)
     driver._opened = True
     driver.rebalance(plan)
-    assert not driver._transports.continuous
-    driver.rebalance(small)
-    assert driver._transports.continuous == {"words", "count"}
+    assert driver._transports.real_time == {"words", "count"}
+    spark.sparkContext.defaultParallelism = 12  # a worker is lost
+    driver.rebalance(plan)
+    assert not driver._transports.real_time
     driver._transports.release()
 
 

@@ -96,7 +96,7 @@ def test_no_task_is_stalled_because_the_brokers_were_away(monkeypatch):
         _due={},
         _reports=reports,
         plan=SimpleNamespace(task_component={1: "a"}, component_ids=[]),
-        stats=SimpleNamespace(reported=lambda term: {1}),
+        stats=SimpleNamespace(reported=lambda term: {1}, compiling={}),
         tenure=SimpleNamespace(term=1),
         kafka=KafkaSettings("127.0.0.1:1"),
     )
@@ -282,6 +282,26 @@ def test_reports_are_written_again_until_they_are():
     assert len(told) == 1 and "stalled" in told[0] and "task 1" in told[0]
 
 
+def test_what_an_executor_compiles_is_shown_until_its_next_report():
+    told, stats = [], TopologyStats()
+    reports = DriverReports("t-1-1", stats, lambda: 5, told.append)
+
+    def judge(begun):
+        reports.judge_health(None, {}, {}, [], begun=begun, compiling={c: kernel for (c, _), (kernel, _) in stats.compiling.items()})
+        return reports.summary()["state"], reports.summary()["why"]
+
+    assert judge(begun=False) == ("starting", []) and not told
+    stats.feed(b'{"kind": "compiling", "component": "bolt", "executor": 1, "kernel": "bolts.boolean.x_kernels.f", "time_ms": 1}', {1: "bolt"})
+    why = "component 'bolt' compiles the kernel bolts.boolean.x_kernels.f; the next start finds it compiled"
+    assert judge(begun=False) == ("starting", [why]) and judge(begun=True) == ("running", [why])
+    assert [why in text for text in told] == [True, True], "it is said at once, and once for each state"
+    report = b'{"kind": "stats", "component": "bolt", "executor": %d, "tasks": []}'
+    stats.feed(report % 0)
+    assert judge(begun=True) == ("running", [why])
+    stats.feed(report % 1)
+    assert judge(begun=True) == ("running", []) and len(told) == 2
+
+
 # -- arbitrary records in the metrics topic ------------------------------------------------------
 
 
@@ -300,6 +320,10 @@ def test_a_record_of_an_unknown_task_or_of_no_shape_is_left_out_and_counted():
         good.replace(b'"1": 3', b'"1": "x"'),
         good.replace(b'"version": 4', b'"version": -4'),
         good.replace(b'"component": "bolt", "tasks"', b'"component": "spout", "tasks"'),
+        b'{"kind": "compiling", "component": "nobody", "executor": 0, "kernel": "bolts.k.f", "time_ms": 1}',
+        b'{"kind": "compiling", "component": "bolt", "executor": 0, "kernel": "a kernel", "time_ms": 1}',
+        b'{"kind": "compiling", "component": "bolt", "executor": 0, "kernel": "\\u001b[2J", "time_ms": 1}',
+        b'{"kind": "compiling", "component": "bolt", "executor": 0, "kernel": 7, "time_ms": 1}',
         b"[" * 100_000,
     ]
     for value in bad:

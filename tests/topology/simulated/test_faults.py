@@ -124,16 +124,16 @@ def test_faults_change_nothing(name, chunk):
         assert set(met) >= FAULTS, f"the schedules never met {FAULTS - set(met)}"
 
 
-def test_a_plain_continuous_run_gives_what_micro_batches_give():
+def test_a_plain_run_in_real_time_gives_what_micro_batches_give():
     for name in TOPOLOGIES:
-        assert result(name, run(name, transport="continuous")) == expected(name), name
+        assert result(name, run(name, transport="real-time")) == expected(name), name
 
 
 @pytest.mark.parametrize("name", sorted(TOPOLOGIES))
-def test_faults_of_continuous_queries_change_nothing(name):
+def test_faults_of_real_time_queries_change_nothing(name):
     met = Counter()
     for seed in range(SEEDS // 6):
-        met.update(check(name, seed, "continuous").fault_counts)
+        met.update(check(name, seed, "real-time").fault_counts)
     missing = {"lost_after", "torn_write", "repeated", "restarted", "second_owner", "stale_batches", "journal_taken", "fenced"} - set(met)
     assert not missing or SEEDS < 100, f"the schedules never met {missing}"
 

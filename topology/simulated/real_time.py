@@ -1,4 +1,4 @@
-"""The continuous transport, simulated: each executor reads its inboxes and writes its records itself.
+"""Real-time queries, simulated: each executor gets the records of its partitions one by one, cuts its own batches, and writes its records itself.
 
 It differs from micro-batches in these ways:
 
@@ -20,19 +20,19 @@ from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.planning.plan import TopologyPlan
 
-__all__ = ["continuous_components", "run_executor"]
+__all__ = ["real_time_components", "run_executor"]
 
 _EMITS = 0.3
 """How often a spout that may emit is asked before its next record comes."""
 
 
-def continuous_components(plan: TopologyPlan) -> frozenset[str]:
-    """Return the components that ask for continuous queries."""
-    return frozenset(c for c in plan.topology.components if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "continuous")
+def real_time_components(plan: TopologyPlan) -> frozenset[str]:
+    """Return the components that ask for real-time queries."""
+    return frozenset(c for c in plan.topology.components if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "real-time")
 
 
 def run_executor(sim: Any, query: Any) -> None:
-    """Run the next batch of one executor of a continuous query, perhaps with faults.
+    """Run the next batch of one executor of a real-time query, perhaps with faults.
 
     :param sim: the :class:`~dskype.topology.simulated.engine.SimulatedTopology`, which has a seed.
     """

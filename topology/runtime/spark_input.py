@@ -1,0 +1,195 @@
+"""What Spark passes to an executor with the real-time transport: the records of its partitions, over a socket for each (see docs/transport.md)."""
+
+from __future__ import annotations
+
+import itertools
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from dskype.topology.core.inbox_reader import InboxReader
+from dskype.topology.runtime.wire import send
+from dskype.topology.tuples import InRecord
+
+__all__ = ["HELLO", "SparkInput"]
+
+HELLO = struct.Struct("<qi")
+"""The next offset that Spark passes on, and the partition; the topic's name follows."""
+_HEAD = struct.Struct("<iqqiii")
+"""Bytes that follow the first field, offset, time in microseconds, bytes of key and value (-1: none), and number of headers (-1: none)."""
+_LENGTH, _SIZES = struct.Struct("<i"), struct.Struct("<ii")
+_RECEIVED_BYTES = 1 << 18
+_PROCESSED = b"\x02"
+
+
+class _Partition:
+    """One connection: a Spark task, and so one partition."""
+
+    def __init__(self, connection: socket.socket, topic: str, partition: int) -> None:
+        self.connection, self.topic, self.partition = connection, topic, partition
+        self.data = bytearray()
+        self.before: Iterator[InRecord] = iter(())  # records before those that Spark passes on
+        self.ended = False  # Spark's batch has ended
+
+    def receive(self) -> bool:
+        """Take what has arrived; return whether the connection is still open."""
+        try:
+            piece = self.connection.recv(_RECEIVED_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.data += piece
+        return bool(piece)
+
+    def records(self, most: int) -> Iterator[InRecord]:
+        """Yield up to so many records that are there."""
+        if before := list(itertools.islice(self.before, most)):
+            yield from before
+            return
+        data, at = self.data, 0
+        try:
+            for _ in range(most):
+                if len(data) - at < _LENGTH.size:
+                    break
+                (length,) = _LENGTH.unpack_from(data, at)
+                if not length:
+                    at, self.ended = at + _LENGTH.size, True
+                    break
+                if len(data) - at < _LENGTH.size + length:
+                    break
+                yield self._record(data, at)
+                at += _LENGTH.size + length
+        finally:
+            del data[:at]
+
+    def _record(self, data: bytearray, at: int) -> InRecord:
+        _, offset, micros, n_key, n_value, n_headers = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+
+        def take(n: int) -> bytes | None:
+            nonlocal at
+            if n < 0:
+                return None
+            at += n
+            return bytes(data[at - n : at])
+
+        key, value = take(n_key), take(n_value)
+        headers: list[tuple[str, bytes]] = []
+        for _ in range(max(0, n_headers)):
+            n_name, n_text = _SIZES.unpack_from(data, at)
+            at += _SIZES.size
+            headers.append((cast("bytes", take(n_name)).decode(), cast("bytes", take(n_text))))
+        return InRecord(self.topic, self.partition, offset, micros // 1000, key, value, headers if n_headers >= 0 else None)
+
+
+class SparkInput:
+    """Reads the partitions of an executor's tasks as Spark passes them on.
+
+    A connection begins at the offset that Spark is at. What an executor that was killed had not finished lies before it, so the records from the task's position on are read from Kafka first.
+
+    :param reader: reads such records.
+    :param positions: (topic, partition) -> next offset that the executor needs; a partition that is not there is read as it comes.
+    :param listener: a wait for records ends when somebody wants to connect.
+    """
+
+    def __init__(self, reader: InboxReader, positions: Mapping[tuple[str, int], int], listener: socket.socket | None = None) -> None:
+        self._reader, self._positions = reader, dict(positions)
+        self._selector = selectors.DefaultSelector()
+        if listener is not None:
+            self._selector.register(listener, selectors.EVENT_READ)
+        self._partitions: dict[socket.socket, _Partition] = {}
+        self._left: dict[_Partition, None] = {}  # those of which more may be there, in the order in which they have their turns
+        self._ended: list[_Partition] = []
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def add(self, connection: socket.socket, hello: bytes | bytearray | memoryview) -> None:
+        """Read a partition through this connection, which takes the place of an earlier one.
+
+        :param hello: see :data:`HELLO`.
+        """
+        following, partition = HELLO.unpack_from(hello)
+        added = _Partition(connection, bytes(hello[HELLO.size :]).decode(), partition)
+        where = added.topic, partition
+        for former in [p for p in {**dict.fromkeys(self._partitions.values()), **self._left} if (p.topic, p.partition) == where]:
+            self._left.pop(former, None)
+            self._drop(former)
+        if (position := self._positions.get(where, following)) < following:
+            added.before = iter(self._reader.read(*where, position, following))
+            self._left[added] = None
+        connection.setblocking(False)
+        self._partitions[connection] = added
+        self._selector.register(connection, selectors.EVENT_READ, added)
+
+    def read(self, wait_s: float, most: int) -> list[InRecord]:
+        """Return the records that have arrived, those of a partition in order; wait for the first one at most this long.
+
+        The caller has processed what it got before: where Spark's batch has ended, Spark is told so.
+
+        :param most: most records to return.
+        """
+        for partition in self._ended:
+            self._tell(partition, _PROCESSED)
+            self._drop(partition)
+        self._ended.clear()
+        deadline = time.monotonic() + wait_s
+        while True:
+            called = self._receive(0.0 if self._left else max(0.0, deadline - time.monotonic()))
+            records: list[InRecord] = []
+            for partition in list(self._left):
+                del self._left[partition]
+                found = list(partition.records(most - len(records)))
+                # A Spark task that failed begins again where Spark's batch began.
+                records += [record for record in found if record.offset >= self._positions.get((record.topic, record.partition), 0)]
+                if partition.ended:
+                    self._ended.append(partition)
+                elif found:
+                    self._left[partition] = None  # behind the others: each has its turn
+                if len(records) >= most:
+                    break
+            for record in records:
+                self._positions[record.topic, record.partition] = record.offset + 1
+            if records or called or self._ended or self._left or time.monotonic() >= deadline:
+                return records
+
+    def _receive(self, wait_s: float) -> bool:
+        """Take what arrives, or has arrived; return whether somebody wants to connect."""
+        called = False
+        for key, _ in self._selector.select(wait_s):
+            if key.data is None:
+                called = True
+            elif key.data.receive():
+                self._left[key.data] = None
+            else:
+                self._drop(key.data)
+        return called
+
+    def fail(self, words: bytes) -> None:
+        """Tell all Spark tasks why this executor ends."""
+        for partition in list(self._partitions.values()):
+            self._tell(partition, words)
+            self._drop(partition)
+
+    def forget(self) -> None:
+        """Close the copies that a fork of the executor has."""
+        for connection in self._partitions:
+            connection.close()
+        self._selector.close()
+
+    def _tell(self, partition: _Partition, words: bytes) -> None:
+        try:
+            partition.connection.setblocking(True)
+            partition.connection.settimeout(1.0)
+            send(partition.connection, words)
+        except OSError:
+            pass
+
+    def _drop(self, partition: _Partition) -> None:
+        if self._partitions.pop(partition.connection, None) is not None:
+            self._selector.unregister(partition.connection)
+            partition.connection.close()
