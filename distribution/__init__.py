@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
+import hashlib
 import json
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +105,7 @@ def distributor_of_plan(settings: Settings, tasks: int, plan: Mapping[str, Any])
 
     :raises IllegalArgumentException: the options or the plan are not usable.
     """
-    return make_distributor(settings.distributor, tasks, _source(settings)[1], plan)
+    return _shared(settings.distributor, tasks, _source(settings)[1], plan)
 
 
 def summarizes(settings: Settings) -> bool:
@@ -149,7 +152,7 @@ def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, pl
 
         sample = read_sample(source["sample"]["messages"], source["sample"]["subscriptions"], vocabulary, settings)
         plan = distributor_class(settings.distributor).learn(tasks, sample, options)
-    return make_distributor(settings.distributor, tasks, options, plan)
+    return _shared(settings.distributor, tasks, options, plan)
 
 
 def distributor_files(settings: Settings) -> dict[tuple[str, ...], str]:
@@ -174,6 +177,17 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     return plan
 
 
+def _shared(name: str, tasks: int, options: Mapping[str, Any], plan: Mapping[str, Any] | None) -> Distributor:
+    """Return the distributor of a plan that another task of this process has already, or make it: nobody changes one."""
+    try:
+        key = hashlib.blake2b(json.dumps([name, tasks, options, plan]).encode(), digest_size=16).digest()
+    except (TypeError, ValueError, RecursionError):  # a plan that is not usable; what is wrong with it is found below
+        return make_distributor(name, tasks, options, plan)
+    if (found := _IN_USE.get(key)) is None:
+        found = _IN_USE[key] = make_distributor(name, tasks, options, copy.deepcopy(plan))  # the caller may change its plan
+    return found
+
+
 def _source(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the source of the plan (``plan``, ``sample`` or nothing), and the distributor's own options."""
     options = dict(settings.distributor_options)
@@ -188,3 +202,7 @@ def _source(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
             explain("The option sample of dskype.distributor.options is not usable.", given=files, legal="{messages: FILE, subscriptions: FILE}")
         )
     return source, options
+
+
+_IN_USE: weakref.WeakValueDictionary[bytes, Distributor] = weakref.WeakValueDictionary()
+"""What the tasks of this process distribute by: a digest of plan and options -> the distributor."""

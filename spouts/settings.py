@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -290,6 +291,15 @@ class Settings:
         :raises IllegalArgumentException: an unknown key, or a value that makes no sense.
         """
         given = {k: v for k, v in conf.items() if isinstance(k, str) and k.startswith("dskype.")}
+        if (found := _CHECKED.get(key := repr(given))) is None:  # every task reads them each time it starts
+            if len(_CHECKED) == _MOST_CHECKED:
+                _CHECKED.clear()
+            found = _CHECKED[key] = cls._checked(copy.deepcopy(given))  # the caller may change what is in it
+        return found
+
+    @classmethod
+    def _checked(cls, given: Mapping[str, Any]) -> Settings:
+        """Check the keys ``dskype.*`` of a configuration."""
         for key in given:
             if key not in DEFAULTS:
                 near = difflib.get_close_matches(key, DEFAULTS, 1)
@@ -383,3 +393,8 @@ class Settings:
         # Options of a store may hold a password.
         shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name != "store_options")
         return f"Settings({shown}, store_options={sorted(self.store_options)})"
+
+
+_CHECKED: dict[str, Settings] = {}
+"""Text of the keys of a configuration -> its settings, which nobody changes."""
+_MOST_CHECKED = 16

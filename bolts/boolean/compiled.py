@@ -95,5 +95,6 @@ class CompiledIndex(BooleanIndex):
         """Take over a state, of any index of this kind."""
         if state["format"] != _FORMAT or "kinds" not in state:
             raise foreign_snapshot(state, _FORMAT)
-        self._clear()
+        if len(self):
+            self._clear()
         self._insert_compiled(*(np.asarray(state[name]) for name in ("slots", "boxes", "kinds", "offsets", "programs")))

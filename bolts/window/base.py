@@ -167,7 +167,7 @@ def make_window(name: str, options: Mapping[str, Any] | None = None) -> MessageW
     if name not in WINDOWS:
         raise IllegalArgumentException(explain("The message window is not known.", given=name, legal=", ".join(WINDOWS)))
     options = dict(options or {})
-    parameters = signature(WINDOWS[name]).parameters
+    parameters = signature(WINDOWS[name]).parameters if options else {}
     if unknown := sorted(options.keys() - parameters.keys()):
         raise IllegalArgumentException(
             explain(f"The message window {name!r} does not know an option.", given=", ".join(unknown), legal=", ".join(parameters) or "none")

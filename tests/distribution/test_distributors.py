@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, make_distributor
+from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, distributor_of_plan, make_distributor, start_distributor
 from dskype.distribution.interest import Interest
 from dskype.distribution.partitioned import measure
 from dskype.distribution.triggers import routing_terms
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.expression import satisfies, terms
+from dskype.spouts.settings import Settings
+from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 from tests.distribution import worlds
@@ -402,3 +404,17 @@ def test_terms_of_expressions_cover_them():
         for _ in range(20):
             words = {int(t) for t in rng.choice(30, rng.integers(1, 12), replace=False)}
             assert not satisfies(expression, words) or words & covering
+
+
+def test_tasks_of_a_process_share_the_distributor_of_a_plan():
+    settings = Settings.from_conf({"dskype.distributor": "agrid", "dskype.distributor.options": {"granularity": 8}})
+    first = start_distributor(settings, 2, Vocabulary.empty())
+    assert start_distributor(settings, 2, Vocabulary.empty()) is first
+    assert start_distributor(settings, 3, Vocabulary.empty()) is not first
+    plan = first.split(0, 1)
+    other = distributor_of_plan(settings, 2, plan)
+    assert other is not first and start_distributor(settings, 2, Vocabulary.empty(), json.loads(json.dumps(plan))) is other
+    plan["partitions"].clear()
+    assert len(other.partitions()) == 3 and len(other.plan()["partitions"]) == 3, "the caller may change its plan"
+    with pytest.raises(IllegalArgumentException, match="the partitions are missing"):
+        distributor_of_plan(settings, 2, plan)

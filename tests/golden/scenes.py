@@ -52,7 +52,7 @@ def log_of(state: dict, now_ms) -> MemoryLog:
     """Return the log as it was."""
     log = MemoryLog(now_ms)
     for topic, partition, records in state["log"]:
-        log._partitions[topic, partition] = [
+        log._opened(topic, partition)[:] = [
             None if record is None else InRecord(topic, partition, i, *record[:3], [tuple(h) for h in record[3]]) for i, record in enumerate(records)
         ]
         log.drop_before(topic, partition, next((i for i, record in enumerate(records) if record is not None), len(records)))

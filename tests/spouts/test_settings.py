@@ -62,3 +62,12 @@ def test_what_makes_no_sense_is_refused(conf, text):
 
 def test_options_of_a_store_are_not_shown():
     assert "secret" not in repr(Settings.from_conf({"dskype.store.options": {"url": "redis://:secret@h/0"}}))
+
+
+def test_settings_are_checked_once_and_stay_what_they_were():
+    conf = {"dskype.distributor.options": {"box": [0, 0, 1, 1]}, "topology.workers": 1}
+    settings = Settings.from_conf(conf)
+    assert Settings.from_conf({**conf, "topology.workers": 2}) is settings
+    conf["dskype.distributor.options"]["box"].append(2)
+    assert settings.distributor_options == {"box": [0, 0, 1, 1]} and Settings.from_conf(conf).distributor_options == {"box": [0, 0, 1, 1, 2]}
+    assert Settings.from_conf({"dskype.k.max": 1}) != Settings.from_conf({"dskype.k.max": 2})

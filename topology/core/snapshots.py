@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -99,6 +99,11 @@ def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
 
     :raises SnapshotError: with ``name``, what was expected and what was found.
     """
+    return unpack_state(_checked(data, name))
+
+
+def _checked(data: bytes, name: str) -> memoryview:
+    """Return the body of what :func:`encode_snapshot` wrote, if it is whole."""
     if len(data) < _HEADER.size:
         msg = f"{name} is cut short; expected at least {_HEADER.size} bytes; given: {len(data)}"
         raise SnapshotError(msg)
@@ -116,7 +121,7 @@ def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
     if zlib.crc32(body) != crc:
         msg = f"{name} is damaged; expected checksum {crc:08x}; given: {zlib.crc32(body):08x}"
         raise SnapshotError(msg)
-    return unpack_state(body)
+    return body
 
 
 class SnapshotStore(Protocol):
@@ -265,8 +270,8 @@ class StoreBase(SnapshotStore):
     def _numbers(self, folder: str, prefix: str) -> list[int]:
         raise NotImplementedError
 
-    def _newest_readable(self, task: int, kind: str) -> tuple[int, int, Any] | None:
-        """Return the number of the newest file, the number of the newest readable one, and its content."""
+    def _newest_readable(self, task: int, kind: str, decode: Callable[[bytes, str], Any] = decode_snapshot) -> tuple[int, int, Any] | None:
+        """Return the number of the newest file, the number of the newest readable one, and what ``decode`` makes of its content."""
         for _ in range(_ATTEMPTS):
             problems: list[str] = []
             numbers = self._numbers(str(task), f"{kind}-")
@@ -274,7 +279,7 @@ class StoreBase(SnapshotStore):
                 for number in reversed(numbers):
                     name = self._name(task, kind, number)
                     try:
-                        found = numbers[-1], number, decode_snapshot(self._read(name), name)
+                        found = numbers[-1], number, decode(self._read(name), name)
                     except SnapshotError as error:
                         problems.append(f"{error}; the one before it is used")
                     else:
@@ -304,8 +309,8 @@ class StoreBase(SnapshotStore):
     def newest_version(self, task: int) -> int | None:
         if self.remote:  # a damaged one is noticed by the executor, which then uses an older one and reads more of the inbox
             return max(self.versions(task), default=None)
-        found = self.load(task)
-        return None if found is None else found[0]
+        found = self._newest_readable(task, "snapshot", _checked)
+        return None if found is None else found[1]
 
     # -- journals ---------------------------------------------------------------------------------
 

@@ -101,13 +101,7 @@ class Task:
         )
         self.outbox = Outbox(task, self._inbox_of, limits)
         self.outs = {name: self._out_stream(name, info) for name, info in self.spec.outputs.items()}
-        following = {t for o in self.outs.values() if not o.name.startswith("__") for t in o.regular_tasks | o.direct_tasks}
-        takers = {
-            c
-            for c in {plan.task_component[t] for t in following}
-            if component in self._sources_of(c) and plan.once("takes watermarks", c, lambda c=c: takes_watermarks(plan.topology, c, plan.component_conf))
-        }
-        self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
+        self._watermark_takers = plan.once("watermark takers", component, self._takers)
         self._ackers = plan.component_tasks(ACKER_COMPONENT_ID) if self.tracking else []
         self.system = SystemEmits(self)
         self.observed = self.system.has_events or bool(self.conf[Config.TOPOLOGY_DEBUG])
@@ -120,34 +114,48 @@ class Task:
     def _sources_of(self, component: str) -> list[str]:
         return self.plan.once("watermark sources", component, lambda: watermark_sources(self.plan.topology, component))
 
-    def _consumers(self) -> list[tuple[str, str, Any]]:
-        """Return (stream, component, grouping) of all subscriptions to this component's streams, by component."""
-        components = sorted(self.plan.topology.components.items())
-        return [(to, name, grouping) for name, spec in components for (source, to), grouping in spec.inputs.items() if source == self.component_id]
+    def _takers(self) -> list[int]:
+        """Return the tasks that get this component's watermarks."""
+        plan, component = self.plan, self.component_id
+        following = {t for o in self.outs.values() if not o.name.startswith("__") for t in o.regular_tasks | o.direct_tasks}
+        takers = {
+            c
+            for c in {plan.task_component[t] for t in following}
+            if component in self._sources_of(c) and takes_watermarks(plan.topology, c, plan.component_conf)
+        }
+        return sorted(t for t in following if plan.task_component[t] in takers)
+
+    def _subscriptions(self) -> dict[str, tuple[list[tuple[str, Any]], frozenset[int], frozenset[int]]]:
+        """Return, for each of this component's streams, (component, grouping) of its subscriptions but the direct ones, their tasks, and the tasks of the direct ones."""
+        found: dict[str, tuple[list[tuple[str, Any]], set[int], set[int]]] = {name: ([], set(), set()) for name in self.spec.outputs}
+        for consumer, spec in sorted(self.plan.topology.components.items()):
+            for (source, stream), grouping in spec.inputs.items():
+                if source != self.component_id or stream not in found:
+                    continue
+                groupings, regular, direct = found[stream]
+                if isinstance(grouping, DirectGrouping):
+                    direct.update(self.plan.component_tasks(consumer))
+                else:
+                    groupings.append((consumer, grouping))
+                    regular.update(self.plan.component_tasks(consumer))
+        return {name: (groupings, frozenset(regular), frozenset(direct)) for name, (groupings, regular, direct) in found.items()}
 
     def _out_stream(self, name: str, info) -> OutStream:
-        groupers, regular, direct = [], set(), set()
-        for stream, consumer, grouping in self.plan.once("consumers", self.component_id, self._consumers):
-            if stream != name:
-                continue
-            targets = self.plan.component_tasks(consumer)
-            if isinstance(grouping, DirectGrouping):
-                direct.update(targets)
-                continue
-            regular.update(targets)
-            groupers.append(
-                build_grouper(
-                    grouping,
-                    producer_task=self.id,
-                    stream=(self.component_id, name),
-                    out_fields=info.fields,
-                    target_tasks=targets,
-                    local_tasks=self.plan.worker_tasks(self.plan.worker_of(self.id)),
-                    seed=grouping_seed(self.plan.topology_id, self.id, consumer, name),
-                    context=self.context,
-                )
+        groupings, regular, direct = self.plan.once("subscriptions", self.component_id, self._subscriptions)[name]
+        groupers = [
+            build_grouper(
+                grouping,
+                producer_task=self.id,
+                stream=(self.component_id, name),
+                out_fields=info.fields,
+                target_tasks=self.plan.component_tasks(consumer),
+                local_tasks=self.plan.worker_tasks(self.plan.worker_of(self.id)),
+                seed=grouping_seed(self.plan.topology_id, self.id, consumer, name),
+                context=self.context,
             )
-        return OutStream(name, info.fields, groupers, frozenset(regular), frozenset(direct))
+            for consumer, grouping in groupings
+        ]
+        return OutStream(name, info.fields, groupers, regular, direct)
 
     # -- receiving --------------------------------------------------------------------------------
 

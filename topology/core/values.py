@@ -38,7 +38,8 @@ __all__ = [
 _EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE, _EXT_LISTS, _EXT_FROZEN, _EXT_INTEGER = 1, 2, 3, 4, 5, 6, 7, 8, 9
 _ARRAY_DTYPES = frozenset("?bBhHiIlLqQefd")
 _DTYPES = {ord(char): np.dtype(char) for char in _ARRAY_DTYPES}
-_I32 = np.dtype("<i4")
+_LISTS = {char: pa.list_(pa.from_numpy_dtype(dtype)) for char, dtype in _DTYPES.items() if dtype.char != "?"}
+_I32, _INT32 = np.dtype("<i4"), pa.int32()
 _frombuffer = np.frombuffer
 _U32 = struct.Struct("<I")
 
@@ -126,13 +127,15 @@ def _pack_lists(value) -> Any:
 def _read_lists(data: bytes):
     (n,) = _U32.unpack_from(data)
     start = 8 + 4 * n
-    dtype = _DTYPES.get(data[start])
-    if dtype is None:
+    kind = _LISTS.get(data[start])
+    if kind is None:
         msg = f"unknown type of a list in a frame; given: {chr(data[start])!r}"
         raise FrameError(msg)
-    numbers = _frombuffer(data, dtype, -1, start + 1)
-    offsets = _offsets(data, n, len(numbers), exactly=True)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers))
+    length = len(_frombuffer(data, _DTYPES[data[start]], -1, start + 1))
+    _offsets(data, n, length, exactly=True)
+    buffer = pa.py_buffer(data)
+    numbers = pa.Array.from_buffers(kind.value_type, length, [None, buffer.slice(start + 1)])
+    return pa.Array.from_buffers(kind, n, [None, buffer.slice(4, 4 * n + 4)], children=[numbers])
 
 
 def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = False) -> np.ndarray:
@@ -185,7 +188,7 @@ def _read_strings(data: bytes, at: int = 0):
 
 def _read_dictionary(data: bytes):
     (n,) = _U32.unpack_from(data)
-    codes = pa.array(_frombuffer(data, _I32, n, 4))
+    codes = pa.Array.from_buffers(_INT32, n, [None, pa.py_buffer(data).slice(4, 4 * n)])  # fails if there are fewer
     return pa.DictionaryArray.from_arrays(codes, _read_strings(data, 4 + 4 * n))  # pyarrow checks the codes
 
 
@@ -364,4 +367,8 @@ def take_column(column: Any, rows: np.ndarray) -> Any:
         return column[rows]
     if isinstance(column, (list, tuple)):
         return [column[i] for i in rows.tolist()]
+    if n := len(rows):  # neighbours are a part of the column: to take a few rows costs much more than the rows
+        first = int(rows[0])
+        if int(rows[-1]) - first == n - 1 and (n <= 2 or (rows[1:] - rows[:-1] == 1).all()):
+            return column.slice(first, n)
     return column.take(pa.array(rows))

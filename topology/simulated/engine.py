@@ -21,7 +21,7 @@ from dskype.topology.core.snapshots import FencedError, JournalTakenError, Memor
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.simulated.log import MemoryLog
-from dskype.topology.simulated.real_time import real_time_components, run_executor
+from dskype.topology.simulated.real_time import real_time_components, report, run_executor
 from dskype.topology.tuples import InRecord
 
 __all__ = ["Faults", "SimulatedTopology"]
@@ -290,17 +290,19 @@ class SimulatedTopology:
 
     def run(self, max_batches: int) -> int:
         """Run up to ``max_batches`` batches, while any query has something to read; return how many were run."""
-        for count in range(max_batches):
-            busy = [q for q in self._queries.values() if q.in_flight or self._available(q)]
-            if not busy:
-                return count
+        count = 0
+        while count < max_batches and (busy := [q for q in self._queries.values() if q.in_flight or self._available(q)]):
+            count += 1
             if self._random is None:
                 self._run_batch(min(busy, key=lambda q: q.batch_id))
             else:
                 query = self._random.choice(busy)
                 (run_executor if query.component in self.real_time else SimulatedTopology._run_batch_with_faults)(self, query)
             self._read_metrics()
-        return max_batches
+        if self._random is not None:
+            report(self)
+            self._read_metrics()
+        return count
 
     def run_until_quiet(self, max_batches: int = 100_000) -> int:
         """Run batches until no query has anything to read; return how many were run.
@@ -316,7 +318,7 @@ class SimulatedTopology:
     def _batch_records(self, ranges: dict[tuple[str, int], tuple[int, int]]) -> list[InRecord]:
         return [r for (topic, partition), (start, stop) in sorted(ranges.items()) for r in self.log.read(topic, partition, start, stop)]
 
-    def _handle(self, query: _Query, records: list[InRecord]) -> list[OutRecord]:
+    def _handle(self, query: _Query, records: list[InRecord], *, report: bool = True) -> list[OutRecord]:
         by_executor: dict[int, list[InRecord]] = {}
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
@@ -326,7 +328,7 @@ class SimulatedTopology:
             executor = self._executor(query, index)
             if executor.snapshot_due(query.batch_id):
                 self._save(executor, query.batch_id)
-            out += expand_records(executor.handle(query.batch_id, by_executor[index]))
+            out += expand_records(executor.handle(query.batch_id, by_executor[index], report=report))
         return out
 
     @staticmethod

@@ -30,6 +30,7 @@ class MemoryLog:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._partitions: dict[tuple[str, int], list[InRecord | None]] = defaultdict(list)  # None: a marker
+        self._used: dict[str, int] = {}  # topic -> number of its partitions
         self._begins: dict[tuple[str, int], int] = {}
         self._committed: dict[tuple[str, str, int], int] = {}
 
@@ -37,16 +38,23 @@ class MemoryLog:
         """Append a record and return its offset; without a partition, the key determines it, as in Kafka."""
         if partition is None:
             partition = zlib.crc32(key) % self.partitions(topic) if key is not None else 0
-        records = self._partitions[topic, partition]
+        records = self._opened(topic, partition)
         records.append(InRecord(topic, partition, len(records), self._now_ms(), key, value, list(headers or [])))
         return len(records) - 1
 
+    def _opened(self, topic: str, partition: int) -> list[InRecord | None]:
+        """Return the records of a partition, which counts as used from now on."""
+        if partition >= self._used.get(topic, 0):
+            self._used[topic] = partition + 1
+        return self._partitions[topic, partition]
+
     def mark(self, topic: str, partition: int = 0) -> None:
         """Append the marker of a transaction: it has an offset, and nobody ever gets it."""
-        self._partitions[topic, partition].append(None)
+        self._opened(topic, partition).append(None)
 
     def delete(self, topic: str) -> None:
         """Delete a topic with its records."""
+        self._used.pop(topic, None)
         for key in [key for key in self._partitions if key[0] == topic]:
             del self._partitions[key]
             self._begins.pop(key, None)
@@ -70,7 +78,7 @@ class MemoryLog:
 
     def lose_tail(self, topic: str, partition: int, behind: int) -> None:
         """Lose the records from an offset on, like a broker that had not written them to its disk; their offsets are reused."""
-        del self._partitions[topic, partition][behind:]
+        del self._opened(topic, partition)[behind:]
 
     def write(self, record: OutRecord) -> None:
         """Append a record that an executor has returned for the sink.
@@ -85,11 +93,11 @@ class MemoryLog:
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic that have been used; at least 1."""
-        return max((p for t, p in self._partitions if t == topic), default=0) + 1
+        return self._used.get(topic, 1)
 
     def topics(self) -> list[str]:
         """Return the topics that have been used, sorted."""
-        return sorted({topic for topic, _ in self._partitions})
+        return sorted(self._used)
 
     def end(self, topic: str, partition: int) -> int:
         """Return the offset of the next record."""

@@ -8,6 +8,7 @@ It differs from micro-batches in these ways:
 - Nobody runs a batch beside its executor. But a query that was replaced may go on reading and writing.
 - An executor that Spark starts on another host begins at its snapshots, and emits again.
 - Spouts emit without a record, too.
+- Executors report from time to time and not with each batch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.planning.plan import TopologyPlan
 
-__all__ = ["real_time_components", "run_executor"]
+__all__ = ["real_time_components", "report", "run_executor"]
 
 _EMITS = 0.3
 """How often a spout that may emit is asked before its next record comes."""
@@ -67,7 +68,7 @@ def run_executor(sim: Any, query: Any) -> None:
         if emitted is not None:
             return emitted
         done.update(ranges)
-        return sim._handle(query, records)
+        return sim._handle(query, records, report=False)
 
     if (out := sim._run_among(sim._other_owners(query), [step])) is None:
         query.executors.pop(index, None)
@@ -86,6 +87,14 @@ def run_executor(sim: Any, query: Any) -> None:
     sim._commit(query, done)
 
 
+def report(sim: Any) -> None:
+    """Let the executors of real-time queries report what they have done since they last did."""
+    for query in sim._queries.values():
+        for executor in query.executors.values() if query.component in sim.real_time else ():
+            for record in executor.report():
+                sim.log.write(record)
+
+
 def _move(sim: Any, query: Any, index: int) -> None:
     """Start an executor on another host, where nobody knows how far the former one was."""
     query.executors.pop(index, None)
@@ -101,7 +110,7 @@ def _emitted(sim: Any, query: Any, index: int) -> list[OutRecord] | None:
     if reply is None:
         return None
     sim._count("emitted_between")
-    return [*expand_records(reply), *executor.report()]
+    return list(expand_records(reply))
 
 
 def _in_any_order(records: list[OutRecord], rng: Any) -> list[OutRecord]:

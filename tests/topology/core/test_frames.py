@@ -105,6 +105,8 @@ def test_columns_are_sliced_and_taken_alike(column):
     rows = list(column_to_list(column))
     assert list(column_to_list(slice_column(column, 1, 3))) == rows[1:3]
     assert list(column_to_list(take_column(column, np.array([3, 0])))) == [rows[3], rows[0]]
+    for some in ([2], [1, 2, 3], [0, 1], [1, 0], [0, 2, 2], [0, 1, 1, 3], [1, 3, 2], []):
+        assert list(column_to_list(take_column(column, np.array(some, np.int64)))) == [rows[i] for i in some]
 
 
 def test_clock_frames_come_back():
