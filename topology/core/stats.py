@@ -116,7 +116,7 @@ class TopologyStats:
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
         self.driver: dict[str, Any] = {}
         """The newest record of the topology's driver: restarts, problems, health."""
-        self.compiling: dict[tuple[str, int], tuple[str, int]] = {}
+        self.compiling: dict[tuple[Any, Any], tuple[str, int]] = {}
         """(component, executor) -> the kernel that it compiles, and since when, epoch ms; until its next report."""
         self.unreadable = 0
 
@@ -148,7 +148,7 @@ class TopologyStats:
             # A replaced process may report late. With its outdated reports the clock would wait forever for pulses that were seen long ago.
             record = {**record, "tasks": [task for task in record["tasks"] if self._is_newer(record.get("term", 0), task)]}
             self._note_busy(record)
-            self.compiling.pop((record["component"], record.get("executor", -1)), None)
+            self.compiling.pop((record.get("component"), record.get("executor")), None)
             for task in record["tasks"]:
                 self.tasks[task["task"]] = {
                     **task,

@@ -33,7 +33,7 @@ import org.apache.spark.sql.Row;
 public class ExecutorWriter extends ForeachWriter {
     private static final int BUFFER_BYTES = 1 << 16;
     private static final int DEATHS = 5;
-    private static final long DEATHS_MS = 10000L;
+    private static final long DEATHS_MS = 30000L;  // on a busy machine a successor takes seconds to come
     private static final long CONNECT_MS = 30000L;
     private static final int FAILURES = 1000;
     private static final Map failures = new java.util.HashMap();  // task of a query -> why its first attempt failed, for the next one, which has the same place; guarded by LOCK

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,12 +33,6 @@ def kill_an_executor() -> None:
 
 def kill_all_executors() -> None:
     kill(executors)
-
-
-def kill_an_executor_again_and_again() -> None:
-    """Kill the successors, too, until the Spark task gives up."""
-    for _ in range(7):
-        kill(lambda: executors("first")[:1])
 
 
 def kill_the_supervisor() -> None:
@@ -113,4 +110,15 @@ def test_a_spark_task_that_has_given_up_is_not_run_again_from_where_its_batch_be
     def look(driver):
         assert [r["component"] for r in driver.restarts] == ["first"] and "died 6 times" in driver.restarts[0]["error"]
 
-    run_through(cluster, name, [kill_an_executor, kill_an_executor_again_and_again, kill_an_executor], "real-time", look)
+    def kill_until_the_task_gives_up() -> None:
+        driver = cluster.manager.topologies[name].backend
+
+        def killed() -> bool:
+            for process in executors("first"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            return bool(driver.restarts)
+
+        wait_for(killed, 120, "the end of a Spark task")
+
+    run_through(cluster, name, [kill_an_executor, kill_until_the_task_gives_up, kill_an_executor], "real-time", look)
