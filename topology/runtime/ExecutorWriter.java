@@ -43,6 +43,7 @@ public class ExecutorWriter extends ForeachWriter {
 
     private final String python;
     private final String daemon;
+    private final Map environment;  // of Spark's Python workers, among others that no module is imported from the working folder
     private final Map routes;  // "topic/partition" -> executor
     private final String[] homes;  // on a cluster, the Spark executor of each executor
     private final byte[] request;  // to the supervisor, up to the executor's number
@@ -64,9 +65,10 @@ public class ExecutorWriter extends ForeachWriter {
     private transient volatile String failure;
     private transient long[] deaths;
 
-    public ExecutorWriter(String python, String daemon, String inbox, Map routes, String[] homes, byte[] request, byte[] requestWithPayload) {
+    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, String[] homes, byte[] request, byte[] requestWithPayload) {
         this.python = python;
         this.daemon = daemon;
+        this.environment = environment;
         this.inbox = inbox;
         this.routes = routes;
         this.homes = homes;
@@ -318,6 +320,10 @@ public class ExecutorWriter extends ForeachWriter {
             }
             scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
             variables = (scala.collection.immutable.Map) variables.updated("DSKYPE_SUPERVISOR_FILE", told.getPath());
+            for (java.util.Iterator entries = this.environment.entrySet().iterator(); entries.hasNext();) {
+                Map.Entry entry = (Map.Entry) entries.next();
+                variables = (scala.collection.immutable.Map) variables.updated(entry.getKey(), entry.getValue());
+            }
             while (supervisor == null || supervisor.equals(failed)) {
                 scala.Tuple2 started = SparkEnv.get().createPythonWorker(this.python, "pyspark.worker", this.daemon, variables, true);
                 String path = new String(Files.readAllBytes(told.toPath()), StandardCharsets.UTF_8);

@@ -96,13 +96,18 @@ class RealTimeQuery(ComponentQuery):
         routes = jvm.java.util.HashMap()
         for topic, partition in self._positions:
             routes.put(f"{topic}/{partition}", self._executor_of(topic, partition))
+        environment = jvm.java.util.HashMap()
+        for name, value in context.environment.items():  # what PySpark gives the Python workers of its jobs
+            environment.put(name, value)
         places: Any = context._gateway.new_array(jvm.String, n) if homes else None
         for i, home in enumerate(homes):
             places[i] = home.id
         request = {"op": "executor", "plain": True, "topology": plan.topology_id, "component": self.component, "epoch": self._context.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         payload = self._context.payload(starts)
-        return jvm.dskype.spark.ExecutorWriter(context.pythonExec, _DAEMON, inbox, routes, places, _head(request), _head({**request, "payload": payload}))
+        return jvm.dskype.spark.ExecutorWriter(
+            context.pythonExec, _DAEMON, environment, inbox, routes, places, _head(request), _head({**request, "payload": payload})
+        )
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
         """Look for partitions that were added to the spout's topics, for new topics that match its pattern, and for topics that are gone, until there are any."""
