@@ -6,9 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests import tiers
 
@@ -127,6 +130,15 @@ def test_nothing_is_left_over_when_a_process_breaks_down(suite, tmp_path):
     others = {f"test_o{i}.py": WHO.format(mark="") for i in range(2)}
     output = suite(on_machine | others, "-n", "2", code=1)
     assert "19 passed" in output and "1 failed" in output and "worker 'gw" in output
+
+
+def test_what_a_process_had_finished_before_it_broke_down_is_not_dealt_out_again(monkeypatch):
+    """A process that gets a group without a test to run would wait for ever."""
+    monkeypatch.setattr(LoadScopeScheduling, "__init__", lambda self, config, log: None)
+    groups = tiers.scheduler(SimpleNamespace(option=SimpleNamespace()), None)
+    groups.assigned_work = {"broken": {"a": {"a1": True, "a2": True}, "b": {"b1": True, "b2": False}}}
+    groups.workqueue = OrderedDict()
+    assert groups.remove_node("broken") == "b2" and groups.workqueue == {"b": {"b1": True, "b2": False}} and not groups.assigned_work
 
 
 def test_tests_of_the_same_kernels_are_where_the_groups_say():

@@ -150,6 +150,14 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return self._groups[nodeid]
 
+        def remove_node(self, node: Any) -> str | None:
+            # pytest-xdist would also deal out again what the process had finished: no test, after which the next process waits for ever.
+            had = self.assigned_work.get(node, {})
+            for group in [group for group, tests in had.items() if all(tests.values())]:
+                del had[group]
+            found: str | None = super().remove_node(node)
+            return found
+
         def _may_have(self, node: Any, group: str) -> bool:
             if not group.startswith(_MACHINE) or node in self._on_machine:
                 return True
