@@ -45,7 +45,7 @@ public class ExecutorWriter extends ForeachWriter {
     private final String daemon;
     private final Map environment;  // of Spark's Python workers, among others that no module is imported from the working folder
     private final Map routes;  // "topic/partition" -> executor
-    private final String[] homes;  // on a cluster, the Spark executor of each executor
+    private final String[] places;  // on a cluster, the Spark executor of each executor
     private final byte[] request;  // to the supervisor, up to the executor's number
     private final byte[] requestWithPayload;
     private final String inbox;
@@ -65,13 +65,13 @@ public class ExecutorWriter extends ForeachWriter {
     private transient volatile String failure;
     private transient long[] deaths;
 
-    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, String[] homes, byte[] request, byte[] requestWithPayload) {
+    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, String[] places, byte[] request, byte[] requestWithPayload) {
         this.python = python;
         this.daemon = daemon;
         this.environment = environment;
         this.inbox = inbox;
         this.routes = routes;
-        this.homes = homes;
+        this.places = places;
         this.request = request;
         this.requestWithPayload = requestWithPayload;
     }
@@ -104,7 +104,7 @@ public class ExecutorWriter extends ForeachWriter {
             this.partition = row.getInt(0);
             this.topic = external ? row.getString(6) : this.inbox;
             this.executor = ((Integer) this.routes.get(this.topic + "/" + this.partition)).intValue();
-            this.checkHome();
+            this.checkPlace();
             this.next = offset;
             Watcher watcher = new Watcher(this);
             watcher.setDaemon(true);
@@ -129,9 +129,9 @@ public class ExecutorWriter extends ForeachWriter {
     }
 
     /** Spark runs a task elsewhere if its place has no free slot, or is lost. The query then has to begin anew, with other places. */
-    private void checkHome() {
+    private void checkPlace() {
         String here = SparkEnv.get().executorId();
-        if (this.homes != null && !this.homes[this.executor].equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.homes[this.executor] + ", and its task runs on " + here);
+        if (this.places != null && !this.places[this.executor].equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.places[this.executor] + ", and its task runs on " + here);
     }
 
     private void write(SocketChannel to, Row row, long offset) throws IOException {

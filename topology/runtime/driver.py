@@ -22,7 +22,7 @@ from dskype.topology.core.executor import check_journals, lost_tails
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain, text_after
+from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain, mark_of, text_after
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.runtime.committer import Committer
 from dskype.topology.runtime.control_files import MANIFEST, Manifest
@@ -515,7 +515,7 @@ class TopologyDriver:
 
     def _handle_failure(self, component: str, error: BaseException) -> None:
         """Decide whether and when to restart a component's failed query."""
-        text = str(error)
+        text = f"{mark_of(error)} {error}".strip()  # the text of an executor's error has its mark already
         if isinstance(error, PartitionsAddedError) or jvm_exit_code(self._spark) is not None:  # the next check reports that the JVM has ended
             self._due[component] = time.monotonic() + _WATCH_STEP_S
             return

@@ -68,15 +68,15 @@ class RealTimeQuery(ComponentQuery):
             source["includeHeaders"] = "true"
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
             columns += ["key", "headers", "topic"]
-        homes = [] if self._context.local else place(plan, self.component, find_executors(spark.sparkContext))
-        if homes:
-            source["dskype.places"] = "\n".join(f"{t}\t{p}\t{homes[self._executor_of(t, p)].location}" for t, p in self._positions)
-        reader = spark.readStream.format("dskype.spark.PlacedKafka" if homes else "kafka")
+        places = [] if self._context.local else place(plan, self.component, find_executors(spark.sparkContext))
+        if places:
+            source["dskype.places"] = "\n".join(f"{t}\t{p}\t{places[self._executor_of(t, p)].location}" for t, p in self._positions)
+        reader = spark.readStream.format("dskype.spark.PlacedKafka" if places else "kafka")
         for key, value in source.items():
             reader = reader.option(key, value)
         rows = reader.load().selectExpr(*columns)
         writer = rows.writeStream
-        writer._jwrite = writer._jwrite.foreach(self._writer(inbox, homes))
+        writer._jwrite = writer._jwrite.foreach(self._writer(inbox, places))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=f"{batch_s} seconds").start()
         if external:
@@ -86,10 +86,10 @@ class RealTimeQuery(ComponentQuery):
         """Return the index of the executor that gets a partition's records."""
         return self._context.plan.executor_of(route(self._context.plan, self.component, topic, partition))
 
-    def _writer(self, inbox: str, homes: Sequence[SparkExecutor]) -> Any:
+    def _writer(self, inbox: str, places: Sequence[SparkExecutor]) -> Any:
         """Return the sink's object in Java.
 
-        :param homes: the Spark executor of each executor; empty on one machine.
+        :param places: the Spark executor of each executor; empty on one machine.
         """
         plan, context = self._context.plan, self._context.spark.sparkContext
         jvm, n = context._jvm, plan.num_executors(self.component)
@@ -99,14 +99,14 @@ class RealTimeQuery(ComponentQuery):
         environment = jvm.java.util.HashMap()
         for name, value in context.environment.items():  # what PySpark gives the Python workers of its jobs
             environment.put(name, value)
-        places: Any = context._gateway.new_array(jvm.String, n) if homes else None
-        for i, home in enumerate(homes):
-            places[i] = home.id
+        ids: Any = context._gateway.new_array(jvm.String, n) if places else None
+        for i, place_of_executor in enumerate(places):
+            ids[i] = place_of_executor.id
         request = {"op": "executor", "plain": True, "topology": plan.topology_id, "component": self.component, "epoch": self._context.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         payload = self._context.payload(starts)
         return jvm.dskype.spark.ExecutorWriter(
-            context.pythonExec, _DAEMON, environment, inbox, routes, places, _head(request), _head({**request, "payload": payload})
+            context.pythonExec, _DAEMON, environment, inbox, routes, ids, _head(request), _head({**request, "payload": payload})
         )
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
@@ -138,9 +138,6 @@ class RealTimeQuery(ComponentQuery):
         """Stop the query and remove its checkpoint."""
         self._stopped.set()
         super().stop()
-
-    def pace(self, *, busy: bool) -> None:
-        """Do nothing: a real-time query does not poll."""
 
 
 def _head(request: dict[str, Any]) -> bytes:

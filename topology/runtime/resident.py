@@ -66,8 +66,8 @@ _ASKED_PULSES = 3
 """An idle spout is asked for as long as it takes so many idle pulses to come."""
 _ALONE_S = 10.0
 """On a cluster, an executor ends when Spark has had no connection to it for so long: its query was started again elsewhere."""
-_WAKE_S = 1.0
-"""How long a spout's process tries to tell a broker that there are tuples: the next pulse does it as well."""
+_WAKE_S = 10.0
+"""How long a record that may be lost waits for the brokers: word of tuples, which the next pulse brings as well, or of a kernel that is compiled."""
 
 BATCH = struct.Struct("<cQ?")
 """``BATCH_KIND``; batch id; whether the rows have the columns of external topics."""
@@ -257,7 +257,8 @@ class _Resident:
     def tell_what_is_compiled(self, kernel: str) -> None:
         """Tell the driver, and everybody who reads the metrics topic, which kernel this process compiles: until that is done, it does nothing else."""
         report = {"v": 1, "kind": "compiling", "component": self._component, "executor": self._index, "kernel": kernel, "time_ms": now_ms()}
-        self._write_soon(metrics_topic(self._payload.plan.name), json.dumps(report).encode(), 0)
+        with contextlib.suppress(KafkaError):  # the log says it, too
+            self._write_soon(metrics_topic(self._payload.plan.name), json.dumps(report).encode(), 0)
 
     def _write_soon(self, topic: str, value: bytes, partition: int) -> None:
         """Begin to write a record that may be lost."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -15,9 +14,6 @@ from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.real_time import RealTimeQuery
 
 __all__ = ["TaskSlots", "TooFewSlotsError", "Transports"]
-
-
-log = logging.getLogger(__name__)
 
 
 class TaskSlots:

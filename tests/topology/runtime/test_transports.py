@@ -107,6 +107,15 @@ def test_topologies_share_the_slots_of_spark():
     assert slots.take("c", 11, 30) == 0
 
 
+def test_a_query_waits_for_slots_however_long_and_the_health_says_why(tmp_path):
+    driver = TopologyDriver(plan_of(), FakeSpark(), KAFKA, tmp_path)
+    for _ in range(20):  # more often than a query may fail
+        driver._handle_failure("count", TooFewSlotsError("7 slots needed, 1 slots too few"))
+    assert driver.failure is None and not driver.restarts and "count" in driver._due
+    driver._report_health()
+    assert driver.health()["state"] == "waiting" and "component 'count' waits: 7 slots needed" in driver.health()["why"][0]
+
+
 def test_a_rebalance_counts_the_slots_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(TopologyDriver, "_drain", lambda self: None)
     monkeypatch.setattr(TopologyDriver, "_start_queries", lambda self, positions: None)

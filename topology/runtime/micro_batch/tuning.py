@@ -1,6 +1,6 @@
 """Tuning of Spark for micro-batches for which there is no setting, through py4j.
 
-It uses private parts of Spark 4.0. If a function does not find what it expects, it logs why and leaves Spark as it is.
+It uses private parts of Spark 4.2. If a function does not find what it expects, it logs why and leaves Spark as it is.
 """
 
 from __future__ import annotations
