@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import logging
 import os
@@ -38,7 +37,6 @@ from dskype.topology.core.redaction import (
     TABLE,
     LineRedactor,
     RedactingFormatter,
-    RedactingStream,
     is_secret,
     redact,
     redact_text,
@@ -645,28 +643,64 @@ def test_the_log_of_sparks_jvm_has_no_secrets(tmp_path: Path) -> None:
     assert log_file.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_driver_prints_is_kept_without_secrets(capsys: pytest.CaptureFixture[str]) -> None:
-    """``service.log``, ``driver.log``, journals and logs of containers have what the process that runs a topology prints."""
-    with redacted_output():
-        for stream in (sys.stdout, sys.stderr):
-            for text in SECRETS:
-                print(text[: len(text) // 2], end="", file=stream, flush=True)  # in pieces
-                stream.writelines([text[len(text) // 2 :], "\n"])
-            print("without an end password=Canary", end="", file=stream)
-    print("password=shown")
-    out, err = capsys.readouterr()
-    assert "Canary" not in out + err and err.endswith(f"without an end password={HIDDEN}")
-    assert out.endswith("password=shown\n") and out.count(HIDDEN) >= len(SECRETS)
+def test_what_a_driver_and_its_programs_print_is_kept_without_secrets() -> None:
+    """``service.log``, ``driver.log``, journals and logs of containers have what the process that runs a topology prints, and what a program prints that it starts."""
+    program = """
+import json, subprocess, sys
+from dskype.topology.core.redaction import redacted_output
+secrets = json.load(sys.stdin)
+with redacted_output():
+    for stream in (sys.stdout, sys.stderr):
+        for text in secrets:
+            print(text[: len(text) // 2], end="", file=stream, flush=True)  # in pieces
+            stream.writelines([text[len(text) // 2 :], "\\n"])
+        stream.flush()
+    subprocess.run(["sh", "-c", "echo one password=Canary; echo token=Canary >&2"], check=True)
+    for stream in (sys.stdout, sys.stderr):
+        print("without an end password=Canary", end="", file=stream)
+print("password=shown")
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program], input=json.dumps(SECRETS), capture_output=True, text=True, check=True)
+    assert "Canary" not in done.stdout + done.stderr and done.stderr.endswith(f"token={HIDDEN}\nwithout an end password={HIDDEN}")
+    assert done.stdout.endswith(f"one password={HIDDEN}\nwithout an end password={HIDDEN}password=shown\n") and done.stdout.count(HIDDEN) >= len(SECRETS)
 
 
-def test_a_very_long_line_of_a_driver_is_cut() -> None:
-    kept = io.StringIO()
-    stream = RedactingStream(kept)
-    for _ in range(3):
-        stream.write("x" * (1 << 20))
-    assert len(kept.getvalue()) > 1 << 20
-    stream.write(" password=Canary\n")
-    assert "Canary" not in kept.getvalue()
+def test_what_a_driver_prints_keeps_its_order_and_a_very_long_line_is_cut(tmp_path: Path) -> None:
+    """Output and errors go to one file, as in the log of a service."""
+    program = """
+import subprocess, sys
+from dskype.topology.core.redaction import redacted_output
+with redacted_output():
+    for i in range(300):
+        print(i, file=[sys.stdout, sys.stderr][i % 2], flush=True)
+    print("x" * (3 << 20), "password=Canary")
+    print("the next line", flush=True)
+    subprocess.run(["echo", "of a program"])
+sys.exit(3)
+"""
+    with open(tmp_path / "log", "wb") as log:
+        assert subprocess.run([sys.executable, "-P", "-c", program], stdout=log, stderr=log, check=False).returncode == 3
+    *numbers, long, after, last = (tmp_path / "log").read_text().splitlines()
+    assert numbers == [str(i) for i in range(300)] and (after, last) == ("the next line", "of a program")
+    assert 1 << 20 < len(long) < 2 << 20 and long.endswith("(the rest of this line is not kept)")
+
+
+def test_a_driver_whose_output_nobody_reads_is_told_so() -> None:
+    program = """
+import sys, time
+from dskype.topology.core.redaction import redacted_output
+with redacted_output():
+    try:
+        while True:
+            print("a line", flush=True)
+    except BrokenPipeError:
+        sys.exit(7)
+"""
+    process = subprocess.Popen([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"a line\n"
+    process.stdout.close()
+    assert process.wait(60) == 7
+    process.stderr.close()
 
 
 def test_metrics_have_no_secrets() -> None:

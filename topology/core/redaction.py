@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dskype.topology.core.plain_text import plain
@@ -25,16 +26,21 @@ __all__ = [
     "TABLE",
     "LineRedactor",
     "RedactingFormatter",
-    "RedactingStream",
     "hidden_paths",
     "is_secret",
     "redact",
+    "redact_lines",
     "redact_text",
     "redacted_output",
     "restore_secrets",
 ]
 
 HIDDEN = "******"
+
+_PIECE_BYTES = 1 << 16
+_LINE_BYTES = 1 << 20
+"""A longer line is cut: its next piece would be redacted without the name that its beginning has."""
+_END_S = 2.0
 
 _NAMES = r"passw|passphrase|secret|jaas|token(?!i[sz])|credential|private|bearer|authorization"
 _KEYS = r"(?:access|account|api|auth|encryption|keystore|shared|signing|ssl|tls)[ ._-]?key"
@@ -275,55 +281,82 @@ def _restore(stored: Any, given: Any, path: str, missing: list[str]) -> Any:
     return given
 
 
-class RedactingStream:
-    """A text stream whose lines are written without secrets; what is no line yet waits for its end. Everything else goes to the stream itself.
+def redact_lines(handle: int, write: Callable[[bytes], object]) -> None:
+    """Read lines from a pipe until its end, and pass them on without secrets.
 
-    :param stream: for example ``sys.stdout``.
+    :param write: gets a line with its end; the last line may have none.
     """
-
-    _LINE_CHARS = 1 << 20
-
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._redactor, self._rest, self._lock = stream, LineRedactor(), "", threading.Lock()
-
-    def write(self, text: str) -> int:
-        """Write the lines that are complete; a very long one is cut."""
-        with self._lock:
-            *lines, rest = (self._rest + text).split("\n")
-            if len(rest) > self._LINE_CHARS:
-                lines, rest = [*lines, f"{rest[: self._LINE_CHARS]} ... (the rest of this line follows)"], rest[self._LINE_CHARS :]
-            self._rest = rest
-            if lines:
-                self._stream.write("".join(f"{self._redactor.line(line)}\n" for line in lines))
-        return len(text)
-
-    def end(self) -> None:
-        """Write what waits for the end of its line."""
-        with self._lock:
-            self._stream.write(self._redactor.line(self._rest))
-            self._rest = ""
-            self._stream.flush()
-
-    def writelines(self, texts: Iterable[str]) -> None:
-        """Write texts one after another."""
-        self.write("".join(texts))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    redactor, rest, cut = LineRedactor(), b"", False
+    while data := os.read(handle, _PIECE_BYTES):
+        lines = (rest + data).split(b"\n")
+        rest = lines.pop()
+        if cut:
+            lines, rest, cut = lines[1:], rest if lines else b"", not lines
+        if len(rest) > _LINE_BYTES:
+            lines, rest, cut = [*lines, rest + b" ... (the rest of this line is not kept)"], b"", True
+        for line in lines:
+            write(redactor.line(line.decode(errors="backslashreplace")).encode() + b"\n")
+    if rest:
+        write(redactor.line(rest.decode(errors="backslashreplace")).encode())
 
 
 @contextlib.contextmanager
 def redacted_output() -> Iterator[None]:
-    """Let what this process prints be written without secrets, unless a terminal shows it: it is kept in a log, in a journal, or with a container."""
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (stream if stream is None or stream.isatty() else RedactingStream(stream) for stream in before)
+    """Let what this process and the programs that it starts print be written without secrets, unless a terminal shows it: it is kept in a log, in a journal, or with a container."""
+    kept = {handle: os.dup(handle) for handle in (1, 2) if _is_open(handle) and not os.isatty(handle)}
+    together = len(kept) == 2 and os.path.sameopenfile(1, 2)  # one pipe keeps the order of its lines
+    _flush()
+    threads = []
+    for handles in [[1, 2]] if together else [[handle] for handle in kept]:
+        read, write = os.pipe()
+        for handle in handles:
+            os.dup2(write, handle)
+        os.close(write)
+        threads.append(threading.Thread(target=_pass_on, args=(read, kept[handles[0]]), name="redacted output", daemon=True))
+        threads[-1].start()
     try:
         yield
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, RedactingStream):
-                stream.end()
-        sys.stdout, sys.stderr = before
+        _flush()
+        for handle, target in kept.items():
+            os.dup2(target, handle)
+        for thread in threads:
+            thread.join(timeout=_END_S)
+        if not any(thread.is_alive() for thread in threads):  # else a program that was started writes on
+            for target in kept.values():
+                os.close(target)
+
+
+def _is_open(handle: int) -> bool:
+    try:
+        os.fstat(handle)
+    except OSError:
+        return False
+    return True
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                stream.flush()
+
+
+def _pass_on(read: int, target: int) -> None:
+    def write(data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(target, data) :]
+        except BrokenPipeError:
+            raise
+        except OSError:  # a full disk: the line is lost, for the process must not wait
+            pass
+
+    try:
+        with contextlib.suppress(BrokenPipeError):  # nobody reads it any more: what is printed next fails as it would without us
+            redact_lines(read, write)
+    finally:
+        os.close(read)
 
 
 class RedactingFormatter(logging.Formatter):

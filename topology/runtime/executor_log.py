@@ -11,15 +11,12 @@ import os
 import signal
 from pathlib import Path
 
-from dskype.topology.core.redaction import LineRedactor
+from dskype.topology.core.redaction import redact_lines
 from dskype.topology.runtime.processes import set_name
 
 __all__ = ["redirect_output", "write_log"]
 
 _LOG_BYTES = 8 << 20
-_PIECE_BYTES = 1 << 16
-_LINE_BYTES = 1 << 20
-"""A longer line is cut: its next piece would be redacted without the name that its beginning has."""
 
 
 def redirect_output(path: Path, max_bytes: int = _LOG_BYTES) -> int:
@@ -61,18 +58,7 @@ def write_log(handle: int, path: Path, max_bytes: int = _LOG_BYTES) -> None:
 
     :param max_bytes: see :func:`redirect_output`.
     """
-    redactor, rest, cut, file = LineRedactor(), b"", False, _Log(path, max_bytes)
-    while data := os.read(handle, _PIECE_BYTES):
-        lines = (rest + data).split(b"\n")
-        rest = lines.pop()
-        if cut:
-            lines, rest, cut = lines[1:], rest if lines else b"", not lines
-        if len(rest) > _LINE_BYTES:
-            lines, rest, cut = [*lines, rest + b" ... (the rest of this line is not kept)"], b"", True
-        for line in lines:
-            file.write(redactor.line(line.decode(errors="backslashreplace")).encode() + b"\n")
-    if rest:
-        file.write(redactor.line(rest.decode(errors="backslashreplace")).encode())
+    redact_lines(handle, _Log(path, max_bytes).write)
 
 
 class _Log:
