@@ -31,18 +31,7 @@ from dskype.deploy.metrics.prometheus import Collector
 from dskype.spouts.settings import Settings
 from dskype.topology import BasicBolt, Fields, TopologyBuilder, TopologyError
 from dskype.topology.config import DEFAULTS
-from dskype.topology.core.redaction import (
-    HIDDEN,
-    SPARK_KEYS,
-    TABLE,
-    LineRedactor,
-    RedactingFormatter,
-    is_secret,
-    redact,
-    redact_text,
-    redacted_output,
-    restore_secrets,
-)
+from dskype.topology.core.redaction import HIDDEN, SPARK_KEYS, TABLE, LineRedactor, RedactingFormatter, is_secret, redact, redact_text, restore_secrets
 from dskype.topology.flux import FluxException, load
 from dskype.topology.local import LocalCluster
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager

@@ -114,9 +114,8 @@ class TopologyDriver:
         self._producer: RecordProducer | None = None
         self._control_lock = threading.Lock()
         self._control_due: str | None = None
-        self._starts = 0
+        self._starts, self._brokers_away = 0, False
         self._transports = Transports()
-        self._brokers_away = False
         self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
         self._pace = Pace()
         self.warnings: list[str] = []
@@ -295,6 +294,7 @@ class TopologyDriver:
             spark=self._spark,
             plan=self.plan,
             kafka=self.kafka,
+            producer=cast(RecordProducer, self._producer),
             store=self.store,
             scratch=self._scratch,
             logs=None if self.store.remote else self.folder / "logs",

@@ -18,6 +18,7 @@ import pyarrow as pa
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaSettings
+from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.resident import Payload
 from dskype.topology.runtime.spark_executors import tasks_on_all_executors
 from dskype.topology.runtime.supervisor import ask_supervisor
@@ -42,6 +43,7 @@ class QueryContext:
     """The settings that all queries of one start of a topology share.
 
     :param spark: the session.
+    :param producer: the driver's.
     :param store: where snapshots and journals are kept.
     :param scratch: folder for Spark's throw-away checkpoints.
     :param logs: folder of the executors' logs; None: where Spark runs its executors.
@@ -52,6 +54,7 @@ class QueryContext:
     spark: Any
     plan: TopologyPlan
     kafka: KafkaSettings
+    producer: RecordProducer
     store: SnapshotStore
     scratch: Path
     logs: Path | None

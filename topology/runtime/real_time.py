@@ -55,9 +55,9 @@ class RealTimeQuery(ComponentQuery):
         external = isinstance(spout, KafkaSpout)
         inbox = inbox_topic(plan.name, self.component)
         tasks = plan.component_tasks(self.component)
-        with kafka.producer() as producer:  # each inbox has a record, upon which its task begins
-            for sent in [producer.send(inbox, encode_control(WAKE, now_ms()), partition=i) for i in range(len(tasks))]:
-                sent.get()
+        wake = encode_control(WAKE, now_ms())  # each inbox has a record, upon which its task begins
+        for sent in [self._context.producer.send(inbox, wake, partition=i) for i in range(len(tasks))]:
+            sent.get()
         assigned: dict[str, list[int]] = {}
         for topic, partition in sorted(self._positions):
             assigned.setdefault(topic, []).append(partition)
