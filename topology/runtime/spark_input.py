@@ -21,7 +21,8 @@ HELLO = struct.Struct("<qi")
 _HEAD = struct.Struct("<iqqiii")
 """Bytes that follow the first field, offset, time in microseconds, bytes of key and value (-1: none), and number of headers (-1: none)."""
 _LENGTH, _SIZES = struct.Struct("<i"), struct.Struct("<ii")
-_RECEIVED_BYTES = 1 << 18
+_BUFFER_BYTES = 1 << 18
+"""Room for what a partition has sent and the executor has not taken; there is more only for a record that is larger."""
 _PROCESSED = b"\x02"
 
 
@@ -30,43 +31,56 @@ class _Partition:
 
     def __init__(self, connection: socket.socket, topic: str, partition: int) -> None:
         self.connection, self.topic, self.partition = connection, topic, partition
-        self.data = bytearray()
         self.before: Iterator[InRecord] = iter(())  # records before those that Spark passes on
         self.ended = False  # Spark's batch has ended
+        self._buffer, self._start, self._end = bytearray(_BUFFER_BYTES), 0, 0
 
     def receive(self) -> bool:
-        """Take what has arrived; return whether the connection is still open."""
+        """Take what has arrived, as far as there is room; return whether the connection is still open. What waits at the other end makes Spark wait."""
+        if self._has_record():
+            return True
+        self._make_room()
         try:
-            piece = self.connection.recv(_RECEIVED_BYTES)
+            with memoryview(self._buffer) as view:
+                received = self.connection.recv_into(view[self._end :])
         except BlockingIOError:
             return True
         except OSError:
             return False
-        self.data += piece
-        return bool(piece)
+        self._end += received
+        return bool(received)
+
+    def _length(self) -> int:
+        """Return the bytes of the first record; 0: its length has not arrived."""
+        return _LENGTH.size + _LENGTH.unpack_from(self._buffer, self._start)[0] if self._end - self._start >= _LENGTH.size else 0
+
+    def _has_record(self) -> bool:
+        return 0 < self._length() <= self._end - self._start
+
+    def _make_room(self) -> None:
+        """Move the beginning of a record to the front, and let the buffer have the size that the record needs."""
+        beginning, size = self._buffer[self._start : self._end], max(_BUFFER_BYTES, self._length())
+        if len(self._buffer) != size:
+            self._buffer = bytearray(size)
+        self._buffer[: len(beginning)] = beginning
+        self._start, self._end = 0, len(beginning)
 
     def records(self, most: int) -> Iterator[InRecord]:
         """Yield up to so many records that are there."""
         if before := list(itertools.islice(self.before, most)):
             yield from before
             return
-        data, at = self.data, 0
-        try:
+        with memoryview(self._buffer) as view:
             for _ in range(most):
-                if len(data) - at < _LENGTH.size:
+                if not self._has_record():
                     break
-                (length,) = _LENGTH.unpack_from(data, at)
-                if not length:
-                    at, self.ended = at + _LENGTH.size, True
+                at, self._start = self._start, self._start + self._length()
+                if self._start - at == _LENGTH.size:
+                    self.ended = True
                     break
-                if len(data) - at < _LENGTH.size + length:
-                    break
-                yield self._record(data, at)
-                at += _LENGTH.size + length
-        finally:
-            del data[:at]
+                yield self._record(view, at)
 
-    def _record(self, data: bytearray, at: int) -> InRecord:
+    def _record(self, data: memoryview, at: int) -> InRecord:
         _, offset, micros, n_key, n_value, n_headers = _HEAD.unpack_from(data, at)
         at += _HEAD.size
 

@@ -204,3 +204,18 @@ def test_through_ends_of_batches_repetitions_and_successors_each_record_is_proce
             target = SparkInput(Brokers(), {("in", 0): processed[-1] + 1 if processed else 0})
             spark = Spark(target, at)
     assert processed == offsets and met == {"record", "read", "end", "again", "death"}
+
+
+def test_an_executor_that_is_slow_makes_spark_wait():
+    """What it has not taken stays in the socket, however often it looks."""
+    target = SparkInput(Log(), {})
+    spark = Spark(target, 0)
+    spark.socket.setblocking(False)
+    sent, rest, found = 0, b"".join(framed(record(i, b"x" * 1000)) for i in range(6000)), []
+    while len(found) < 60 and sent < 2_000_000:
+        try:
+            while sent < 2_000_000:
+                sent += spark.socket.send(rest[sent : sent + 65536])
+        except BlockingIOError:
+            found += target.read(0.0, 1)
+    assert [r.offset for r in found] == list(range(60)) and sent < 2_000_000
