@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from dskype.topology.core.inbox_reader import InboxReader
+from dskype.topology.core.next_offsets import NextOffsets
 from dskype.topology.runtime.wire import send
 from dskype.topology.tuples import InRecord
 
@@ -111,7 +112,7 @@ class SparkInput:
     """
 
     def __init__(self, reader: InboxReader, positions: Mapping[tuple[str, int], int], listener: socket.socket | None = None) -> None:
-        self._reader, self._positions = reader, dict(positions)
+        self._reader, self._next = reader, NextOffsets(positions)
         self._selector = selectors.DefaultSelector()
         if listener is not None:
             self._selector.register(listener, selectors.EVENT_READ)
@@ -133,7 +134,7 @@ class SparkInput:
         for former in [p for p in {**dict.fromkeys(self._partitions.values()), **self._left} if (p.topic, p.partition) == where]:
             self._left.pop(former, None)
             self._drop(former)
-        if (position := self._positions.get(where, following)) < following:
+        if (position := self._next.get(*where, following)) < following:
             added.before = iter(self._reader.read(*where, position, following))
             self._left[added] = None
         connection.setblocking(False)
@@ -158,16 +159,13 @@ class SparkInput:
             for partition in list(self._left):
                 del self._left[partition]
                 found = list(partition.records(most - len(records)))
-                # A Spark task that failed begins again where Spark's batch began.
-                records += [record for record in found if record.offset >= self._positions.get((record.topic, record.partition), 0)]
+                records += self._next.take(found)
                 if partition.ended:
                     self._ended.append(partition)
                 elif found:
                     self._left[partition] = None  # behind the others: each has its turn
                 if len(records) >= most:
                     break
-            for record in records:
-                self._positions[record.topic, record.partition] = record.offset + 1
             if records or called or self._ended or self._left or time.monotonic() >= deadline:
                 return records
 

@@ -44,6 +44,7 @@ class Faults:
         batch are written before its next one, or, when the query ends, late, in part or never.
     :param damaged: the newest snapshot of a task is damaged before a restart.
     :param snapshot: a snapshot is taken before the batch, besides those that are due by time.
+    :param begun_again: with real-time queries, Spark passes on records of its batch again, while the task that it has replaced passes on some, too.
     """
 
     lost_before: float = 0.0
@@ -57,6 +58,7 @@ class Faults:
     second_owner: float = 0.0
     damaged: float = 0.0
     snapshot: float = 0.0
+    begun_again: float = 0.0
 
     @classmethod
     def heavy(cls) -> Faults:
@@ -73,6 +75,7 @@ class Faults:
             second_owner=0.04,
             damaged=0.2,
             snapshot=0.2,
+            begun_again=0.05,
         )
 
 

@@ -7,6 +7,7 @@ It differs from micro-batches in these ways:
   batches elsewhere.
 - Nobody runs a batch beside its executor. But a query that was replaced may go on reading and writing.
 - An executor that Spark starts on another host begins at its snapshots, and emits again.
+- Spark may pass on records again, which the executor leaves out.
 - Spouts emit without a record, too.
 - Executors report from time to time and not with each batch.
 """
@@ -19,7 +20,9 @@ from dskype.topology.config import Config
 from dskype.topology.core.executor import route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.loss import LostInputError
+from dskype.topology.core.next_offsets import NextOffsets
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.tuples import InRecord
 
 __all__ = ["real_time_components", "report", "run_executor"]
 
@@ -51,7 +54,7 @@ def run_executor(sim: Any, query: Any) -> None:
         return
     ranges = by_executor[index]
     try:
-        records = sim._batch_records(ranges)
+        records = _begun_again(sim, ranges) if sim._strikes("begun_again") else sim._batch_records(ranges)
     except LostInputError:  # an executor that it has replaced was ahead of it
         sim._count("overtaken")
         _move(sim, query, index)
@@ -85,6 +88,15 @@ def run_executor(sim: Any, query: Any) -> None:
         query.executors.pop(index, None)
         return
     sim._commit(query, done)
+
+
+def _begun_again(sim: Any, ranges: dict[tuple[str, int], tuple[int, int]]) -> list[InRecord]:
+    """Return what an executor takes if Spark's tasks begin again where their batch began, and those that they replace pass on some records first."""
+    rng, passed_on = sim._random, []
+    for (topic, partition), (start, stop) in sorted(ranges.items()):
+        again = rng.randint(min(sim.log.begin(topic, partition), start), start)
+        passed_on += [*sim.log.read(topic, partition, start, rng.randint(start, stop)), *sim.log.read(topic, partition, again, stop)]
+    return NextOffsets({place: start for place, (start, _) in ranges.items()}).take(passed_on)
 
 
 def report(sim: Any) -> None:

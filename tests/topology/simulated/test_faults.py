@@ -134,7 +134,7 @@ def test_faults_of_real_time_queries_change_nothing(name):
     met = Counter()
     for seed in range(SEEDS // 6):
         met.update(check(name, seed, "real-time").fault_counts)
-    missing = {"lost_after", "torn_write", "repeated", "restarted", "second_owner", "stale_batches", "journal_taken", "fenced"} - set(met)
+    missing = {"lost_after", "torn_write", "repeated", "restarted", "second_owner", "stale_batches", "journal_taken", "fenced", "begun_again"} - set(met)
     assert not missing or SEEDS < 100, f"the schedules never met {missing}"
 
 
