@@ -25,6 +25,7 @@ What a kernel calls is compiled no further than the kernel needs: see :mod:`dsky
 from __future__ import annotations
 
 import contextlib
+import copy
 import fcntl
 import glob
 import hashlib
@@ -161,8 +162,11 @@ class _ContentLocator(_CacheLocator):
     :param module: the name of the kernels' module.
     """
 
+    _line = 0
+    """Of the kernel in its file."""
+
     def __init__(self, standard: Any, module: str) -> None:
-        self._standard, self._module = standard, module
+        self._module = module
         self._py_file = standard._py_file  # numba's warnings name it
         folder = Path(standard.get_cache_path())
         # Beside the sources numba has one folder for a package, elsewhere one for each package, named after its place.
@@ -182,23 +186,30 @@ class _ContentLocator(_CacheLocator):
         module = py_func.__module__
         if not module.startswith("dskype."):
             return None
-        locators: list[Any] = CacheImpl._locator_classes
-        found = (locator.from_function(py_func, py_file) for locator in locators if locator is not cls)
-        standard = next((locator for locator in found if locator is not None), None)
-        if standard is None:
-            return None
-        locator = cls(standard, module)
-        _use(locator._path)
+        if module not in _found:  # numba's locators write a file, to see whether they may; that is done for the first kernel of a module
+            locators: list[Any] = CacheImpl._locator_classes
+            found = (locator.from_function(py_func, py_file) for locator in locators if locator is not cls)
+            standard = next((locator for locator in found if locator is not None), None)
+            if standard is None:
+                return None
+            _found[module] = cls(standard, module)
+            _use(_found[module]._path)
+        locator = copy.copy(_found[module])
+        locator._line = py_func.__code__.co_firstlineno
         return locator
 
     def get_cache_path(self) -> str:
         return str(self._path)
 
     def get_disambiguator(self) -> str:
-        return str(self._standard.get_disambiguator())
+        return str(self._line)
 
     def get_source_stamp(self) -> bytes:
         return _digest(self._module)
+
+
+_found: dict[str, _ContentLocator] = {}
+"""The locator of each module's first kernel."""
 
 
 @cache

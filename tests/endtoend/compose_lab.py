@@ -136,7 +136,7 @@ def _make_images(engine: PrivateEngine, names: dict[str, str], java: str) -> Non
 def _mounts(java: Path) -> list[str]:
     """Return the read-only mounts that all containers have."""
     etc = [Path("/etc/alternatives"), Path("/etc/ld.so.cache"), *Path("/etc").glob("java-*")]
-    own = [Path(sys.base_prefix), ROOT, Path(sys.prefix), java]
+    own = [Path(sys.base_prefix), ROOT, Path(sys.prefix), java, *([Path(sys.pycache_prefix)] if sys.pycache_prefix else [])]
     wanted = [Path("/usr"), *etc, *(p for p in own if not p.is_relative_to("/usr"))]
     return [f"{p}:{p}:ro" for p in dict.fromkeys(wanted) if p.exists()]
 
@@ -148,6 +148,8 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
     connector, broker = (files[0].parent for files in (found["spark"], found["broker"]))
     home = "/home/dskype/.dskype"
     variables = {"PYSPARK_PYTHON": sys.executable, "DSKYPE_HOME": home, "NUMBA_CACHE_DIR": f"{home}/numba", "JAVA_TOOL_OPTIONS": _JVM}
+    if sys.pycache_prefix:  # each process would compile all modules again
+        variables["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     volumes = [*mounts, *(f"{folder}:{home}/jars/{folder.name}:ro" for folder in (connector, broker)), f"{engine.writable}:{home}/numba"]
     ours = {"environment": variables, "volumes": volumes, "build": None}
     kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}

@@ -34,7 +34,7 @@ SPARK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # it lives for a minute or two
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives for a minute or two
     # A host that stands still is given up after ten seconds, not after two minutes.
     "spark.network.timeout": "10s",
     "spark.executor.heartbeatInterval": "2s",
@@ -122,7 +122,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
         "dskype.vocabulary": str(vocabulary),
         "topology.acker.executors": 0,
         "dskype.window.messages": 2_000,
-        "topology.emulator.snapshot.interval.ms": 2_000,
+        "topology.emulator.snapshot.interval.ms": 5_000,
     }
     feed = Feed(kafka, name)
     feed.subscribe([*places.subscriptions(messages, SUBSCRIPTIONS, seed=7), ("west", FILTER)])

@@ -135,6 +135,18 @@ def test_a_kernel_follows_what_it_imports_through_other_files(package, environ, 
     assert call(700, 2) == [714, 0]
 
 
+def test_where_the_kernels_of_a_module_belong_is_found_once(package, environ):
+    (package / "first_kernels.py").write_text(FIRST.format(constant=1, step=1) + "\n\n@njit(cache=True)\ndef back(n):\n    return n - 1\n")
+    program = (
+        "import tempfile\nfrom dskype.topology import kernel_cache\n"
+        "made, make = [], tempfile.TemporaryFile\ntempfile.TemporaryFile = lambda **named: made.append(named) or make(**named)\n"
+        "from PACKAGE.first_kernels import back, step\nprint(len(made), step(back(7)), back.stats.cache_path == step.stats.cache_path)"
+    )
+    assert subprocess.run(
+        [sys.executable, "-c", program.replace("PACKAGE", PACKAGE)], env=environ, capture_output=True, text=True, timeout=120, check=True
+    ).stdout.split() == ["1", "7", "True"]
+
+
 def test_the_log_says_which_kernels_are_waited_for(package, environ):
     (package / "first_kernels.py").write_text(SORTS)
     program = (

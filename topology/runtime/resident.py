@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import io
 import json
 import logging
@@ -51,9 +52,10 @@ from dskype.topology.runtime.spark_input import SparkInput
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
 
-__all__ = ["Payload", "main", "warm_up"]
+__all__ = ["Payload", "import_components", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
+_PRODUCT = f"{__name__.partition('.')[0]}."
 _REASON_BYTES = 4096
 _REFUSED = 3
 """Exit code of a fork that may not write any more: its parent must end, too."""
@@ -99,13 +101,14 @@ class Payload:
     starts: tuple[tuple[str, int, int], ...] = ()
 
     def dumps(self) -> bytes:
-        """Serialize with cloudpickle, as Spark does with functions; ``sys_path`` is separate, because unpickling the rest needs it."""
-        return pickle.dumps((self.sys_path, cloudpickle.dumps(self)))
+        """Serialize with cloudpickle, as Spark does with functions; separate are ``sys_path``, because unpickling the rest needs it, and what the zygote imports."""
+        modules = {type(self.plan.spec(component).obj).__module__ for component in self.plan.component_ids}
+        return pickle.dumps((self.sys_path, sorted(m for m in modules if m.startswith(_PRODUCT)), cloudpickle.dumps(self)))
 
     @classmethod
     def loads(cls, data: bytes) -> Payload:
         """Deserialize what :meth:`dumps` wrote, in a process of the same topology."""
-        sys_path, body = pickle.loads(data)
+        sys_path, _, body = pickle.loads(data)
         sys.path += [p for p in sys_path if p not in sys.path and not p.endswith((".zip", ".jar"))]
         return pickle.loads(body)
 
@@ -117,6 +120,21 @@ def warm_up() -> None:
         java_hash.hash_column(column)
     acker.warm_up()
     encode_batches(out_batches([]))
+    gc.collect()
+    gc.freeze()
+
+
+def import_components(payload: bytes) -> None:
+    """Import in the zygote those components of a topology that belong to this product: its executors then have them, and each need not import them again.
+
+    Other components are left to the executors: two topologies may have modules of the same name, and what a module starts may not survive a fork.
+    """
+    _, modules, _ = pickle.loads(payload)
+    if not (new := [name for name in modules if name not in sys.modules]):
+        return
+    with contextlib.suppress(Exception):  # an executor fails in the same way, and tells Spark
+        for name in new:
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()
 

@@ -1,6 +1,6 @@
 """The supervisor: a zygote per Spark executor that forks resident executors on request.
 
-It is forked from the Spark Python daemon, has everything imported and all kernels compiled, and only forks. A shim asks
+It is forked from the Spark Python daemon, has everything imported and the emulator's kernels compiled, and only forks. A shim asks
 it for the socket of a Storm executor; if that executor does not run, it is forked. An executor of a higher *epoch* (its
 query was restarted) replaces one of a lower.
 
@@ -208,6 +208,7 @@ class _Supervisor:
             if (payload := request.get("payload")) is not None:
                 self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/") or k.startswith(epoch_key)}
                 self._payloads[payload_key] = payload
+                resident.import_components(payload)
             elif payload_key not in self._payloads:
                 return {"need": "payload"}
             child = self._children[key] = self._fork(key, request["epoch"], self._payloads[payload_key])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import select
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from dskype.topology.builder import TopologyBuilder
 from dskype.topology.core.executor import PendingSnapshot
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
@@ -25,8 +28,10 @@ from dskype.topology.runtime.executor_log import _Log, redirect_output
 from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
 from dskype.topology.runtime.processes import Stop, StopSignal
 from dskype.topology.runtime.resident import Payload, _Resident
+from dskype.topology.testing import TestWordSpout
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
+from .components import Recorder
 from .helpers import alive, make_topic, wait_for
 
 
@@ -72,6 +77,20 @@ def same_folder():
     before = Path.cwd()
     yield
     os.chdir(before)
+
+
+def test_the_zygote_imports_the_components_of_this_product_and_no_others(monkeypatch, tmp_path):
+    builder = TopologyBuilder()
+    builder.set_spout("words", TestWordSpout())
+    builder.set_bolt("mine", Recorder("out")).shuffle_grouping("words")
+    plan = TopologyPlan.build("t", "t-1-0", {}, builder.create_topology())
+    data = Payload(plan, KafkaSettings("127.0.0.1:1"), FileSnapshotStore(tmp_path / "snapshots"), tmp_path / "logs", [], 0, 0, None).dumps()
+    product, mine = TestWordSpout.__module__, Recorder.__module__
+    monkeypatch.delitem(sys.modules, product)
+    monkeypatch.delitem(sys.modules, mine)
+    resident_module.import_components(data)
+    assert product in sys.modules and mine not in sys.modules
+    resident_module.import_components(pickle.dumps(([], ["dskype.not_there"], b"")))  # an executor will say so
 
 
 def test_the_death_of_an_executor_is_seen_at_once_and_its_snapshot_ends_with_it(resident, tmp_path):
