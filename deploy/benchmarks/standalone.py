@@ -19,6 +19,9 @@ from dskype.deploy.machine import paths
 from dskype.deploy.machine.broker import free_ports
 from dskype.deploy.machine.errors import DeployError
 from dskype.deploy.machine.processes import spawn_tied
+from dskype.deploy.machine.spark_archive import existing_archive
+from dskype.deploy.machine.spark_classes import spark_class_path
+from dskype.topology.runtime.session import archive_options
 
 __all__ = ["Standalone", "Worker", "standalone"]
 
@@ -123,8 +126,11 @@ class Standalone:
 
 
 def _start(arguments: Sequence[str], log: Path, environment: Mapping[str, str], wrapper: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    jars = spark_class_path()  # that of the class archive
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options(existing_archive(jars))]
+    options.append("-Dspark.master.rest.enabled=false")  # else a master takes programs at port 6066
     environment = {**environment, "SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
-    environment["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false"  # else a master takes programs at port 6066
+    environment |= {"SPARK_DAEMON_CLASSPATH": os.pathsep.join(map(str, jars)), "SPARK_DAEMON_JAVA_OPTS": " ".join(options)}
     command = [*wrapper, str(_SPARK_CLASS), *arguments]
     with open(log, "wb") as output:
         return spawn_tied(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent)

@@ -68,7 +68,8 @@ class System:
 
     def __enter__(self) -> Self:
         self.data.mkdir(parents=True)
-        (self.home / "jars").symlink_to(paths.jars_dir())
+        for folder in paths.derived_dirs():
+            (self.home / folder.name).symlink_to(folder)
         if self._disk_mib:
             done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self._disk_mib}m,mode=700", "tmpfs", str(self.data)], capture_output=True, check=False)
             self.mounted = done.returncode == 0

@@ -463,7 +463,7 @@ def _exercise(bootstrap_servers: str) -> None:
 def _class_archive(java: Java, classpath: list[Path]) -> Path:
     """Return the archive's path. Its name depends on Java, on the jars (their folder's name is a digest of them) and on their place."""
     key = hashlib.sha256(f"{java.path.resolve()} {java.version} {classpath[0].parent}".encode()).hexdigest()[:12]
-    return paths.home() / "cds" / f"broker-{key}.jsa"
+    return paths.class_archives_dir() / f"broker-{key}.jsa"
 
 
 def _discard_archive(archive: Path) -> None:

@@ -3,6 +3,8 @@
 ============================  ===============================================================
 ``home()``                    ``$DSKYPE_HOME``, else ``$XDG_CACHE_HOME/dskype``, else ``~/.cache/dskype``
 ``jars_dir()``                connector and broker jars, kept for good
+``spark_classes_dir()``       our classes for Spark's queries, compiled here
+``class_archives_dir()``      class archives of Spark's and the broker's JVM
 ``numba_cache_dir()``         compiled kernels
 ``service_dir()``             the service of ``dskype up``: ``$XDG_DATA_HOME/dskype``, else ``~/.local/share/dskype``
 ``scratch_dir()``             temporary files: ``$DSKYPE_HOME/scratch`` if that is set, else ``<tmp>/dskype-<uid>``
@@ -86,6 +88,21 @@ def readable_jars_dirs() -> list[Path]:
     if configured not in dirs and configured.is_dir():
         dirs.append(configured)
     return dirs
+
+
+def class_archives_dir() -> Path:
+    """Return the folder of the class archives of Spark and of the broker; who writes one makes it."""
+    return home() / "cds"
+
+
+def spark_classes_dir() -> Path:
+    """Return the folder of our classes for Spark's queries; who compiles them makes it."""
+    return home() / "spark-classes"
+
+
+def derived_dirs() -> list[Path]:
+    """Return the folders of what is fetched or made once and is the same for all topologies: jars, Spark's classes, class archives."""
+    return [jars_dir(), _made(spark_classes_dir()), _made(class_archives_dir())]
 
 
 def numba_cache_dir() -> Path:

@@ -32,7 +32,7 @@ def spark_class_path(report: Callable[[str], None] = lambda text: None) -> list[
 def _own_jar(connector: Sequence[Path], report: Callable[[str], None]) -> Path:
     """Return the jar of our classes. Its name has a checksum of the sources and Spark's version."""
     sources = [file.read_bytes() for file in SOURCES]
-    folder = paths.home() / "spark-classes"
+    folder = paths.spark_classes_dir()
     jar = folder / f"{hashlib.sha256(b''.join(sources) + jars.spark_version().encode()).hexdigest()[:16]}.jar"
     if jar.exists():
         return jar

@@ -21,7 +21,7 @@ from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.nimbus_topic import ClusterClient, follow, read_standby, read_state
 from dskype.topology.runtime.standby import LOST_AFTER_BEATS
 from tests.topology.runtime.helpers import executors, wait_for
-from tests.topology.runtime.standalone import standalone
+from tests.topology.runtime.standalone import executors_of_minutes, standalone
 
 from .feed import FILTER, Feed
 from .test_on_spark import driver
@@ -34,7 +34,6 @@ SPARK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives for a minute or two
     # A host that stands still is given up after ten seconds, not after two minutes.
     "spark.network.timeout": "10s",
     "spark.executor.heartbeatInterval": "2s",
@@ -134,7 +133,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
         "tasks": TASKS,
         "transports": TRANSPORTS,
         "master": spark_cluster.url,
-        "spark": SPARK,
+        "spark": {**SPARK, **executors_of_minutes()},
     }
     workers = spark_cluster.workers
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,15 +22,15 @@ from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.config import Config
 from dskype.topology.runtime.kafka import KafkaSettings
-from tests.topology.runtime.helpers import executors, workers
+from tests.topology.runtime.helpers import daemons, executors
 from tests.topology.runtime.helpers import kill as kill_processes
 
 from .feed import FILTER
 from .harness import topology
 
 TASKS = {"subscription-bolt": 2}
-MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "15000"))
-SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "3000"))
+MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "8000"))
+SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "1500"))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +87,7 @@ def test_many_real_messages_with_processes_killed_on_the_way(cluster, name, worl
         kill("subscription-bolt")
         feed.subscribe(subscriptions[1000:1500])
         feed.wait_for(n // 4)
-        kill_processes(lambda: random.sample(found := workers(), min(len(found), 1)), "a worker of Spark")
+        kill_processes(daemons, "Spark's Python daemons, with which all executors end")
         kill("message-spout")
         feed.wait_until_active("west")
         feed.publish([b"{", *records[n // 2 :]])

@@ -23,7 +23,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.executor_log import write_log
 from dskype.topology.runtime.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
-__all__ = ["SessionError", "end_jvm", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
+__all__ = ["SessionError", "archive_options", "end_jvm", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
 
 
 class SessionError(TopologyError):
@@ -80,6 +80,14 @@ def _absolute(path: str) -> str:
     return path if ":" in path.split("/")[0] else os.path.abspath(path)
 
 
+def archive_options(class_archive: Path | None) -> list[str]:
+    """Return the options with which a JVM maps the classes of an archive.
+
+    An archive that does not fit (other jars, another Java) is not used; nobody has to read that on a screen.
+    """
+    return ["-Xshare:auto"] if class_archive is None else ["-Xshare:auto", f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error"]
+
+
 def spark_settings(
     *, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None, log_handle: int | None = None
 ) -> dict[str, str]:
@@ -98,8 +106,7 @@ def spark_settings(
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
     log = log_file if log_handle is None else f"/dev/fd/{log_handle}"
     logging = f'-Dlog4j2.configurationFile={_LOG4J.as_uri()} "-Ddskype.spark.log={log}"'  # a folder may have a space in its name
-    # An archive that does not fit (other jars, another Java) is not used; nobody has to read that on a screen.
-    archive = ["-Xshare:auto"] if class_archive is None else ["-Xshare:auto", f'"-XX:SharedArchiveFile={class_archive}"', "-Xlog:cds*=error"]
+    archive = archive_options(class_archive)
     settings["spark.driver.extraJavaOptions"] = " ".join([*archive, logging])
     settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
     # Python workers start in a folder that may be anybody's (that of the caller, of a Spark worker): modules that lie there are not imported.

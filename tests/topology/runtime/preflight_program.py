@@ -14,31 +14,23 @@ import sys
 from pathlib import Path
 
 from dskype.deploy.cli.main import main as dskype
-from dskype.deploy.machine import jars
 from dskype.deploy.machine.spark_archive import existing_archive
+from dskype.deploy.machine.spark_classes import spark_class_path
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.preflight import PreflightError, check_executors
 from dskype.topology.runtime.session import start_session
 
-_SPARK = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # executors live for seconds
-}
+from .standalone import executors_of_minutes
+
+_SPARK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m", **executors_of_minutes()}
 
 
 def main(master: str, folder: str, servers: str) -> None:
     """Answer until standard input ends."""
-    spark = start_session(
-        master=master,
-        jars=jars.spark_jars(),
-        class_archive=existing_archive(jars.spark_jars()),
-        log_file=Path(folder).parent / "logs" / "spark.log",
-        conf=_SPARK,
-    )
+    jars = spark_class_path()
+    spark = start_session(master=master, jars=jars, class_archive=existing_archive(jars), log_file=Path(folder).parent / "logs" / "spark.log", conf=_SPARK)
     print("ready", flush=True)
     kafka = KafkaSettings(servers)
     stores = {"folder": FileSnapshotStore(folder), "kafka": KafkaSnapshotStore(kafka, Path(folder).parent.name, 3)}
