@@ -26,7 +26,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background: what tests start would ignore Ctrl-C, too
 
 # Spark's JVM compiles with C1 alone. Most live for seconds, and the one of the shared cluster gets new code with each topology: C2 takes more time than it saves.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_LIVED)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_LIVED)  # the JVM that prints the command of another one
 
 paths.export_numba_cache()  # before any test imports numba: kernels are then compiled once and not once per run
 

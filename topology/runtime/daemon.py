@@ -4,7 +4,7 @@ Spark forks its Python workers from this process. It differs from Spark's own da
 
 * It removes zips and jars from the path. Spark makes every task call ``importlib.invalidate_caches()``, after which
   Python reads their directories again; that takes 60 to 100 ms each time.
-* It imports what workers need before they are forked, and freezes it. Spark makes every task collect garbage; without
+* It imports what workers need before they are forked, if Spark asks for workers, and freezes it. Spark makes every task collect garbage; without
   the freeze, that walks all imported modules (28 ms a task).
 * Its workers acknowledge TCP segments at once. JVM and worker exchange small pieces over TCP, and a delayed
   acknowledgement holds the next piece back for up to 40 ms.
@@ -101,14 +101,17 @@ if __name__ == "__main__":
     # Threads of numeric libraries do not survive a fork, and those of several executors would compete for the cores.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
-    import pandas  # noqa: F401
     import pyspark.daemon
-    import pyspark.sql.pandas.serializers
-    import pyspark.sql.types
     import pyspark.worker
 
-    import dskype.topology.runtime.micro_batch.shim  # noqa: F401
     from dskype.topology.runtime.supervisor import start_supervisor
+
+    if "DSKYPE_SUPERVISOR_FILE" not in os.environ:  # else only the supervisor is wanted, and the one worker ends at once
+        import pandas  # noqa: F401
+        import pyspark.sql.pandas.serializers
+        import pyspark.sql.types
+
+        import dskype.topology.runtime.micro_batch.shim  # noqa: F401
 
     gc.collect()
     gc.freeze()
