@@ -69,7 +69,7 @@ def test_many_real_messages_in_micro_batches_with_executors_killed_on_the_way(cl
         feed.publish([b"{", *records[MESSAGES // 2 :], b'{"text": "no place"}'])
         feed.wait_for(MESSAGES - 1)
         report = feed.verify(conf)
-        assert report.compared["lists"] >= SUBSCRIPTIONS and report.compared["matches"] > 50  # 83 in the second half
+        assert report.compared["lists"] >= SUBSCRIPTIONS and report.compared["matches"] > 50  # 55 in the second half
         assert handle.backend.failure is None
 
 

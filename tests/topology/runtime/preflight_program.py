@@ -51,7 +51,7 @@ def main(master: str, folder: str, servers: str) -> None:
 def _diagnosis(master: str, servers: str, python: str) -> dict[str, str | int]:
     """Return the doctor's row about the cluster, and its exit code."""
     os.environ["PYSPARK_PYTHON"] = python
-    conf = [word for key, value in _SPARK.items() for word in ("-c", f'{key}="{value}"')]
+    conf = [word for key, value in _SPARK.items() for word in ("-c", f"{key}={json.dumps(value)}")]
     with contextlib.redirect_stdout(io.StringIO()) as said:
         code = dskype(["doctor", "--master", master, "--bootstrap-servers", servers, "-o", "json", *conf])
     (row,) = (row for row in json.loads(said.getvalue())["checks"] if row["check"] == "cluster")
