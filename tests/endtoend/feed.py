@@ -34,7 +34,7 @@ class Feed:
             admin.create({getattr(self.topics, topic): partitions if topic == "messages" else 1}, config)
         admin.close()
         self.producer = kafka.producer(linger_ms=20)  # a request for each message of a steady input would cost much
-        self.metrics, self.reached = None, {}
+        self._tails, self.reached, self._active = {}, {}, set()
 
     def subscribe(self, subscriptions):
         for id, value in subscriptions:
@@ -52,18 +52,21 @@ class Feed:
         self.producer.send(self.topics.plans, key=b"plan", value=json.dumps({"v": 1, "version": version, "plan": plan}).encode())
         self.producer.flush()
 
+    def _news(self, topic: str):
+        """Yield the values of the records of a topic's only partition that have come since the last call."""
+        if topic not in self._tails:
+            where, tail = TopicPartition(topic, 0), self.kafka.consumer()
+            tail.assign([where])
+            tail.seek_to_beginning(where)
+            self._tails[topic] = tail
+        for records in self._tails[topic].poll(timeout_ms=100).values():
+            yield from (json.loads(record.value) for record in records)
+
     def watermark(self) -> int:
         """Return the lowest watermark that the tasks of the subscription bolt have reported; -1 before."""
-        if self.metrics is None:
-            where = TopicPartition(self.topics.metrics, 0)
-            self.metrics = self.kafka.consumer()
-            self.metrics.assign([where])
-            self.metrics.seek_to_beginning(where)
-        for records in self.metrics.poll(timeout_ms=100).values():
-            for record in records:
-                value = json.loads(record.value)
-                if value["kind"] == "stats" and value["component"] == "subscription-bolt":
-                    self.reached.update({t["task"]: t["watermark"] for t in value["tasks"]})
+        for value in self._news(self.topics.metrics):
+            if value["kind"] == "stats" and value["component"] == "subscription-bolt":
+                self.reached.update({t["task"]: t["watermark"] for t in value["tasks"]})
         found = self.reached.values()
         return min((-1 if w is None else w for w in found), default=-1) if len(found) == self.tasks else -1
 
@@ -74,8 +77,8 @@ class Feed:
     def close(self):
         """Close the clients."""
         self.producer.close()
-        if self.metrics is not None:
-            self.metrics.close()
+        for tail in self._tails.values():
+            tail.close()
 
     def wait_for(self, watermark: int, timeout_s: float = 240):
         wait_for(lambda: self.watermark() >= watermark, timeout_s, f"watermark {watermark}")
@@ -84,8 +87,8 @@ class Feed:
         """Wait until a subscription is active: messages that are published from then on are matched against it."""
 
         def active() -> bool:
-            events = (json.loads(record.value) for record in self.read(self.topics.registrations))
-            return any(event["subscription"] == subscription and event["event"] == "active" for event in events)
+            self._active.update(event["subscription"] for event in self._news(self.topics.registrations) if event["event"] == "active")
+            return subscription in self._active
 
         wait_for(active, timeout_s, f"the registration of {subscription}")
 

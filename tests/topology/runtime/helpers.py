@@ -84,6 +84,26 @@ def output(kafka: KafkaSettings, topic: str) -> dict[str, InRecord]:
     return found
 
 
+def await_output(kafka: KafkaSettings, topic: str, n: int, timeout_s: float, what: str) -> dict[str, InRecord]:
+    """Return the de-duplicated records of a topic when there are ``n``; raise AssertionError after ``timeout_s`` seconds.
+
+    Until the topic is long enough, one client asks for its length alone: reading it over and over again would take time from what is waited for.
+    """
+    least = n
+    with contextlib.closing(kafka.consumer()) as consumer:
+
+        def found() -> dict[str, InRecord] | None:
+            nonlocal least
+            partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
+            if (length := sum(consumer.end_offsets(partitions).values())) < least:
+                return None
+            least = length + 1  # some are repeated
+            records = output(kafka, topic)
+            return records if len(records) >= n else None
+
+        return wait_for(found, timeout_s, what)
+
+
 def longest_gap_s(records: dict[str, InRecord], since_ms: float, until_ms: float = inf) -> float:
     """Return the longest time without an output record that ends after ``since_ms`` and begins before ``until_ms``, in seconds."""
     times = sorted(r.timestamp_ms for r in records.values())

@@ -14,7 +14,7 @@ from dskype.topology.planning.plan import dead_letters_topic, inbox_topic
 from dskype.topology.runtime.kafka import read_to_end
 
 from .components import Recorder, magic_number, sum_chain, sums_expected
-from .helpers import headers, make_topic, output, wait_for
+from .helpers import await_output, headers, make_topic, wait_for
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -35,7 +35,7 @@ def test_bad_records_in_an_inbox_are_dead_letters_and_change_nothing(cluster, na
             producer.send(inbox, key=b"key", value=value, partition=partition)
         producer.close(timeout=30)
         driver.wait_until(lambda stats: stats.total("sink", "executed") >= total, 60)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "the last record")
+        records = await_output(kafka, out, total, 60, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
         letters = wait_for(lambda: len(found := read_to_end(kafka, dead_letters_topic(name))) >= len(bad) and found, 60, "dead letters")
         assert {(int(headers(r)["partition"]), r.value) for r in letters} == bad
@@ -71,7 +71,7 @@ def test_a_tuple_that_is_too_large_is_a_dead_letter_and_the_others_arrive(cluste
     builder.set_spout("source", Oversized())
     builder.set_bolt("sink", Recorder(out)).shuffle_grouping("source")
     with cluster.submit_topology(name, {Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, builder.create_topology()) as handle:
-        records = wait_for(lambda: len(found := output(kafka, out)) >= 9 and found, 60, "nine records")
+        records = await_output(kafka, out, 9, 60, "nine records")
         assert Counter(r.value for r in records.values()) == Counter(repr((i, "x" * 10)).encode() for i in range(10) if i != 4)
         (letter,) = wait_for(lambda: read_to_end(kafka, dead_letters_topic(name)), 60, "the dead letter")
         assert (headers(letter)["component"], headers(letter)["stage"], headers(letter)["stream"]) == ("source", "emit", "default")
@@ -106,7 +106,7 @@ def test_poison_records_of_a_kafka_topic_are_one_dead_letter_each_and_everything
             producer.close(timeout=30)
         with kafka.producer() as producer:
             producer.send(source, value=b"N%d" % len(POISON), partition=0)
-        records = wait_for(lambda: len(found := output(kafka, out)) > len(POISON) and found, 60, "what stands behind the poison records")
+        records = await_output(kafka, out, len(POISON) + 1, 60, "what stands behind the poison records")
         assert Counter(r.value for r in records.values()) == Counter(repr((i,)).encode() for i in range(len(POISON) + 1))
         letters = wait_for(lambda: len(found := read_to_end(kafka, dead_letters_topic(name))) >= len(POISON) and found, 60, "the dead letters")
         assert {headers(letter)["offset"]: letter.key.decode() for letter in letters} == offsets and len(letters) == len(POISON)

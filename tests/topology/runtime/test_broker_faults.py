@@ -17,7 +17,7 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import KafkaSettings
 
 from .components import sum_chain, sums_expected
-from .helpers import existing_topics, freeze, longest_gap_s, make_topic, output, wait_for
+from .helpers import await_output, existing_topics, freeze, longest_gap_s, make_topic, output
 
 pytestmark = pytest.mark.product(seconds=95)
 
@@ -86,7 +86,7 @@ def test_a_broker_that_was_away_changes_nothing(cluster, weak, tmp_path, name, f
         back = now_ms()
         with told_when_it_takes_too_long(driver, kafka, out):
             driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 90)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 60, "the last record")
+        records = await_output(kafka, out, TOTAL, 60, "the last record")
         first = min(r.timestamp_ms for r in records.values() if r.timestamp_ms > back)
         print(
             f"broker away for {(back - at) / 1000:.1f} s; first output {(first - back) / 1000:.1f} s after its return; "

@@ -24,7 +24,7 @@ from dskype.topology.runtime.nimbus_topic import ClusterClient
 from dskype.topology.runtime.topics import TopologyTopics
 
 from .components import PacedNumbers, Recorder, RunningSum, sum_chain, sums_expected
-from .helpers import existing_topics, make_topic, output, wait_for
+from .helpers import await_output, existing_topics, make_topic, wait_for
 
 
 class Unprepared(BasicBolt):
@@ -151,7 +151,7 @@ def test_input_that_is_gone_ends_the_topology_or_is_counted_and_skipped(cluster,
     try:
         skipping.activate()
         skipping.wait_until(lambda stats: stats.total("sink", "executed") >= 150, 60)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= 150 and found, 60, "the records that are there")
+        records = await_output(kafka, out, 150, 60, "the records that are there")
         found = Counter(int(re.search(rb"b'(\d+)'", r.value)[1]) for r in records.values())
         assert found == Counter([*range(100), *range(150, 200)])
         (report,) = [r for r in skipping.stats.tasks.values() if r["component"] == "input"]
@@ -182,7 +182,7 @@ def test_a_driver_that_was_replaced_ends_and_touches_nothing(cluster, name, tmp_
         first.close(remove=True)  # although it is told to remove everything
         assert (tmp_path / MANIFEST).exists() and inbox_topic(name, "sink") in existing_topics(kafka, name)
         second.wait_until(lambda stats: stats.total("sink", "executed") >= total, 90)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "the last record")
+        records = await_output(kafka, out, total, 60, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
     finally:
         second.close(remove=True)
@@ -215,7 +215,7 @@ def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, n
         kept = admin.configs([dead_letters_topic(name)])[dead_letters_topic(name)]
         admin.close()
         assert (kept["retention.ms"], kept["retention.bytes"]) == (str(7 * 24 * 3_600_000), str(1 << 30))  # limited by default
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "the last record")
+        records = await_output(kafka, out, total, 60, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
 
 
@@ -229,7 +229,7 @@ def test_a_deleted_topic_of_statistics_is_made_again_and_nothing_is_lost(cluster
         admin = TopicAdmin(kafka)
         admin.delete([metrics_topic(name)])
         admin.close()
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 120, "the last record")
+        records = await_output(kafka, out, total, 120, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
         wait_for(lambda: any("is created again" in e for e in (x["error"] for x in ClusterClient(kafka).errors(name).get("__driver", ()))), 20, "the news")
 

@@ -24,7 +24,21 @@ from dskype.topology.runtime.object_store import ObjectSnapshotStore
 from dskype.topology.runtime.session import scratch_of
 
 from .components import sums_expected
-from .helpers import alive, count_records, descendants, executors, existing_topics, freeze, kill, longest_gap_s, make_topic, output, supervisors, wait_for
+from .helpers import (
+    alive,
+    await_output,
+    count_records,
+    descendants,
+    executors,
+    existing_topics,
+    freeze,
+    kill,
+    longest_gap_s,
+    make_topic,
+    output,
+    supervisors,
+    wait_for,
+)
 from .object_server import object_server
 
 TOTAL, RATE = 24_000, 2_500
@@ -123,7 +137,7 @@ def is_unfinished(setting) -> bool:
 
 def check(setting) -> None:
     kafka = KafkaSettings(setting["servers"])
-    records = wait_for(lambda: len(found := output(kafka, setting["out"])) >= TOTAL and found, 60, "the last record")
+    records = await_output(kafka, setting["out"], TOTAL, 60, "the last record")
     print(f"longest gap in the output: {longest_gap_s(records, 0):.1f} s; records written: {count(setting)} for {TOTAL}", flush=True)
     assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
 

@@ -12,7 +12,7 @@ from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.runtime.kafka import TopicAdmin
 
-from .helpers import executors, kill, make_topic, output, wait_for
+from .helpers import await_output, executors, kill, make_topic, wait_for
 
 EACH = 300
 
@@ -44,19 +44,19 @@ def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cl
     topology, conf = reader(source, out, rf"{name}-match\.[0-9]", found)
     with cluster.submit_topology(name, {**conf, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}, topology) as handle:
         driver = handle.backend
-        wait_for(lambda: len(output(kafka, out)) >= EACH, 60, "the first records")
+        await_output(kafka, out, EACH, 60, "the first records")
         admin = kafka.admin()
         admin.create_partitions({source: NewPartitions(total_count=3)})
         admin.close()
         wait_for(lambda: len(TopicAdmin(kafka).begin_and_end(source)) == 3, 20, "the new partitions")
         produce(kafka, source, 3, EACH)
         produce(kafka, make_topic(kafka, f"{name}-match.2"), 1, EACH)
-        wait_for(lambda: len(output(kafka, out)) >= 2 * EACH, 60, "the records of the new partitions")
-        matched = wait_for(lambda: len(records := output(kafka, found)) >= 2 * EACH and records, 60, "the records of the new topic that matches the pattern")
+        await_output(kafka, out, 2 * EACH, 60, "the records of the new partitions")
+        matched = await_output(kafka, found, 2 * EACH, 60, "the records of the new topic that matches the pattern")
         assert Counter(r.value for r in matched.values()) == Counter(str(i).encode() for i in range(2 * EACH))
         kill(lambda: executors("read"))  # their journals know the new partitions
         produce(kafka, source, 3, 2 * EACH)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= 3 * EACH and found, 60, "the records after a crash")
+        records = await_output(kafka, out, 3 * EACH, 60, "the records after a crash")
         assert Counter(r.value for r in records.values()) == Counter(str(i).encode() for i in range(3 * EACH))
         admin = TopicAdmin(kafka)
         admin.delete([source])
@@ -91,8 +91,8 @@ def test_a_spout_of_committed_records_never_emits_others_also_after_a_crash(clus
     expected = transactions(0)
     with cluster.submit_topology(name, conf, builder.create_topology()):
         for first in (4, 8):
-            wait_for(lambda: len(output(kafka, out)) >= expected.total(), 60, "the committed records")
+            await_output(kafka, out, expected.total(), 60, "the committed records")
             kill(lambda: executors("read"))
             expected += transactions(first)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= expected.total() and found, 60, "the records after a crash")
+        records = await_output(kafka, out, expected.total(), 60, "the records after a crash")
         assert Counter(r.value for r in records.values()) == expected

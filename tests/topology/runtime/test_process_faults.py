@@ -21,7 +21,7 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import TopicAdmin
 
 from .components import sum_chain, sums_expected
-from .helpers import daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for, workers
+from .helpers import await_output, daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for, workers
 
 TOTAL, RATE = 24_000, 4_000
 STILL_S = 2
@@ -74,7 +74,7 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
             times.append(now_ms())
             fault()
         driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 120, "the last tuple at the sink")
-        records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 60, "the last record")
+        records = await_output(kafka, out, TOTAL, 60, "the last record")
         time.sleep(0.5)  # superfluous records would arrive now
         records = output(kafka, out)
         for fault, at, next_at in zip(faults, times, [*times[1:], inf]):

@@ -15,7 +15,7 @@ from dskype.topology.runtime.kafka import read_to_end
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 
 from .components import Breaks, Diary, DiaryBolt, DiarySpout, PacedNumbers, Recorder, Split, WordCount, WordSpout, sum_chain, sums_expected
-from .helpers import executors, existing_topics, headers, kill, make_topic, output, wait_for
+from .helpers import await_output, executors, existing_topics, headers, kill, make_topic, wait_for
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_words_are_counted(cluster, name, out):
     builder.set_bolt("sink", Recorder(out)).global_grouping("count")
     with cluster.submit_topology(name, {}, builder.create_topology()):
         kafka = cluster.environment.kafka
-        records = wait_for(lambda: len(found := output(kafka, out)) >= 300 and found, 60, "all counts")
+        records = await_output(kafka, out, 300, 60, "all counts")
         expected = {(word, i) for word in ("cow", "jumped", "over", "moon") for i in range(1, 51)} | {("the", i) for i in range(1, 101)}
         assert Counter(r.value for r in records.values()) == Counter(repr(pair).encode() for pair in expected)
 
@@ -124,7 +124,7 @@ def test_a_rebalance_moves_tasks_and_changes_no_result(cluster, name, out):
         wait_for(lambda: (len(executors("first")), len(executors("second"))) == (3, 1), 60, "the new executors")
         assert handle.backend.plan.num_tasks == tasks
         kafka = cluster.environment.kafka
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "the last record")
+        records = await_output(kafka, out, total, 60, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
 
 
@@ -134,7 +134,7 @@ def test_an_exception_in_execute_restarts_the_bolt_and_is_reported(cluster, name
     builder.set_bolt("breaks", Breaks(50, diary)).shuffle_grouping("numbers")
     builder.set_bolt("sink", Recorder(out)).shuffle_grouping("breaks")
     with cluster.submit_topology(name, {"topology.message.timeout.secs": 3}, builder.create_topology()) as handle:
-        records = wait_for(lambda: len(found := output(kafka, out)) >= 99 and found, 60, "the other tuples")
+        records = await_output(kafka, out, 99, 60, "the other tuples")
         assert Counter(r.value for r in records.values()) == Counter(f"({i},)".encode() for i in range(100) if i != 50)
         wait_for(lambda: "fail 50" in diary.lines(), 20, "the timeout of the tuple that broke the bolt")
         assert diary.lines().count("breaks prepare") == 2
@@ -162,7 +162,7 @@ def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors
     builder.set_bolt("write", KafkaBolt(out, value_field="value"), 2).shuffle_grouping("read")
     conf = {"topology.max.spout.pending": 200, Config.TOPOLOGY_EMULATOR_TRANSPORT: transport}
     with cluster.submit_topology(name, conf, builder.create_topology()) as handle:
-        wait_for(lambda: len(output(kafka, out)) >= 500, 60, "the first records")
+        await_output(kafka, out, 500, 60, "the first records")
         for first in range(500, total, 500):
             produce(first, first + 500)
             if first in (2_000, 3_500, 5_000):
@@ -170,7 +170,7 @@ def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors
                 kill(lambda victims=victims: executors(victims))
             time.sleep(0.1)
         producer.close(timeout=30)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "all records")
+        records = await_output(kafka, out, total, 60, "all records")
         assert Counter((r.key, r.value) for r in records.values()) == Counter((str(i % 7).encode(), f"value {i}".encode()) for i in range(total))
         handle.backend.wait_until(lambda stats: stats.total("read", "acked") == total, 60, "all acks")
         assert handle.stats.total("read", "failed") == 0
@@ -184,7 +184,7 @@ def test_two_topologies_do_not_meet(cluster, name, diary):
     try:
         for i, handle in enumerate(handles):
             handle.backend.wait_until(lambda stats, i=i: stats.total("sink", "executed") >= totals[i], 60)
-            records = wait_for(lambda i=i: len(found := output(kafka, outs[i])) >= totals[i] and found, 60, "the last record")
+            records = await_output(kafka, outs[i], totals[i], 60, "the last record")
             assert Counter(r.value for r in records.values()) == sums_expected(totals[i])
             if i == 0:  # the end of one is nothing to the other
                 cluster.kill_topology(handle.name, wait_secs=0)
