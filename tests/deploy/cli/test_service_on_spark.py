@@ -21,7 +21,7 @@ from dskype.deploy.demo import places
 from dskype.topology.runtime.kafka import KafkaSettings
 from tests.deploy.metrics.prometheus_server import prometheus, promtool
 from tests.endtoend.feed import FILTER, Feed
-from tests.topology.runtime.helpers import alive, descendants, wait_for
+from tests.topology.runtime.helpers import alive, count_records, descendants, wait_for
 
 pytestmark = pytest.mark.product(seconds=60)
 
@@ -82,7 +82,7 @@ def test_a_service_resumes_exactly_after_kill_9_and_every_expression_of_the_dash
             feed = Feed(kafka, "dskype")
             feed.publish(records[MESSAGES // 2 :])
             feed.wait_for(MESSAGES - 1)
-            wait_for(lambda: len(feed.read(feed.topics.registrations)) > SUBSCRIPTIONS, 600, "the registration of all subscriptions")
+            wait_for(lambda: count_records(feed.kafka, feed.topics.registrations) > SUBSCRIPTIONS, 600, "the registration of all subscriptions")
             feed.verify({"dskype.window.messages": WINDOW})
             feed.close()
             missing = expressions()
