@@ -26,6 +26,7 @@ from typing import Any
 
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
+from dskype.deploy.machine.spark_classes import spark_class_path
 from tests.needs import install
 
 from .private_engine import PrivateEngine
@@ -150,7 +151,9 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
     variables = {"PYSPARK_PYTHON": sys.executable, "DSKYPE_HOME": home, "NUMBA_CACHE_DIR": f"{home}/numba", "JAVA_TOOL_OPTIONS": _JVM}
     if sys.pycache_prefix:  # each process would compile all modules again
         variables["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
-    volumes = [*mounts, *(f"{folder}:{home}/jars/{folder.name}:ro" for folder in (connector, broker)), f"{engine.writable}:{home}/numba"]
+    classes = spark_class_path()[-1].parent  # else the driver compiles them
+    folders = {connector: "jars", broker: "jars", classes: ""}
+    volumes = [*mounts, *(f"{folder}:{Path(home, place, folder.name)}:ro" for folder, place in folders.items()), f"{engine.writable}:{home}/numba"]
     ours = {"environment": variables, "volumes": volumes, "build": None}
     kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}
     services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "standby", "metrics", "ui"), ours)
