@@ -61,6 +61,14 @@ def test_a_java_that_cannot_write_it_is_no_error(training: SimpleNamespace) -> N
     assert "starts without it" in said[-1] and spark_archive.existing_archive(JARS) is None
 
 
+def test_a_home_with_links_to_the_folders_of_another_has_its_archive(training: SimpleNamespace, tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    there, linked = ([folder / "a.jar", folder / "own.jar"] for folder in (real, link))
+    assert spark_archive.archive_path(linked) == spark_archive.archive_path(there) != spark_archive.archive_path([tmp_path / "a.jar", tmp_path / "own.jar"])
+
+
 def test_a_driver_maps_it_wherever_its_workers_are(tmp_path: Path) -> None:
     def options(master: str | None, archive: Path | None) -> str:
         settings = session.spark_settings(master=master, jars=JARS, conf={}, log_file=tmp_path / "spark.log", class_archive=archive)
