@@ -9,6 +9,7 @@ import os
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -672,6 +673,18 @@ sys.exit(3)
     *numbers, long, after, last = (tmp_path / "log").read_text().splitlines()
     assert numbers == [str(i) for i in range(300)] and (after, last) == ("the next line", "of a program")
     assert 1 << 20 < len(long) < 2 << 20 and long.endswith("(the rest of this line is not kept)")
+
+
+def test_a_driver_that_crashes_says_where() -> None:
+    program = """
+import os, signal
+from dskype.topology.core.redaction import redacted_output
+with redacted_output():
+    print("before", flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGSEGV and "Segmentation fault" in done.stderr and 'File "<string>", line 6 in <module>' in done.stderr
 
 
 def test_a_driver_whose_output_nobody_reads_is_told_so() -> None:

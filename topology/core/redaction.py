@@ -9,6 +9,7 @@ what is sent, and tokens with a well-known beginning.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import os
 import re
@@ -306,6 +307,8 @@ def redacted_output() -> Iterator[None]:
     kept = {handle: os.dup(handle) for handle in (1, 2) if _is_open(handle) and not os.isatty(handle)}
     together = len(kept) == 2 and os.path.sameopenfile(1, 2)  # one pipe keeps the order of its lines
     _flush()
+    if 2 in kept:
+        faulthandler.enable(kept[2], all_threads=True)  # what a process that crashes says last, nobody could pass on
     threads = []
     for handles in [[1, 2]] if together else [[handle] for handle in kept]:
         read, write = os.pipe()
@@ -322,6 +325,8 @@ def redacted_output() -> Iterator[None]:
             os.dup2(target, handle)
         for thread in threads:
             thread.join(timeout=_END_S)
+        if 2 in kept:
+            faulthandler.disable()
         if not any(thread.is_alive() for thread in threads):  # else a program that was started writes on
             for target in kept.values():
                 os.close(target)

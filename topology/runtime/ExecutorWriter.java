@@ -31,6 +31,7 @@ import org.apache.spark.sql.Row;
  * The other end of the connection is topology/runtime/spark_input.py.
  */
 public class ExecutorWriter extends ForeachWriter {
+    private static final int KEY = 0, VALUE = 1, TOPIC = 2, PARTITION = 3, OFFSET = 4, TIMESTAMP = 5, HEADERS = 7;  // of the columns; headers are there for a Kafka spout
     private static final int BUFFER_BYTES = 1 << 16;
     private static final int DEATHS = 5;
     private static final long DEATHS_MS = 30000L;  // on a busy machine a successor takes seconds to come
@@ -95,14 +96,13 @@ public class ExecutorWriter extends ForeachWriter {
         return true;
     }
 
-    /** Columns: partition, offset, timestamp in microseconds, value; for a Kafka spout also key, headers and topic. */
+    /** The columns are those of Spark's Kafka source: a projection in between would copy each value twice. */
     public void process(Object given) {
         Row row = (Row) given;
-        long offset = row.getLong(1);
+        long offset = row.getLong(OFFSET);
         if (this.topic == null) {
-            boolean external = row.size() > 4;
-            this.partition = row.getInt(0);
-            this.topic = external ? row.getString(6) : this.inbox;
+            this.partition = row.getInt(PARTITION);
+            this.topic = row.getString(TOPIC);
             this.executor = ((Integer) this.routes.get(this.topic + "/" + this.partition)).intValue();
             this.checkPlace();
             this.next = offset;
@@ -135,13 +135,13 @@ public class ExecutorWriter extends ForeachWriter {
     }
 
     private void write(SocketChannel to, Row row, long offset) throws IOException {
-        byte[] value = row.isNullAt(3) ? null : (byte[]) row.get(3);
-        byte[] key = row.size() < 5 || row.isNullAt(4) ? null : (byte[]) row.get(4);
+        byte[] value = row.isNullAt(VALUE) ? null : (byte[]) row.get(VALUE);
+        byte[] key = row.isNullAt(KEY) ? null : (byte[]) row.get(KEY);
         int headers = -1;
         byte[][] names = null, texts = null;
         int length = 28 + (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
-        if (row.size() > 5 && !row.isNullAt(5)) {
-            java.util.List found = row.getList(5);
+        if (row.size() > HEADERS && !row.isNullAt(HEADERS)) {
+            java.util.List found = row.getList(HEADERS);
             headers = found.size();
             names = new byte[headers][];
             texts = new byte[headers][];
@@ -154,7 +154,7 @@ public class ExecutorWriter extends ForeachWriter {
         }
         ByteBuffer out = this.buffer;
         out.clear();
-        out.putInt(length).putLong(offset).putLong(row.getLong(2));
+        out.putInt(length).putLong(offset).putLong(milliseconds(row.get(TIMESTAMP)));
         out.putInt(key == null ? -1 : key.length).putInt(value == null ? -1 : value.length).putInt(headers);
         this.put(to, key);
         this.put(to, value);
@@ -165,6 +165,11 @@ public class ExecutorWriter extends ForeachWriter {
             this.put(to, texts[i]);
         }
         this.flush(to);
+    }
+
+    /** Spark's setting spark.sql.datetime.java8API.enabled decides which class a time has. */
+    private static long milliseconds(Object time) {
+        return time instanceof java.time.Instant ? ((java.time.Instant) time).toEpochMilli() : ((java.util.Date) time).getTime();
     }
 
     private void put(SocketChannel to, byte[] bytes) throws IOException {

@@ -63,19 +63,16 @@ class RealTimeQuery(ComponentQuery):
             assigned.setdefault(topic, []).append(partition)
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         source = {**SOURCE, **_FETCH, **kafka.options, **servers, "assign": json.dumps(assigned), "startingOffsets": starting_offsets(self._positions)}
-        columns = ["partition", "offset", "unix_micros(timestamp) AS timestamp", "value"]
         if external:
             source["includeHeaders"] = "true"
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
-            columns += ["key", "headers", "topic"]
         places = [] if self._context.local else place(plan, self.component, find_executors(spark.sparkContext))
         if places:
             source["dskype.places"] = "\n".join(f"{t}\t{p}\t{places[self._executor_of(t, p)].location}" for t, p in self._positions)
         reader = spark.readStream.format("dskype.spark.PlacedKafka" if places else "kafka")
         for key, value in source.items():
             reader = reader.option(key, value)
-        rows = reader.load().selectExpr(*columns)
-        writer = rows.writeStream
+        writer = reader.load().writeStream
         writer._jwrite = writer._jwrite.foreach(self._writer(inbox, places))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=f"{batch_s} seconds").start()

@@ -20,7 +20,7 @@ __all__ = ["HELLO", "SparkInput"]
 HELLO = struct.Struct("<qi")
 """The next offset that Spark passes on, and the partition; the topic's name follows."""
 _HEAD = struct.Struct("<iqqiii")
-"""Bytes that follow the first field, offset, time in microseconds, bytes of key and value (-1: none), and number of headers (-1: none)."""
+"""Bytes that follow the first field, offset, time in epoch milliseconds, bytes of key and value (-1: none), and number of headers (-1: none)."""
 _LENGTH, _SIZES = struct.Struct("<i"), struct.Struct("<ii")
 _BUFFER_BYTES = 1 << 18
 """Room for what a partition has sent and the executor has not taken; there is more only for a record that is larger."""
@@ -82,7 +82,7 @@ class _Partition:
                 yield self._record(view, at)
 
     def _record(self, data: memoryview, at: int) -> InRecord:
-        _, offset, micros, n_key, n_value, n_headers = _HEAD.unpack_from(data, at)
+        _, offset, time_ms, n_key, n_value, n_headers = _HEAD.unpack_from(data, at)
         at += _HEAD.size
 
         def take(n: int) -> bytes | None:
@@ -98,7 +98,7 @@ class _Partition:
             n_name, n_text = _SIZES.unpack_from(data, at)
             at += _SIZES.size
             headers.append((cast("bytes", take(n_name)).decode(), cast("bytes", take(n_text))))
-        return InRecord(self.topic, self.partition, offset, micros // 1000, key, value, headers if n_headers >= 0 else None)
+        return InRecord(self.topic, self.partition, offset, time_ms, key, value, headers if n_headers >= 0 else None)
 
 
 class SparkInput:

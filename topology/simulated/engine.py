@@ -142,8 +142,7 @@ class SimulatedTopology:
         self._metrics_read = 0
         self._external_starts: dict[tuple[str, str, int], int] = {}
         self._queries: dict[str, _Query] = {}
-        self._owners = self._term = 0
-        self._late: list[OutRecord] = []
+        self._owners, self._term, self._late = 0, 0, list[OutRecord]()
         self.real_time = real_time_components(plan)
         self._left: dict[tuple[str, bytes], bytes | None] = {}  # records to external topics: (topic, record id) -> value
 

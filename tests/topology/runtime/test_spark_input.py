@@ -21,7 +21,7 @@ def framed(record: InRecord) -> bytes:
     def n(data):
         return -1 if data is None else len(data)
 
-    body = struct.pack("<qqiii", record.offset, record.timestamp_ms * 1000, n(record.key), n(record.value), n(record.headers))
+    body = struct.pack("<qqiii", record.offset, record.timestamp_ms, n(record.key), n(record.value), n(record.headers))
     body += (record.key or b"") + (record.value or b"")
     for name, text in record.headers or ():
         body += struct.pack("<ii", len(name.encode()), n(text)) + name.encode() + (text or b"")
