@@ -458,6 +458,6 @@ def _fit_for_json(value: Any) -> Any:
 
 def _read(metric: Any) -> Any:
     for method in ("read", "get_value_and_reset"):
-        if hasattr(metric, method):
-            return getattr(metric, method)()
+        if (function := getattr(metric, method, None)) is not None:
+            return function()
     return metric() if callable(metric) else metric

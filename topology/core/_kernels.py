@@ -7,6 +7,8 @@ import numpy as np
 _MASK = 0xFFFFFFFFFFFFFFFF
 _GOLDEN, _M1, _M2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ARRAY_GOLDEN, _ARRAY_M1, _ARRAY_M2 = np.uint64(_GOLDEN), np.uint64(_M1), np.uint64(_M2)
+_FEW = 8
+"""Up to so many values, Python's integers are faster than arrays."""
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
@@ -30,9 +32,11 @@ def stream_ids(key: int, first: int, n: int) -> np.ndarray:
     The same key and number give the same id in every process, so a replay derives the ids of the first execution. Ids
     of different keys or numbers look unrelated, as XOR accounting requires.
     """
-    seed = np.uint64(_mix_one(((key & _MASK) * _GOLDEN + _M1) & _MASK))
+    seed = _mix_one(((key & _MASK) * _GOLDEN + _M1) & _MASK)
+    if n <= _FEW:
+        return np.array([_mix_one((number * _GOLDEN + seed) & _MASK) or 1 for number in range(first + 1, first + n + 1)], np.uint64).view(np.int64)
     numbers = np.arange(first + 1, first + n + 1, dtype=np.uint64)
-    ids = mix64(numbers * _ARRAY_GOLDEN + seed).view(np.int64)
+    ids = mix64(numbers * _ARRAY_GOLDEN + np.uint64(seed)).view(np.int64)
     ids[ids == 0] = 1
     return ids
 

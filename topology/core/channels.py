@@ -18,7 +18,8 @@ from dskype.topology.tuples import column_to_list
 
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
 
-_EDGE_BLOCK = 1024
+_EDGES_FIRST, _EDGES_MOST = 16, 1024
+"""How many edge ids a channel computes at a time: more each time, because most channels of a task that has just started need few."""
 _ARRAY_FROM = 32
 """Rows from which on columns of integers are faster as arrays."""
 
@@ -60,13 +61,14 @@ class Channel:
     serializes them at the end of a batch.
     """
 
-    __slots__ = ("anchors", "edge_key", "edges", "first_seq", "out", "outbox", "partition", "parts", "rows", "seq", "source", "target", "topic")
+    __slots__ = ("anchors", "edge_block", "edge_key", "edges", "first_seq", "out", "outbox", "partition", "parts", "rows", "seq", "source", "target", "topic")
 
     def __init__(self, outbox: Outbox, source: int, target: int, topic: str, partition: int) -> None:
         self.outbox, self.source, self.target = outbox, source, target
         self.topic, self.partition = topic, partition
         self.seq = 0
         self.edge_key = edge_key(source, target)
+        self.edge_block = _EDGES_FIRST
         self.edges: list[int] = []  # edge ids of the open segment's rows, known in advance
         self.out: OutStream | None = None
         self.rows: list[tuple] = []
@@ -108,7 +110,8 @@ class Channel:
         """Return the edge id of the channel's next tuple."""
         row, known = len(self.rows), len(self.edges)
         if row >= known:
-            self.edges += stream_ids(self.edge_key, self.seq + known, row - known + _EDGE_BLOCK).tolist()
+            self.edges += stream_ids(self.edge_key, self.seq + known, row - known + self.edge_block).tolist()
+            self.edge_block = min(4 * self.edge_block, _EDGES_MOST)
         return self.edges[row]
 
     def _advance(self, n: int) -> None:

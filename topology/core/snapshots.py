@@ -461,7 +461,7 @@ class MemorySnapshotStore(StoreBase):
 
     def _numbers(self, folder: str, prefix: str) -> list[int]:
         start = f"{folder}/{prefix}"
-        return sorted(int(name[len(start) :]) for name in self.files if name.startswith(start))
+        return sorted([int(name[len(start) :]) for name in self.files if name.startswith(start)])
 
 
 def removed(place: Path | str) -> LostStateError:

@@ -79,12 +79,15 @@ class TaskStats:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counters for a snapshot or a report."""
-        latencies = {name: getattr(self, name) for name in _LATENCIES}
-        return {
-            **{name: dict(getattr(self, name)) for name in _COUNTERS},
-            **{name: [latency.count, latency.total_ns] for name, latency in latencies.items()},
-            **{name: getattr(self, name) for name in _NUMBERS},
-        }
+        found: dict[str, Any] = {}
+        for name in _COUNTERS:
+            found[name] = dict(getattr(self, name))
+        for name in _LATENCIES:
+            latency = getattr(self, name)
+            found[name] = [latency.count, latency.total_ns]
+        for name in _NUMBERS:
+            found[name] = getattr(self, name)
+        return found
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the counters of a snapshot."""

@@ -275,6 +275,8 @@ pack_value = msgpack.Packer(default=_default, use_bin_type=True, autoreset=True)
 
 def _state_default(value: Any, depth: int) -> Any:
     """Encode tuples and sets so that they come back equal, as message ids must; encode subclasses as their base types."""
+    if type(value) is np.ndarray:  # by far the most frequent case
+        return _pack_array(value)
     if isinstance(value, tuple):
         return msgpack.ExtType(_EXT_TUPLE, _pack_nested(list(value), depth + 1))
     if isinstance(value, (set, frozenset)):

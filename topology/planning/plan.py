@@ -197,7 +197,14 @@ class TopologyPlan:
 
     def worker_tasks(self, worker: int) -> list[int]:
         """Return the task ids of a worker, sorted."""
-        return [task for task, w in sorted(self._worker.items()) if w == worker]
+        found: dict[int, list[int]] = self.once("tasks of workers", "", self._tasks_of_workers)
+        return list(found.get(worker, ()))
+
+    def _tasks_of_workers(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for task, worker in sorted(self._worker.items()):
+            found.setdefault(worker, []).append(task)
+        return found
 
     def worker_port(self, worker: int) -> int:
         """Return the port that stands for a worker."""
@@ -291,6 +298,7 @@ def inbox_topic(topology: str, component: str) -> str:
     return _topic(topology, _escape(component))
 
 
+@lru_cache(maxsize=1024)
 def metrics_topic(topology: str) -> str:
     """Return the topic of a topology's statistics: ``<topology>.metrics``."""
     return _topic(topology, "metrics")

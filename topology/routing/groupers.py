@@ -11,6 +11,7 @@ import copy
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -344,6 +345,7 @@ class _SplitMix64:
         return ((z >> 32) * bound) >> 32
 
 
+@lru_cache(maxsize=4096)  # a task that starts again asks for the same ones
 def grouping_seed(topology_id: str, producer_task: int, consumer: str, stream: str) -> int:
     """Return the 64-bit seed of a grouper's random choices: equal in every process, distinct for each subscription and producer task."""
     text = "\0".join((topology_id, str(producer_task), consumer, stream))

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.topology.core import frames
+from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.frames import decode_frame
 from dskype.topology.fields import Fields
@@ -58,3 +59,24 @@ def test_what_is_suppressed_is_not_serialized(monkeypatch):
         box.channel(task).add_columns(stream(), 1, [np.array([1]), pa.array(["a"])], None)
     assert box.flush(suppressed=True) == [] and calls == []
     assert box.snapshot() == {4: 1, 5: 1}
+
+
+def test_an_edge_has_the_same_id_whichever_way_it_is_computed():
+    """One by one, a few at a time, many at a time, and by the channel, which computes some in advance."""
+    key = edge_key(1, 4)
+    many = stream_ids(key, 7, 3000)
+    assert many.dtype == np.int64 and len(set(many.tolist())) == 3000
+    assert [int(stream_ids(key, 7 + i, 1)[0]) for i in range(3000)] == many.tolist()
+    for n in range(12):
+        assert stream_ids(key, 7, n).tolist() == many[:n].tolist()
+    channel = Outbox(1, lambda task: ("t", task), FrameLimits(100, 1 << 20, 1 << 20, lambda *given: None)).channel(4)
+    channel.renumber(7)
+    channel.open(stream())
+    found = []
+    for i in range(3000):
+        found.append(channel.edge_id())
+        channel.rows.append((i, "a"))
+        if i % 700 == 699:
+            channel.close_rows()
+            channel.open(stream())
+    assert found == many.tolist()

@@ -99,6 +99,8 @@ def test_executors_are_dealt_round_robin_over_the_workers():
     p = plan(("b", 3, {"topology.tasks": 4}), ("c", 1, {}), conf={**NO_ACKER, "topology.workers": 2})
     assert [p.worker_of(t) for t in range(1, 7)] == [0, 0, 1, 0, 1, 0]
     assert p.worker_tasks(0) == [1, 2, 4, 6] and p.worker_tasks(1) == [3, 5]
+    p.worker_tasks(0).clear()
+    assert p.worker_tasks(0) == [1, 2, 4, 6] and p.worker_tasks(2) == []
     assert [p.worker_port(w) for w in (0, 1)] == [6700, 6701]
     assert p.used_workers == 2
     assert plan(conf={**NO_ACKER, "topology.workers": 9}).used_workers == 1
