@@ -290,15 +290,10 @@ class SimulatedTopology:
         self._external_positions(query)
         return {key: (position, end) for key, position in query.positions.items() if (end := self.log.end(*key)) > position}
 
-    def _has_input(self, query: _Query) -> bool:
-        """Tell whether :meth:`_available` would return anything."""
-        self._external_positions(query)
-        return any(self.log.end(*place) > position for place, position in query.positions.items())
-
     def run(self, max_batches: int) -> int:
         """Run up to ``max_batches`` batches, while any query has something to read; return how many were run."""
         count = 0
-        while count < max_batches and (busy := [q for q in self._queries.values() if q.in_flight or self._has_input(q)]):
+        while count < max_batches and (busy := [q for q in self._queries.values() if q.in_flight or self._available(q)]):
             count += 1
             if self._random is None:
                 self._run_batch(min(busy, key=lambda q: q.batch_id))
@@ -327,14 +322,9 @@ class SimulatedTopology:
 
     def _handle(self, query: _Query, records: list[InRecord], *, report: bool = True) -> list[OutRecord]:
         by_executor: dict[int, list[InRecord]] = {}
-        of_partition: dict[tuple[str, int], list[InRecord]] = {}
         for record in records:
-            place = record.topic, record.partition
-            rows = of_partition.get(place)
-            if rows is None:
-                task = route(self.plan, query.component, *place)
-                rows = of_partition[place] = by_executor.setdefault(self.plan.executor_of(task), [])
-            rows.append(record)
+            task = route(self.plan, query.component, record.topic, record.partition)
+            by_executor.setdefault(self.plan.executor_of(task), []).append(record)
         out: list[OutRecord] = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
