@@ -56,7 +56,9 @@ def test_answers_that_read_whole_topics_and_whose_clients_leave_block_nobody(ui:
     stop, times_s = threading.Event(), list[float]()
     thread = asked_meanwhile(ui, "api/v1/cluster/configuration", stop, times_s)
     for i in range(60 * SCALE):
-        ui.connect(f"GET /api/dskype/subscription?topology={topology.name}&id=z{i} HTTP/1.1\nHost: localhost\n\n")
+        ui.connect(
+            f"GET /api/dskype/subscription?topology={topology.name}&id=z{i} HTTP/1.1\nHost: localhost\n\n", reader=2
+        )  # who may have too many connections
         if i % 60 == 59:
             ui.let_go()
     until(lambda: ui.usage()["taken"]["requests"] == 0)
