@@ -24,6 +24,8 @@ _HEAD = struct.Struct("<iqqiii")
 _LENGTH, _SIZES = struct.Struct("<i"), struct.Struct("<ii")
 _BUFFER_BYTES = 1 << 18
 """Room for what a partition has sent and the executor has not taken; there is more only for a record that is larger."""
+_MUCH_BYTES, _PAUSE_S, _BATCH_BYTES = 1 << 15, 0.002, 1 << 23
+"""While at least so much arrives within such a pause, a batch grows up to this size."""
 _PROCESSED = b"\x02"
 
 
@@ -51,12 +53,17 @@ class _Partition:
         self._end += received
         return bool(received)
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that have arrived and are not taken."""
+        return self._end - self._start
+
     def _length(self) -> int:
         """Return the bytes of the first record; 0: its length has not arrived."""
-        return _LENGTH.size + _LENGTH.unpack_from(self._buffer, self._start)[0] if self._end - self._start >= _LENGTH.size else 0
+        return _LENGTH.size + _LENGTH.unpack_from(self._buffer, self._start)[0] if self.waiting >= _LENGTH.size else 0
 
     def _has_record(self) -> bool:
-        return 0 < self._length() <= self._end - self._start
+        return 0 < self._length() <= self.waiting
 
     def _make_room(self) -> None:
         """Move the beginning of a record to the front, and let the buffer have the size that the record needs."""
@@ -119,6 +126,7 @@ class SparkInput:
         self._partitions: dict[socket.socket, _Partition] = {}
         self._left: dict[_Partition, None] = {}  # those of which more may be there, in the order in which they have their turns
         self._ended: list[_Partition] = []
+        self._received = 0  # bytes, at the last look
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -155,28 +163,44 @@ class SparkInput:
         deadline = time.monotonic() + wait_s
         while True:
             called = self._receive(0.0 if self._left else max(0.0, deadline - time.monotonic()))
-            records: list[InRecord] = []
-            for partition in list(self._left):
-                del self._left[partition]
-                found = list(partition.records(most - len(records)))
-                records += self._next.take(found)
-                if partition.ended:
-                    self._ended.append(partition)
-                elif found:
-                    self._left[partition] = None  # behind the others: each has its turn
-                if len(records) >= most:
-                    break
+            records = self._take(most)
             if records or called or self._ended or self._left or time.monotonic() >= deadline:
-                return records
+                break
+        # Spark has more: a larger batch costs less for each record.
+        received = 0
+        while self._received >= _MUCH_BYTES and len(records) < most and received < _BATCH_BYTES:
+            received += self._received
+            time.sleep(_PAUSE_S)
+            self._receive(0.0)
+            records += self._take(most - len(records))
+        return records
+
+    def _take(self, most: int) -> list[InRecord]:
+        """Return up to so many records that are there and have not been taken before."""
+        records: list[InRecord] = []
+        for partition in list(self._left):
+            del self._left[partition]
+            found = list(partition.records(most - len(records)))
+            records += self._next.take(found)
+            if partition.ended:
+                self._ended.append(partition)
+            elif found:
+                self._left[partition] = None  # behind the others: each has its turn
+            if len(records) >= most:
+                break
+        return records
 
     def _receive(self, wait_s: float) -> bool:
         """Take what arrives, or has arrived; return whether somebody wants to connect."""
-        called = False
+        called, self._received = False, 0
         for key, _ in self._selector.select(wait_s):
             if key.data is None:
                 called = True
-            elif key.data.receive():
+                continue
+            before = key.data.waiting
+            if key.data.receive():
                 self._left[key.data] = None
+                self._received += max(0, key.data.waiting - before)
             else:
                 self._drop(key.data)
         return called
