@@ -88,9 +88,9 @@ def refuse_variables(part: str, conf: Any) -> None:
 
 
 def refuse_commands(topology: StormTopology, allow_modules: tuple[str, ...]) -> None:
-    """Refuse components that start programs; those of modules that the caller allows are the caller's."""
+    """Refuse components that start programs, by their classes: a file can set attributes of objects. Those of modules that the caller allows are the caller's."""
     for id, spec in topology.components.items():
-        if getattr(spec.obj, "starts_processes", False) and not within(type(spec.obj).__module__, allow_modules):
+        if getattr(type(spec.obj), "starts_processes", False) and not within(type(spec.obj).__module__, allow_modules):
             raise FluxException(
                 explain(
                     "A component of the file starts a program, which is not allowed.",

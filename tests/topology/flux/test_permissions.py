@@ -68,3 +68,11 @@ def test_a_spout_of_a_file_has_no_options_that_load_code() -> None:
     with pytest.raises(FluxException, match=r"kafka\.interceptor\.classes.*'in'"):
         load(spout % "interceptor.classes: Evil")
     assert load(spout % "group.id: g, fetch.min.bytes: 5").name == "t"
+
+
+@pytest.mark.parametrize("name", ["starts_processes", "startsProcesses"])
+@pytest.mark.parametrize("value", ["false", "0", "null", "[]"])
+def test_a_file_cannot_say_that_its_class_starts_no_program(name, value):
+    spout = "className: dskype.ShellSpout, constructorArgs: [[sh, -c, id], [a]]"
+    with pytest.raises(FluxException, match="starts a program"):
+        load(f"name: t\nspouts: [{{id: s, {spout}, properties: [{{name: {name}, value: {value}}}]}}]\n")
