@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import fcntl
 import logging
 import os
 import re
+import select
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -304,7 +306,7 @@ def redact_lines(handle: int, write: Callable[[bytes], object]) -> None:
 @contextlib.contextmanager
 def redacted_output() -> Iterator[None]:
     """Let what this process and the programs that it starts print be written without secrets, unless a terminal shows it: it is kept in a log, in a journal, or with a container."""
-    kept = {handle: os.dup(handle) for handle in (1, 2) if _is_open(handle) and not os.isatty(handle)}
+    kept = {handle: fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 3) for handle in (1, 2) if _is_open(handle) and not os.isatty(handle)}
     together = len(kept) == 2 and os.path.sameopenfile(1, 2)  # one pipe keeps the order of its lines
     _flush()
     if 2 in kept:
@@ -351,7 +353,10 @@ def _pass_on(read: int, target: int) -> None:
     def write(data: bytes) -> None:
         try:
             while data:
-                data = data[os.write(target, data) :]
+                try:
+                    data = data[os.write(target, data) :]
+                except BlockingIOError:  # whoever shares the pipe may have said that it must not wait
+                    select.select([], [target], [])
         except BrokenPipeError:
             raise
         except OSError:  # a full disk: the line is lost, for the process must not wait
