@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ SAMPLES = [
     *("token", "oauthToken", "X-Amz-Security-Token", "credential", "aws_credentials", "private_key", "bearer", "Authorization", "Proxy-Authorization", "auth"),
     *("redis.auth", "pwd", "pass", "passcode", "psk", "access_key", "AccountKey", "account_key", "api-key", "x-api-key", "auth_key", "encryption.key"),
     *("passwords", "access_token", "spark.authenticate.secret", "PASSWORD", "SASL.JAAS.CONFIG", "API_KEY", "AUTH"),
-    *("keystore.key", "shared_key", "SharedAccessKey", "signing_key", "ssl_key", "tls.key", "apiKey", "access key", "private key"),
+    *("keystore.key", "basic.auth.user.info", "shared_key", "SharedAccessKey", "signing_key", "ssl_key", "tls.key", "apiKey", "access key", "private key"),
 ]
 """Names that are secret, at least one for each alternative of the table."""
 IN_QUERIES = ["sig", "signature", "X-Amz-Signature", "X-Goog-Signature", "key"]
@@ -186,6 +187,26 @@ WAYS = [
         "{n}: ({v}, a",
         '{n}="a\\"{v}"',
     ),
+    *(
+        "x = ('{n}' , '{v}')",
+        '[["{n}", "{v}"], ["a", "b"]]',
+        "{n}[0]={v}",
+        "config['db']['{n}']['main'] = '{v}'",
+        "`{n}`={v}",
+        "{n}\t{v}",
+        "{n}\xa0=\xa0{v}",
+        "\x1b[31m{n}\x1b[0m=\x1b[1m{v}\x1b[0m",
+        "a {n}='a' '{v}'",
+        "a {n}='a' + \"{v}\"",
+        "client.{n}('{v}')",
+    ),
+    *(
+        "<{n}><![CDATA[{v}]]></{n}>",
+        "<property name='{n}' value='{v}'/>",
+        '<entry key="{n}">{v}</entry>',
+        "<name>{n}</name><value>{v}</value>",
+        '{{"name": "{n}", "value": "{v}"}}',
+    ),
 ]
 NAMELESS = [
     'sent Authorization: Digest username="u", response="{v}"',
@@ -203,6 +224,11 @@ NAMELESS = [
         "a whsec_{v}, b",
         "eyJhbGciOiJIUzI1NiJ9.{t}.{t}",
         "ghp_{t}{t}",
+        "github_pat_{t}",
+        "xapp-1-{t}",
+        "sk_live_{t}",
+        "pypi-{t}{t}",
+        "http://u:a b{v}@h/",
         "glpat-{t}",
         "xoxb-{t}",
         "-----BEGIN PRIVATE KEY-----\n{v}\n-----END PRIVATE KEY-----",
@@ -255,6 +281,7 @@ def test_what_follows_a_secret_and_names_of_classes_stay() -> None:
         "password.env: NAME, ssl.keystore.location=/etc/k.p12 and spark.authenticate.secret.file=/x",
         "2026-11-27 10:00:00,123 INFO a.b key=7 partition.key=8 https://host/a/@b and a@b.c",
         "dskype.tokenizer: plain; monkey=1, bypass=2, author: me",
+        "legal: ['password', 'user', 'token']; hint: http://host:80 or mail a@b",
     ):
         assert redact_text(text) == text
 
@@ -277,6 +304,7 @@ def test_what_follows_a_secret_and_names_of_classes_stay() -> None:
             "-----BEGIN ",
         ),
         *("password=" + 200_000 * end for end in ".'\",\\ ({"),
+        *("a[b]", "password[", "password='a' ", "<name>", "<a name='password' ", "name='password' ", "['password', ", "a://b:c ", "\x1b[0m", "token\t"),
     ],
 )
 def test_a_long_text_takes_no_more_than_linear_time(piece: str) -> None:
@@ -685,6 +713,66 @@ with redacted_output():
 """
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGSEGV and "Segmentation fault" in done.stderr and 'File "<string>", line 6 in <module>' in done.stderr
+
+
+def test_a_driver_whose_output_is_closed_or_must_not_wait_prints_without_secrets(tmp_path: Path) -> None:
+    program = """
+import sys
+from dskype.topology.core.redaction import redacted_output
+with redacted_output():
+    for i in range(20_000):
+        print(i, "password=Canary", file=sys.stderr)
+    sys.stderr.flush()
+"""
+    with open(tmp_path / "errors", "wb") as errors:
+        command = shlex.join([sys.executable, "-P", "-c", program])
+        assert subprocess.run(["bash", "-c", f"exec {command} >&-"], stderr=errors, check=False).returncode == 0
+    assert (tmp_path / "errors").read_text() == "".join(f"{i} password={HIDDEN}\n" for i in range(20_000))
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with subprocess.Popen([sys.executable, "-P", "-c", program], stderr=write) as process:
+        os.close(write)
+        with open(read, encoding="utf-8") as pipe:
+            lines = []
+            for line in pipe:
+                time.sleep(0.001 if len(lines) < 100 else 0)  # slower than it is written
+                lines.append(line)
+    assert process.returncode == 0 and lines == [f"{i} password={HIDDEN}\n" for i in range(20_000)]
+
+
+def test_a_fork_of_a_driver_does_not_wait_for_a_reader_that_has_gone() -> None:
+    """The fork goes on after the driver was killed, and the driver after the fork's and its reader has gone; neither reads what it writes itself."""
+    program = """
+import os, signal, sys, time
+from dskype.topology.core.redaction import redacted_output
+with redacted_output():
+    driver, child = os.getpid(), os.fork()
+    if not child:
+        if sys.argv[1] == "fork":
+            os.kill(driver, signal.SIGKILL)
+            while os.getppid() == driver:
+                time.sleep(0.01)
+        else:
+            time.sleep(60)
+    try:
+        while True:
+            os.write(1, b"a line\\n")
+    except BrokenPipeError:
+        open(sys.argv[2], "w").write("told")
+        if child:
+            os.kill(child, signal.SIGKILL)
+        os._exit(0)
+"""
+    for who in ("fork", "driver"):
+        with tempfile.TemporaryDirectory() as folder:
+            told = Path(folder, "told")
+            with subprocess.Popen([sys.executable, "-P", "-c", program, who, str(told)], stdout=subprocess.PIPE) as process:
+                assert process.stdout.readline() == b"a line\n" or who == "fork"
+                process.stdout.close()
+                deadline = time.monotonic() + 30
+                while not told.exists():
+                    assert time.monotonic() < deadline, who
+                    time.sleep(0.02)
 
 
 def test_a_driver_whose_output_nobody_reads_is_told_so() -> None:

@@ -45,7 +45,7 @@ _LINE_BYTES = 1 << 20
 """A longer line is cut: its next piece would be redacted without the name that its beginning has."""
 _END_S = 2.0
 
-_NAMES = r"passw|passphrase|secret|jaas|token(?!i[sz])|credential|private|bearer|authorization"
+_NAMES = r"passw|passphrase|secret|jaas|token(?!i[sz])|credential|private|bearer|authorization|auth[._-]?user[._-]?info"
 _KEYS = r"(?:access|account|api|auth|encryption|keystore|shared|signing|ssl|tls)[ ._-]?key"
 _BEGINNINGS = "[pP][aArR]|[sS][eEhHiIsS]|[tT][oOlL]|[jJ][aA]|[cC][rR]|[bB][eE]|[aA][uUcCpP]|[eE][nN]|[kK][eE]"
 SPARK_KEYS = f"(?={_BEGINNINGS})(?i:{_NAMES}|{_KEYS})"
@@ -65,10 +65,14 @@ _WHERE = re.compile(r"(?:[._-](?:env|file|path|location|class|type|algorithm)|(?
 """Ends of names that say where a secret is, or that are classes: ``NoCredentialsError: ...`` is a reason, not a secret."""
 
 _BEARER = re.compile(r"\b((?:bearer|basic)\s+)(?!(?-i:[a-z]{1,15})(?![\w.~+/=-])|\w+=[\"\w])[\w.~+/=-]{6,}", re.I)
-_RECOGNISED = re.compile(r"(?<![\w-])(?:whsec_[\w+/=-]+|gh[pousr]_\w{20,}|glpat-[\w-]{10,}|xox[a-z]-[\w-]{10,}|eyJ[\w-]{5,}+\.[\w-]{5,}+\.[\w-]*)")
+_RECOGNISED = re.compile(
+    r"(?<![\w-])(?:whsec_[\w+/=-]+|gh[pousr]_\w{20,}|github_pat_\w{10,}|gl(?:pat|dt|rt|ptt)-[\w-]{10,}|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}|[sr]k_(?:live|test)_\w{10,}"
+    r"|sk-[\w-]{20,}|npm_\w{20,}|pypi-[\w-]{20,}|dckr_pat_[\w-]{10,}|hf_[A-Za-z]{20,}|AIza[\w-]{30,}|eyJ[\w-]{5,}+\.[\w-]{5,}+\.[\w-]*)"
+)
 _HINTS = (
     *("pass", "pwd", "psk", "secret", "jaas", "token", "credential", "private", "bearer", "basic", "auth", "key", "sig=", "signature=", "://"),
-    *("whsec_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xox", "eyj"),
+    *("whsec_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "_pat_", "glpat-", "gldt-", "glrt-", "glptt-", "xox", "xapp-"),
+    *("k_live_", "k_test_", "sk-", "npm_", "pypi-", "hf_", "aiza", "eyj"),
 )
 """Without one of these a text has no secret: most lines of a log are looked at no further, which is fifty times as fast as the rule."""
 
@@ -79,24 +83,43 @@ _PEM_END = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
 _PEM = re.compile(rf"({_PEM_BEGIN.pattern}).*?({_PEM_END.pattern}|\Z)", re.S)
 _PEM_LINE = re.compile(r"[ \t]*(?:[A-Za-z0-9+/=]*|[A-Za-z-]+: [^\n]*)\s*")
 
+_BLANKS = r"(?:[^\S\n]*+(?:\x1b\[[\d;]{0,16}m[^\S\n]*+){0,4}+)"
+"""Blanks within a line, and changes of colour."""
+_CDATA = r"(?:<!\[CDATA\[|(?=[^<]))"
 _FORMS = (
-    # key = value, "key": value, conf['key'] = value, key -> value, and keys with a space: "api key: value"
-    re.compile(r"((?:[?&]|(?<![\w.-]))[\w.-]++(?:[ ]key\b)?+)(?:\\*[\"'])?+\]?+[ \t]*+(?::=|={1,2}>?|->|(?<=-)>|::?(?!//)|%3[ad])[ \t]*+", re.I),
+    # key = value, "key": value, conf['key']['part'] = value, key[0] = value, key -> value, a tab, and keys with a space: "api key: value"
+    re.compile(
+        r"(?:\x1b\[[\d;]*+m|(?=[?&])|(?<![\w.-]))([?&]?[\w.-]++(?:[ ]key\b)?+)(?:\\*[\"'`])?+\]?+(?:\[[^\]\n]{0,64}\]){0,4}+"
+        rf"(?:{_BLANKS}(?::=|={{1,2}}>?|->|(?<=-)>|::?(?!//)|%3[ad])|[ ]*+\t){_BLANKS}",
+        re.I,
+    ),
     # --key value, and '--key', 'value'
-    re.compile(r"(?<![\w-])(--[\w.-]++)(?:\\*[\"'],)?+[ \t]++"),
-    # ('key', value)
-    re.compile(r"\(\s*+b?\\*[\"']([\w.-]++)\\*[\"'],[ \t]*+"),
-    # <key>value</key>
-    re.compile(r"<([\w.:-]++)[^<>\n]{0,256}>(?=[^<])"),
+    re.compile(rf"(?<![\w-])(--[\w.-]++)(?:\\*[\"'],)?+(?=\s|\x1b){_BLANKS}"),
+    # ('key', value), and ["key", value] of two
+    re.compile(rf"\(\s*+b?\\*[\"']([\w.-]++)\\*[\"']{_BLANKS},{_BLANKS}"),
+    re.compile(rf"\[\s*+b?\\*[\"']([\w.-]++)\\*[\"']{_BLANKS},{_BLANKS}(?=b?\\*[\"']?[^\"',\[\]\n]{{1,256}}[\"']?\s*\])"),
+    # setKey('value')
+    re.compile(rf"(?<![\w.-])([\w.-]++)\({_BLANKS}(?=[bru]{{0,2}}\\*[\"'])", re.I),
+    # <key>value</key>, <entry name="key">value</entry>, and <name>key</name><value>value</value>
+    re.compile(rf"<([\w.:-]++)[^<>\n]{{0,256}}>{_CDATA}"),
+    re.compile(rf"<[\w.:-]{{1,64}}\s[^<>\n]{{0,128}}?\b(?:name|key|id)=\\*[\"']([\w.-]++)\\*[\"'][^<>\n]{{0,128}}>{_CDATA}", re.I),
+    re.compile(rf"<(?:name|key)>\s*+([\w.-]++)\s*+</(?:name|key)>\s*+<[\w.:-]{{1,64}}>{_CDATA}", re.I),
+    # name="key" value="value", and "name": "key", "value": "value"
+    re.compile(
+        rf"(?<![\w-])(?:name|key|id)\\*[\"']?{_BLANKS}[=:]{_BLANKS}\\*[\"']([\w.-]++)\\*[\"'][^<>{{}}\n]{{0,64}}?\bvalue\\*[\"']?{_BLANKS}[=:]{_BLANKS}", re.I
+    ),
 )
 _NOTHING = re.compile(r"(?:true|false|none|null)(?=[\s,;:.)}\]]|$)", re.I)
 """Values that are no secret: none at all, and truth values."""
 _PORT = re.compile(r"https?://[^\s/?#@:]*:\d{1,5}[/?#]", re.I)
+_PASSWORD_BEGINS = re.compile(r"[^\s/?#@:]*+:(?!\d{1,5}\Z)\S++")
+_SPACED = 64
 _INDENT = 64
 _CREDENTIALS = re.compile(r"(?:digest|oauth|hawk|signature|aws4-hmac-sha256)[ \t][^\n]*+|[^\n\"'}\])]++", re.I)
 _QUOTE = re.compile(r"[bru]{0,2}(?=\\*[\"'])", re.I)
 _OPENING = re.compile(r"\\*(?:\"\"\"|'''|\"|')")
 _PLAIN_QUOTED = {quote: re.compile(rf"(?:[^{quote}\\\n]|\\.)*+{quote}") for quote in "\"'"}
+_GOES_ON = re.compile(rf"{_BLANKS}\+?{_BLANKS}[bru]{{0,2}}(\"|')(?!-)", re.I)
 _BRACKETS = re.compile(r"[\[\](){}]|\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
 _UNQUOTED = re.compile(
     r"(?:(?:bearer|basic|digest|negotiate|token)[ \t]++)?"
@@ -153,8 +176,14 @@ def _hide_in_urls(text: str) -> str:
     parts, done = [], 0
     for scheme in _SCHEME.finditer(text):
         begin = scheme.end()
+        if begin < done:
+            continue
         found = _URL_END.search(text, begin)
-        at = text.rfind("@", begin, found.start() if found else len(text))
+        end = found.start() if found else len(text)
+        at = text.rfind("@", begin, end)
+        if at < 0 and found is not None and found[0] == " " and _PASSWORD_BEGINS.fullmatch(text, begin, end):  # a password with spaces
+            at = text.find("@", end, min(end + _SPACED, _index(text, "\n", end)))
+            at = -1 if "://" in text[end:at] else at
         colon, slash = text.find(":", begin, max(at, begin)), min((i for c in "/?#" if (i := text.find(c, begin, max(at, begin))) >= 0), default=at)
         if at < 0 or not begin < at or (slash < at and not 0 <= colon < slash):
             continue
@@ -169,7 +198,7 @@ def _hide_values(form: re.Pattern[str], text: str) -> str:
     """Hide the values of secret names that are assigned in one form."""
     parts, done, position, nested = [], 0, 0, True
     while (found := form.search(text, position)) is not None:
-        position = found.end()
+        position = found.end(1)
         if not is_secret(found[1]):
             continue
         begin, end, nested = _value(text, found, nested)
@@ -187,15 +216,18 @@ def _value(text: str, found: re.Match[str], nested: bool) -> tuple[int, int, boo
     :returns: begin, end, and ``nested`` for the next value.
     """
     begin = found.end()
-    if found[0].endswith(">") and found[0].startswith("<"):
-        return begin, _index(text, "<", begin), nested
+    if found[0].startswith("<"):
+        return begin, _index(text, "]]>" if found[0].endswith("[") else "<", begin), nested
     if (prefix := _QUOTE.match(text, begin)) is not None:
         opening = _OPENING.match(text, prefix.end())
         assert opening is not None, "the prefix ends before a quote"
         begin = opening.end()
         closing = _PLAIN_QUOTED.get(opening[0]) or re.compile(rf"(?:(?!(?<!\\){re.escape(opening[0])}).)*+{re.escape(opening[0])}")
         if (whole := closing.match(text, begin)) is not None:
-            return begin, whole.end() - len(opening[0]), nested
+            end = whole.end() - len(opening[0])
+            while (more := _GOES_ON.match(text, whole.end())) is not None and (whole := _PLAIN_QUOTED[more[1]].match(text, more.end())) is not None:
+                begin, end = found.end(), whole.end()  # a value in pieces loses its quotes, too
+            return begin, end, nested
         return begin, _index(text, "\n", begin), nested
     if text[begin : begin + 1] in ("[", "{", "("):
         depth, limit = 0, len(text) if nested else _index(text, "\n", begin)
@@ -314,6 +346,7 @@ def redacted_output() -> Iterator[None]:
     threads = []
     for handles in [[1, 2]] if together else [[handle] for handle in kept]:
         read, write = os.pipe()
+        _reading.add(read)
         for handle in handles:
             os.dup2(write, handle)
         os.close(write)
@@ -332,6 +365,9 @@ def redacted_output() -> Iterator[None]:
         if not any(thread.is_alive() for thread in threads):  # else a program that was started writes on
             for target in kept.values():
                 os.close(target)
+
+
+_reading: set[int] = set()
 
 
 def _is_open(handle: int) -> bool:
@@ -366,7 +402,18 @@ def _pass_on(read: int, target: int) -> None:
         with contextlib.suppress(BrokenPipeError):  # nobody reads it any more: what is printed next fails as it would without us
             redact_lines(read, write)
     finally:
+        _reading.discard(read)
         os.close(read)
+
+
+def _after_fork() -> None:
+    """Leave reading to the process that has the thread for it, so that whoever writes is told when that process has gone."""
+    for read in _reading:
+        os.close(read)
+    _reading.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class RedactingFormatter(logging.Formatter):

@@ -22,7 +22,7 @@ from dskype.topology.fields import DEFAULT_STREAM_ID, Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import BoltDef, GroupingDef, SpoutDef, StreamDef, TopologyDef, TopologySourceDef, read_topology
 from dskype.topology.flux.objects import ObjectBuilder, find_member
-from dskype.topology.flux.permissions import check_options, check_settings, refuse_commands, refuse_variables
+from dskype.topology.flux.permissions import check_options, check_settings, refuse_command, refuse_variables
 from dskype.topology.flux.registry import Registry, default_registry
 from dskype.topology.flux.strict_yaml import Limits, parse
 from dskype.topology.flux.substitution import parse_properties, substitute
@@ -159,9 +159,10 @@ def load(
     config, trusted = config or {}, {**(trusted or {}), **(config or {})}
     check_settings({key: value for key, value in definition.config.items() if key not in config}, trusted)
     definition.config.update(config)
-    topology = _Builder(definition, registry or default_registry(), tuple(allow_modules), reader.warnings).build()
+    topology = _Builder(definition, registry or default_registry(), tuple(allow_modules), allow_commands, reader.warnings).build()
     if not allow_commands:
-        refuse_commands(topology.topology, tuple(allow_modules))
+        for id, spec in topology.topology.components.items():
+            refuse_command(id, spec.obj, tuple(allow_modules))
     check_options(topology.topology, trusted)
     return topology
 
@@ -256,9 +257,9 @@ class _Reader:
 class _Builder:
     """Creates the objects and the topology of a definition, in Storm's order."""
 
-    def __init__(self, definition: TopologyDef, registry: Registry, allow_modules: tuple[str, ...], warnings: list[str]) -> None:
+    def __init__(self, definition: TopologyDef, registry: Registry, allow_modules: tuple[str, ...], allow_commands: bool, warnings: list[str]) -> None:
         self.definition = definition
-        self.objects = ObjectBuilder(registry, allow_modules)
+        self.objects = ObjectBuilder(registry, allow_modules, allow_commands)
         self.warnings = warnings
         self._made: dict[str, Any] = {}
 

@@ -39,9 +39,17 @@ from dskype.topology.errors import explain
 from dskype.topology.fields import Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import ListRef, ObjectDef, PropertyDef, Ref
+from dskype.topology.flux.permissions import refuse_command
 from dskype.topology.flux.registry import Registry
+from dskype.topology.model import Component
 
 __all__ = ["ObjectBuilder", "find_member"]
+
+_LIFECYCLE = {
+    *("open", "next_tuple", "emit_records", "ack", "fail", "activate", "deactivate", "close"),
+    *("prepare", "execute", "execute_batch", "execute_tick", "on_watermark", "restore", "cleanup"),
+}
+"""Methods of a component that do work. A file that is only loaded must not start any."""
 
 
 def _id(definition: ObjectDef) -> str:
@@ -57,11 +65,13 @@ class ObjectBuilder:
 
     :param registry: the classes that the file may name.
     :param allow_modules: modules whose classes it may name as well.
+    :param allow_commands: whether its objects may start programs.
     """
 
-    def __init__(self, registry: Registry, allow_modules: tuple[str, ...] = ()) -> None:
+    def __init__(self, registry: Registry, allow_modules: tuple[str, ...] = (), allow_commands: bool = False) -> None:
         self._registry = registry
         self._allow_modules = allow_modules
+        self._allow_commands = allow_commands
         self.components: dict[str, Any] = {}
         self.modules: set[str] = set()
 
@@ -79,6 +89,8 @@ class ObjectBuilder:
         """
         cls = self.resolve(definition.class_name, definition.where)
         obj = self._create(cls, definition)
+        if not self._allow_commands:  # before a method of the object is called
+            refuse_command(_id(definition), obj, self._allow_modules)
         for prop in definition.properties:
             self._set_property(obj, prop, definition)
         for method in definition.config_methods:
@@ -87,6 +99,8 @@ class ObjectBuilder:
             bound = find_member(obj, method.name)
             if bound is None or not callable(bound):
                 raise FluxException(explain(words, component=_id(definition), hint=_members(obj, callable)))
+            if isinstance(obj, Component) and bound.__name__ in _LIFECYCLE:
+                raise FluxException(explain(words, component=_id(definition), hint="the topology calls this method, when its component runs"))
             self._call(bound, args, words, definition)
         return obj
 

@@ -12,7 +12,7 @@ from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.registry import within
 from dskype.topology.model import StormTopology
 
-__all__ = ["check_options", "check_settings", "refuse_commands", "refuse_variables"]
+__all__ = ["check_options", "check_settings", "refuse_command", "refuse_variables"]
 
 _NUMBERS = re.compile(
     r"kafka\.(?:acks|batch\.size|buffer\.memory|default\.api\.timeout\.ms|delivery\.timeout\.ms|linger\.ms|retries"
@@ -87,15 +87,14 @@ def refuse_variables(part: str, conf: Any) -> None:
             refuse_variables(part, value)
 
 
-def refuse_commands(topology: StormTopology, allow_modules: tuple[str, ...]) -> None:
-    """Refuse components that start programs, by their classes: a file can set attributes of objects. Those of modules that the caller allows are the caller's."""
-    for id, spec in topology.components.items():
-        if getattr(type(spec.obj), "starts_processes", False) and not within(type(spec.obj).__module__, allow_modules):
-            raise FluxException(
-                explain(
-                    "A component of the file starts a program, which is not allowed.",
-                    given=getattr(spec.obj, "command", type(spec.obj).__name__),
-                    component=id,
-                    hint="if you trust the file, allow it with --allow-commands (allow_commands=True in load)",
-                )
+def refuse_command(component: str, obj: object, allow_modules: tuple[str, ...]) -> None:
+    """Refuse an object that starts a program, by its class: a file can set attributes of objects. Those of modules that the caller allows are the caller's."""
+    if getattr(type(obj), "starts_processes", False) and not within(type(obj).__module__, allow_modules):
+        raise FluxException(
+            explain(
+                "A component of the file starts a program, which is not allowed.",
+                given=getattr(obj, "command", type(obj).__name__),
+                component=component,
+                hint="if you trust the file, allow it with --allow-commands (allow_commands=True in load)",
             )
+        )

@@ -70,6 +70,25 @@ def test_a_spout_of_a_file_has_no_options_that_load_code() -> None:
     assert load(spout % "group.id: g, fetch.min.bytes: 5").name == "t"
 
 
+def test_a_file_starts_no_program_while_it_is_loaded(tmp_path):
+    """Neither through an object that is no component of the topology, nor through the context of another, nor through what a component does when it runs."""
+    text = """name: t
+components: [{id: x, className: %s, constructorArgs: %s, configMethods: [{name: %s, args: %s}]}]
+spouts: [{id: a, className: dskype.TestWordSpout}]
+"""
+    command = json.dumps(["sh", "-c", f"touch {tmp_path}/started"])
+    for name, method in (("dskype.ShellBolt", "prepare"), ("dskype.ShellSpout", "open")):
+        shell = text % (name, f"[{command}, [a]]", method, "[{}, null, null]")
+        with pytest.raises(FluxException, match="component of the file starts a program.*'x'"):
+            load(shell)
+        with pytest.raises(FluxException, match="the topology calls this method"):
+            load(shell, allow_commands=True)
+    for method, arguments in (("open", "[{}, null, null]"), ("nextTuple", "[]"), ("next_tuple", "[]"), ("close", "[]")):
+        with pytest.raises(FluxException, match="the topology calls this method"):
+            load(text % ("dskype.KafkaSpout", "[topic]", method, arguments))
+    assert not (tmp_path / "started").exists()
+
+
 @pytest.mark.parametrize("name", ["starts_processes", "startsProcesses"])
 @pytest.mark.parametrize("value", ["false", "0", "null", "[]"])
 def test_a_file_cannot_say_that_its_class_starts_no_program(name, value):
