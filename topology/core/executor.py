@@ -348,21 +348,13 @@ class Executor:
 
     @property
     def askable(self) -> bool:
-        """Whether :meth:`ask` may find tuples."""
+        """Whether an idle spout may be asked for tuples."""
         return self.is_spout and any(map(self._may_be_asked, self._hosted.values()))
 
     @staticmethod
     def _may_be_asked(hosted: _Hosted) -> bool:
         # Before its first batch here, the state may be that of an earlier process.
         return hosted.number >= 0 and hosted.batch_id >= 0 and hosted.task.askable
-
-    def ask(self) -> list[Task]:
-        """Ask the idle spouts for tuples; return the tasks that have something for the next batch.
-
-        What they emit is part of that batch: it is journaled and released with it. If the process dies before, the spout continues from the
-        journal, as if it had not been asked.
-        """
-        return [hosted.task for hosted in self._hosted.values() if self._may_be_asked(hosted) and hosted.task.ask()]
 
     @property
     def unfinished(self) -> bool:

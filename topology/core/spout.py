@@ -122,15 +122,8 @@ class SpoutTask(Task):
 
     @property
     def askable(self) -> bool:
-        """Whether :meth:`ask` may find tuples."""
+        """Whether it is idle, and may be asked for tuples."""
         return self.idle and self.active and self.credit > 0
-
-    def ask(self) -> bool:
-        """Ask the component for tuples between two batches; return whether the next batch has something to release."""
-        if not self.emit():
-            return False
-        self.idle = False  # until it has been asked in that batch
-        return True
 
     def emit(self) -> bool:
         """Ask the component for tuples; return whether there is something to release."""

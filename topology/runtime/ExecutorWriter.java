@@ -261,8 +261,8 @@ public class ExecutorWriter extends ForeachWriter {
         if (answer[0] != 'P') throw new IllegalStateException(text);
         SocketChannel to = dial(text);
         byte[] name = this.topic.getBytes(StandardCharsets.UTF_8);
-        ByteBuffer hello = ByteBuffer.allocate(8 + 1 + 8 + 4 + name.length).order(ByteOrder.LITTLE_ENDIAN);
-        hello.putLong(13 + name.length).put((byte) 'S').putLong(this.next).putInt(this.partition).put(name).flip();
+        ByteBuffer hello = ByteBuffer.allocate(8 + 8 + 4 + name.length).order(ByteOrder.LITTLE_ENDIAN);
+        hello.putLong(12 + name.length).putLong(this.next).putInt(this.partition).put(name).flip();
         while (hello.hasRemaining()) to.write(hello);
         synchronized (this.changed) {
             if (this.closed) this.shut(to);

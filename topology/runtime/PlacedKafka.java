@@ -30,7 +30,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * Spark's Kafka source, on a cluster: it names for each partition the Spark executor on which the partition's task is to run.
  *
- * Why Java: in real-time mode Spark's own source names no place, so a task may run on another host in every batch, away from the executor that has its state. Spark asks
+ * Why Java: Spark's own source names no place in real-time mode, and in micro-batches a place of its own choice, so a task may run on another host in every batch, away from the executor that has its state. Spark asks
  * sources of Java alone for real-time mode. Everything but the places is done by Spark's source. The option "dskype.places" has a line for each partition: topic, partition and
  * place, with tabs in between; a place is what Spark calls a task location, "executor_HOST_ID".
  */
@@ -109,7 +109,14 @@ public class PlacedKafka implements TableProvider {
         }
 
         public InputPartition[] planInputPartitions(Offset start) {
-            InputPartition[] found = this.kafka.planInputPartitions(start);
+            return this.placed(this.kafka.planInputPartitions(start));
+        }
+
+        public InputPartition[] planInputPartitions(Offset start, Offset end) {
+            return this.placed(this.kafka.planInputPartitions(start, end));
+        }
+
+        private InputPartition[] placed(InputPartition[] found) {
             for (int i = 0; i < found.length; i++) {
                 KafkaBatchInputPartition given = (KafkaBatchInputPartition) found[i];
                 KafkaOffsetRange range = given.offsetRange();
@@ -120,10 +127,6 @@ public class PlacedKafka implements TableProvider {
                 );
             }
             return found;
-        }
-
-        public InputPartition[] planInputPartitions(Offset start, Offset end) {
-            return this.kafka.planInputPartitions(start, end);
         }
 
         public PartitionReaderFactory createReaderFactory() {

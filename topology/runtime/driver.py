@@ -25,13 +25,13 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain, mark_of, text_after
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.runtime.committer import Committer
+from dskype.topology.runtime.component_query import ComponentQuery, PartitionsAddedError
 from dskype.topology.runtime.control_files import MANIFEST, Manifest
 from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import FAILOVER_MS, KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer, check_codecs
 from dskype.topology.runtime.kept_files import keep_files
-from dskype.topology.runtime.micro_batch.query import Pace
 from dskype.topology.runtime.preflight import check_executors
-from dskype.topology.runtime.queries import ComponentQuery, PartitionsAddedError, QueryContext
+from dskype.topology.runtime.queries import QueryContext
 from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
@@ -117,7 +117,6 @@ class TopologyDriver:
         self._starts, self._brokers_away = 0, False
         self._transports = Transports()
         self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
-        self._pace = Pace()
         self.warnings: list[str] = []
         """Problems of external topics that do not prevent the topology from running."""
         self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
@@ -150,7 +149,7 @@ class TopologyDriver:
         self._writes = WriteWatch(self._producer, lambda: write_once(self.kafka, metrics_topic(self.plan.name), self._reports.document(), DRIVER_KEY))
         positions = self._all_positions()
         self.warnings += [*self._inputs.warnings, *self._transports.choose(self.plan, self._spark, positions)]
-        self._clock = TopologyClock(self.plan, self.stats, now_ms(), self._transports.real_time)  # the clock starts now, not when the driver was made
+        self._clock = TopologyClock(self.plan, self.stats, now_ms(), self.plan.component_ids)  # the clock starts now, not when the driver was made
         self._start_queries(positions)
         runs = ((self._clock_step, "clock", 0.0), (self._watch(), "watch", 0.0), (self._look_after_topics, "janitor", _JANITOR_EVERY_S))
         self._threads = [threading.Thread(target=self._run, args=run, name=f"{self.plan.name}-{run[1]}", daemon=True) for run in runs]
@@ -475,7 +474,6 @@ class TopologyDriver:
             return
         self._restart_queries()
         if self.failure is None:
-            self._pace.keep(self._queries, self.stats)
             self._report_health()
 
     def _versions(self) -> dict[int, int]:

@@ -14,7 +14,6 @@ import secrets
 import selectors
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
@@ -33,11 +32,9 @@ from dskype.topology import kernel_cache
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, Owner, PendingSnapshot
-from dskype.topology.core.frames import WAKE, encode_control
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
-from dskype.topology.core.snapshots import SnapshotStore
+from dskype.topology.core.snapshots import FencedError, SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.core.waiting import SpoutWait
 from dskype.topology.errors import FatalError, TopologyError, mark_of
 from dskype.topology.planning import acker
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
@@ -45,12 +42,12 @@ from dskype.topology.routing import java_hash
 from dskype.topology.runtime.executor_log import redirect_output
 from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
-from dskype.topology.runtime.leases import Leases
+from dskype.topology.runtime.leases import Leases, SupersededError
 from dskype.topology.runtime.processes import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.record_producer import RecordProducer
 from dskype.topology.runtime.spark_input import SparkInput
 from dskype.topology.runtime.stores import fetch_files
-from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, SUPERVISOR_VARIABLE, encode_batches, in_records, out_batches, receive, send
+from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
 
 __all__ = ["Payload", "import_components", "main", "warm_up"]
 
@@ -62,19 +59,10 @@ _REFUSED = 3
 _SYNC_S = 2.0
 """Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
 
-_LEAST_SELECT_S = 0.001
-"""Shorter waits are not left to the selector, which knows milliseconds only."""
-_ASKED_PULSES = 3
-"""An idle spout is asked for as long as it takes so many idle pulses to come."""
 _ALONE_S = 10.0
-"""On a cluster, an executor ends when Spark has had no connection to it for so long: its query was started again elsewhere."""
-_WAKE_S = 10.0
-"""How long a record that may be lost waits for the brokers: word of tuples, which the next pulse brings as well, or of a kernel that is compiled."""
-
-BATCH = struct.Struct("<cQ?")
-"""``BATCH_KIND``; batch id; whether the rows have the columns of external topics."""
-BATCH_KIND, INPUT_KIND = b"B", b"S"
-"""The first byte of a request: a batch, or the beginning of what Spark passes on in real time (see ``spark_input``)."""
+"""On a cluster, an executor to which Spark has no connection asks so often whether its query was started again elsewhere."""
+_TOLD_S = 10.0
+"""How long word of a kernel that is compiled waits for the brokers; it may be lost."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +107,6 @@ def warm_up() -> None:
     for column in (np.arange(4), np.arange(4.0), np.array([True, False]), *texts):
         java_hash.hash_column(column)
     acker.warm_up()
-    encode_batches(out_batches([]))
     gc.collect()
     gc.freeze()
 
@@ -140,7 +127,7 @@ def import_components(payload: bytes) -> None:
 
 
 def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> None:
-    """Serve batches until SIGTERM; called in a fresh fork of the supervisor."""
+    """Process what Spark passes on until SIGTERM; called in a fresh fork of the supervisor."""
     topology, component, index = key
     set_name(f"dsk:{component}")
     content = Payload.loads(payload)
@@ -179,7 +166,6 @@ class _Resident:
     def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int) -> None:
         self._listener, self._payload = listener, payload
         self._component, self._index = component, index
-        self._inbox = inbox_topic(payload.plan.name, component)
         self._executor: Executor | None = None
         self._store = payload.store
         self._selector = selectors.DefaultSelector()
@@ -192,11 +178,7 @@ class _Resident:
         self._called_s = time.monotonic()  # when Spark had a connection to this process last
         self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        conf = payload.plan.component_conf(component)
-        self._spout_wait = SpoutWait(conf)
-        self._ask_for_s = _ASKED_PULSES * conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS] / 1000
-        self._served_s = 0.0
-        self._waker: RecordProducer | None = None
+        self._teller: RecordProducer | None = None
 
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
@@ -219,19 +201,15 @@ class _Resident:
         return Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
 
     def run(self, stop: StopSignal) -> None:
-        """Serve shims until SIGTERM, which ends a batch only if it takes too long.
+        """Process what Spark passes on until SIGTERM, which ends a batch only if it takes too long.
 
         :raises Stop: always, in the end.
         """
         selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
-            wait_s = 0.0 if self._input else _ALONE_S if self._leases is not None else self._ask_wait_s()
-            if wait_s and wait_s < _LEAST_SELECT_S:
-                time.sleep(wait_s)
-                wait_s = 0.0
             with stop.waiting():
-                ready = selector.select(wait_s)
+                ready = selector.select(None if self._loop is None else 0.0)
             for key, _ in ready:
                 connection = cast("socket.socket", key.fileobj)
                 if connection is self._listener:
@@ -243,69 +221,30 @@ class _Resident:
                 except ConnectionError:
                     selector.unregister(connection)
                     connection.close()
-            if self._input:
-                self._called_s = time.monotonic()
-                self._step()
-            elif self._leases is not None and time.monotonic() - self._called_s > _ALONE_S:
-                raise Stop
-            elif not ready and self._ask_wait_s() is not None:
-                self._ask()
-
-    def _ask_wait_s(self) -> float | None:
-        """Return after which time without a batch to ask the spouts; None if only a batch is worth waiting for.
-
-        Pulses come to idle spouts, too. If they stay away, another process may have taken over the tasks of this one, and with them what their
-        spouts read from.
-        """
-        if self._loop is not None or self._executor is None or not self._executor.askable or time.monotonic() - self._served_s > self._ask_for_s:
-            self._spout_wait.note(idle=False)
-            return None
-        return self._spout_wait.seconds
-
-    def _ask(self) -> None:
-        """Ask idle spouts for tuples. If there are any, start a batch with a record for the task's inbox; without it, the next pulse would."""
-        found = self._executor.ask()
-        self._spout_wait.note(idle=not found)
-        for task in found:
-            try:
-                self._write_soon(self._inbox, encode_control(WAKE, now_ms()), task.index)
-            except KafkaError as error:
-                log.warning("task %s has tuples and has to wait for its next pulse: %s", task.id, error)
+            if self._loop is not None:
+                self._step(self._loop)
 
     def tell_what_is_compiled(self, kernel: str) -> None:
         """Tell the driver, and everybody who reads the metrics topic, which kernel this process compiles: until that is done, it does nothing else."""
         report = {"v": 1, "kind": "compiling", "component": self._component, "executor": self._index, "kernel": kernel, "time_ms": now_ms()}
         with contextlib.suppress(KafkaError):  # the log says it, too
-            self._write_soon(metrics_topic(self._payload.plan.name), json.dumps(report).encode(), 0)
-
-    def _write_soon(self, topic: str, value: bytes, partition: int) -> None:
-        """Begin to write a record that may be lost."""
-        if self._waker is None:
-            self._waker = self._payload.kafka.producer(delivery_timeout_s=_WAKE_S)
-        self._waker.send(topic, value, partition=partition)
+            if self._teller is None:
+                self._teller = self._payload.kafka.producer(delivery_timeout_s=_TOLD_S)
+            self._teller.send(metrics_topic(self._payload.plan.name), json.dumps(report).encode(), partition=0)
 
     def _serve(self, connection: socket.socket) -> None:
-        body = receive(connection)
-        real_time = body[:1] == INPUT_KIND
+        """Read a partition through this connection."""
+        hello = receive(connection)
         try:
-            if self._executor is None:  # made here, so that an error of open or prepare reaches Spark
-                if real_time and self._payload.given_up_s is not None:
+            if self._loop is None:  # made here, so that an error of open or prepare reaches Spark
+                if self._payload.given_up_s is not None:
                     self._leases = self._take_leases()
                 self._executor = self._make_executor()
-            if real_time:
-                self._loop = self._loop or self._make_loop(self._executor)
-                self._selector.unregister(connection)
-                self._input.add(connection, body[1:])
-                return
-            _, batch_id, external = BATCH.unpack_from(body)
-            schema = EXTERNAL_INPUT if external else INBOX_INPUT
-            rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
-            self._maybe_snapshot(batch_id)
-            reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
+                self._loop = self._make_loop(self._executor)
+            self._selector.unregister(connection)
+            self._input.add(connection, hello)
         except Exception as error:
             self._fail(connection, error)
-        send(connection, b"\x00", reply)
-        self._served_s = time.monotonic()
 
     def _take_leases(self) -> Leases:
         """Take the leases of the tasks; return when no executor on another host can write for them any more."""
@@ -335,14 +274,30 @@ class _Resident:
         spout = self._payload.plan.spec(self._component).obj
         isolation = (spout.isolation_level,) if isinstance(spout, KafkaSpout) else ()
         # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
-        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._listener)
+        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._selector)
         return self._input
 
-    def _step(self) -> None:
+    def _step(self, loop: InboxLoop) -> None:
         try:
-            self._loop.step()
+            if self._input:
+                self._called_s = time.monotonic()
+            elif self._leases is not None and time.monotonic() - self._called_s > _ALONE_S:
+                self._check_leases(self._leases)
+            loop.step()
         except Exception as error:
             self._fail(None, error)
+
+    def _check_leases(self, leases: Leases) -> None:
+        """Return if this executor still has its tasks, although Spark has had no connection to it for a while.
+
+        :raises Stop: its query was started again elsewhere.
+        """
+        try:
+            leases.check()
+        except (SupersededError, FencedError) as error:
+            log.info("the tasks of this executor are elsewhere: %s", error)
+            raise Stop from error
+        self._called_s = time.monotonic()
 
     def _fail(self, connection: socket.socket | None, error: Exception) -> NoReturn:
         """End this process, because the state in memory may be inconsistent; the next one starts from the snapshots.
@@ -394,7 +349,7 @@ class _Resident:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             die_with_parent(parent)
-            # An inherited socket stays open: if the executor were killed, its shims would wait for this process.
+            # An inherited socket stays open: if the executor were killed, Spark's tasks would wait for this process.
             for key in list(self._selector.get_map().values()):
                 cast("socket.socket", key.fileobj).close()
             self._selector.close()

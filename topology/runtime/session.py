@@ -41,7 +41,7 @@ _MODULES = b"WARNING: Using incubator modules"
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
-_MICRO_BATCH = {
+_SETTINGS = {
     # Plans are small and change with every batch, so interpreting them is faster than compiling them.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -63,6 +63,10 @@ _MICRO_BATCH = {
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     # Two simultaneous attempts of one task would only make work for each other.
     "spark.speculation": "false",
+    # Idle queries in micro-batches look for records so often; they look at once after a batch.
+    "spark.sql.streaming.pollingDelay": "100ms",
+    # On a cluster, a task that runs elsewhere than at its executor's place fails.
+    "spark.locality.wait": "30s",
     # One query's batch must not wait for another's.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.shuffle.partitions": "1",
@@ -101,7 +105,7 @@ def spark_settings(
     :param log_handle: of what writes the log; None: the JVM writes the file itself.
     """
     local = master is None or master.startswith("local")
-    settings = dict(_MICRO_BATCH)
+    settings = dict(_SETTINGS)
     conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
     log = log_file if log_handle is None else f"/dev/fd/{log_handle}"

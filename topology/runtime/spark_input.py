@@ -115,14 +115,14 @@ class SparkInput:
 
     :param reader: reads such records.
     :param positions: (topic, partition) -> next offset that the executor needs; a partition that is not there is read as it comes.
-    :param listener: a wait for records ends when somebody wants to connect.
+    :param calls: a wait for records ends when one of its sockets has something: somebody wants to connect.
     """
 
-    def __init__(self, reader: InboxReader, positions: Mapping[tuple[str, int], int], listener: socket.socket | None = None) -> None:
+    def __init__(self, reader: InboxReader, positions: Mapping[tuple[str, int], int], calls: selectors.DefaultSelector | None = None) -> None:
         self._reader, self._next = reader, NextOffsets(positions)
         self._selector = selectors.DefaultSelector()
-        if listener is not None:
-            self._selector.register(listener, selectors.EVENT_READ)
+        if calls is not None:
+            self._selector.register(calls.fileno(), selectors.EVENT_READ)
         self._partitions: dict[socket.socket, _Partition] = {}
         self._left: dict[_Partition, None] = {}  # those of which more may be there, in the order in which they have their turns
         self._ended: list[_Partition] = []

@@ -1,7 +1,7 @@
 """The supervisor: a zygote per Spark executor that forks resident executors on request.
 
-It is forked from the Spark Python daemon, has everything imported and the emulator's kernels compiled, and only forks. A shim asks
-it for the socket of a Storm executor; if that executor does not run, it is forked. An executor of a higher *epoch* (its
+It is forked from the Spark Python daemon, has everything imported and the emulator's kernels compiled, and only forks. A task of Spark
+asks it for the socket of a Storm executor; if that executor does not run, it is forked. An executor of a higher *epoch* (its
 query was restarted) replaces one of a lower.
 
 No process outlives its parent, by the kernel's parent-death signal: JVM -> daemon -> supervisor -> executors. The
@@ -172,7 +172,7 @@ class _Supervisor:
         try:
             request = msgpack.unpackb(receive(connection))
             answer = self._answer(request)
-            send(connection, _plain(answer) if request.get("plain") else msgpack.packb(answer))
+            send(connection, _plain(answer) if request["op"] == "executor" else msgpack.packb(answer))
         except Exception as error:  # an error of a client must not end the zygote
             if not isinstance(error, ConnectionError):
                 traceback.print_exc()

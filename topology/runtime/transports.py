@@ -9,9 +9,8 @@ from typing import Any
 from dskype.topology.config import Config
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.micro_batch.query import MicroBatchQuery
-from dskype.topology.runtime.queries import ComponentQuery, QueryContext
-from dskype.topology.runtime.real_time import RealTimeQuery
+from dskype.topology.runtime.component_query import ComponentQuery
+from dskype.topology.runtime.queries import QueryContext
 
 __all__ = ["TaskSlots", "TooFewSlotsError", "Transports"]
 
@@ -100,7 +99,7 @@ class Transports:
             self._partitions[component] = len(positions)
             if (reason := self._missing_slots()) is not None:
                 raise TooFewSlotsError(reason)
-        query = (RealTimeQuery if component in self.real_time else MicroBatchQuery)(context, component, positions)
+        query = ComponentQuery(context, component, positions, real_time=component in self.real_time)
         query.start()
         return query
 

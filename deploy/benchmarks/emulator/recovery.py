@@ -1,4 +1,4 @@
-"""How long a bolt is away after SIGKILL of its executor or of Spark's Python workers, by the size of its state."""
+"""How long a bolt is away after SIGKILL of its executor, by the size of its state."""
 
 from __future__ import annotations
 
@@ -21,20 +21,15 @@ _STILL_S = 5.0
 """Statistics come at least every few seconds, also of an idle task."""
 
 
-def _victims(kind: str) -> list[int]:
-    """Return the process ids of the bolt's executor, or of all Python workers of Spark.
+def _victim() -> int:
+    """Return the process id of the bolt's executor.
 
-    :raises RuntimeError: there are none.
+    :raises RuntimeError: there is none.
     """
-    found = list(tree(processes(), os.getpid()))
-    if kind == "executor":
-        victims = sorted(p.pid for p in found if p.name == "dsk:bolt")[:1]  # its forks, which write snapshots, come later
-    else:
-        parents = {p.parent for p in found if p.name == "dskype-superv"}
-        victims = [p.pid for p in found if p.parent in parents and p.name != "dskype-superv"]
-    if not victims:
-        raise RuntimeError(f"no process of the kind {kind} was found")
-    return victims
+    found = sorted(p.pid for p in tree(processes(), os.getpid()) if p.name == "dsk:bolt")  # its forks, which write snapshots, come later
+    if not found:
+        raise RuntimeError("no executor of the bolt was found")
+    return found[0]
 
 
 def _final_counts(handle: LocalTopology) -> tuple[int, int]:
@@ -48,19 +43,18 @@ def _final_counts(handle: LocalTopology) -> tuple[int, int]:
     return counts
 
 
-def _run(cluster: LocalCluster, options: argparse.Namespace, mib: int, kind: str, transport: str) -> list[str]:
-    """Kill one kind of process once; return the row of the table."""
+def _run(cluster: LocalCluster, options: argparse.Namespace, mib: int, transport: str) -> list[str]:
+    """Kill the executor once; return the row of the table."""
     builder = TopologyBuilder()
     builder.set_spout("spout", BatchSpout(options.rate), 1)
     builder.set_bolt("bolt", StatefulBatchPass(mib << 20), 1).fields_grouping("spout", Fields("key"))
     conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 5000, "topology.emulator.transport": transport}
-    with cluster.submit_topology(f"recovery-{mib}-{kind}-{transport}", conf, builder.create_topology()) as handle:
+    with cluster.submit_topology(f"recovery-{mib}-{transport}", conf, builder.create_topology()) as handle:
         wait_for_first(handle, "bolt")
         time.sleep(options.warm_up)
-        victims = _victims(kind)
+        victim = _victim()
         before, killed = handle.stats.total("bolt", "executed"), time.monotonic()
-        for pid in victims:
-            os.kill(pid, signal.SIGKILL)
+        os.kill(victim, signal.SIGKILL)
         while handle.stats.total("bolt", "executed") < before + _PASSED_S * options.rate:
             if time.monotonic() > killed + _BACK_S:
                 raise TimeoutError(f"the bolt was not back within {_BACK_S} s")
@@ -71,7 +65,7 @@ def _run(cluster: LocalCluster, options: argparse.Namespace, mib: int, kind: str
         handle.backend.deactivate()
         emitted, executed = _final_counts(handle)
     exact = "yes" if emitted == executed else f"NO: {emitted} {executed}"
-    return [f"{mib} MiB", kind, transport, f"{back:.2f}", f"{caught_up:.2f}", exact]
+    return [f"{mib} MiB", transport, f"{back:.2f}", f"{caught_up:.2f}", exact]
 
 
 def main() -> None:
@@ -79,14 +73,12 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--mib", type=int, nargs="*", default=[1, 16, 128, 512], help="sizes of the state")
     options.add_argument("--rate", type=float, default=20_000, help="tuples/s (default 20000)")
-    options.add_argument("--kill", nargs="+", choices=("executor", "workers"), default=["executor"], help="what is killed (default executor)")
     add_transports(options)
     options = options.parse_args()
     with bench_cluster(options) as cluster:
-        cases = product(options.mib, options.kill, options.transport)
-        rows = [_run(cluster, options, mib, kind, transport) for mib, kind, transport in cases]
+        rows = [_run(cluster, options, mib, transport) for mib, transport in product(options.mib, options.transport)]
     print_table(
-        f"SIGKILL at {options.rate:,.0f} tuples/s, a snapshot every 5 s", ["state", "killed", "transport", "away s", "caught up after s", "counts exact"], rows
+        f"SIGKILL at {options.rate:,.0f} tuples/s, a snapshot every 5 s", ["state", "transport", "away s", "caught up after s", "counts exact"], rows
     )
 
 

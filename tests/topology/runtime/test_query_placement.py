@@ -1,16 +1,13 @@
-"""Where the tasks of queries run: in micro-batches by which tasks there are, in real time by the place that each executor has."""
+"""Where the executors of a topology run on a cluster, and with them the tasks of queries."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import pytest
 
 from dskype.topology import Fields, KafkaSpout, TopologyBuilder
-from dskype.topology.planning.plan import TopologyPlan, inbox_topic
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.micro_batch import query as micro_batch
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.spark_executors import NoSparkExecutorError, SparkExecutor, find_executors, place
 
 from .components import PacedNumbers, RunningSum
@@ -23,21 +20,6 @@ def plan_of(workers: int) -> TopologyPlan:
     builder.set_spout("in", KafkaSpout("topic"))
     builder.set_bolt("sum", RunningSum(), 4).fields_grouping("numbers", Fields("key"))
     return TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, "topology.workers": workers}, builder.create_topology())
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize(("component", "local", "tasks"), [("sum", True, "workers"), ("sum", False, None), ("in", True, 1), ("in", False, 1)])
-def test_on_a_cluster_only_a_kafka_spout_has_one_spark_task_for_all_partitions(monkeypatch, tmp_path, workers, component, local, tasks):
-    plan = plan_of(workers)
-    monkeypatch.setattr(micro_batch, "tuning", MagicMock())
-    spark = MagicMock()
-    context = SimpleNamespace(
-        spark=spark, plan=plan, kafka=KafkaSettings("127.0.0.1:1"), scratch=tmp_path, local=local, epoch=1, standstill_s=None, payload=lambda starts: b""
-    )
-    query = micro_batch.MicroBatchQuery(context, component, {(inbox_topic("t", component), task): 0 for task in range(4)} | {("topic", 0): 0})
-    query.start()
-    coalesced = {args for name, args, _ in spark.mock_calls if name.endswith(".coalesce")}
-    assert coalesced == (set() if tasks is None else {(workers if tasks == "workers" else tasks,)})
 
 
 @pytest.mark.parametrize(

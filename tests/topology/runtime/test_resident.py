@@ -27,6 +27,7 @@ from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.runtime import resident as resident_module
 from dskype.topology.runtime.executor_log import _Log, redirect_output
 from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
+from dskype.topology.runtime.leases import SupersededError
 from dskype.topology.runtime.processes import Stop, StopSignal
 from dskype.topology.runtime.resident import Payload, _Resident
 from dskype.topology.testing import TestWordSpout
@@ -38,8 +39,6 @@ from .helpers import alive, make_topic, wait_for
 
 class Stand:
     """Stands in for the executor: always has a snapshot to write."""
-
-    askable = False
 
     def __init__(self, save) -> None:
         self.save_snapshots, self.failures = save, []
@@ -100,8 +99,8 @@ def test_the_death_of_an_executor_is_seen_at_once_and_its_snapshot_ends_with_it(
         time.sleep(60)
 
     resident._executor = Stand(save)
-    shim = socket.socket(socket.AF_UNIX)
-    shim.settimeout(20)
+    task = socket.socket(socket.AF_UNIX)
+    task.settimeout(20)
     pid = os.fork()
     if not pid:
         try:
@@ -114,17 +113,17 @@ def test_the_death_of_an_executor_is_seen_at_once_and_its_snapshot_ends_with_it(
         finally:
             os._exit(0)
     resident._listener.close()
-    shim.connect("s")
-    assert shim.recv(5) == b"ready"
+    task.connect("s")
+    assert task.recv(5) == b"ready"
     child = int(wait_for(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text(), 60, "the fork that writes"))
     os.kill(pid, signal.SIGKILL)
-    readable, _, _ = select.select([shim], [], [], 20)
-    assert readable and shim.recv(1) == b"", "the connection outlived the executor"
+    readable, _, _ = select.select([task], [], [], 20)
+    assert readable and task.recv(1) == b"", "the connection outlived the executor"
     os.waitpid(pid, 0)
     with pytest.raises(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as another:
         another.connect("s")
     wait_for(lambda: not alive({child}), 20, "the end of the fork")
-    shim.close()
+    task.close()
 
 
 def test_the_reason_of_a_snapshot_that_failed_reaches_the_executor(resident):
@@ -149,7 +148,7 @@ def test_what_an_executor_compiles_is_told_to_all_who_read_the_metrics_topic(res
     make_topic(kafka, metrics_topic(name))
     resident._payload = replace(resident._payload, kafka=kafka, plan=TopologyPlan.build(name, "t-1-0", {}, TOPOLOGIES["chain"]()[0]))
     resident.tell_what_is_compiled("bolts.x_kernels.f")
-    resident._waker.close()
+    resident._teller.close()
     stats = TopologyStats()
     assert [stats.feed(r.value, {1: "first"}) for r in read_to_end(kafka, metrics_topic(name))] == ["first"]
     assert stats.compiling["first", 0][0] == "bolts.x_kernels.f"
@@ -267,8 +266,6 @@ class Loop:
 
     def step(self) -> None:
         (self._folder / "begun").touch()
-        if self._what == "idle":
-            return
         try:
             end = time.monotonic() + (0.5 if self._what == "batch" else 60)
             while time.monotonic() < end:
@@ -280,10 +277,11 @@ class Loop:
 
 @pytest.mark.parametrize("what", ["idle", "batch", "stuck"])
 def test_a_stop_waits_for_the_batch_unless_it_is_stuck_and_closes_the_components(resident, tmp_path, what):
-    resident._loop, resident._executor = Loop(tmp_path, what), SimpleNamespace(close=(tmp_path / "closed").touch, askable=False)
-    resident._input = None if what == "idle" else ["a partition"]
-    if what == "idle":
+    resident._executor = SimpleNamespace(close=(tmp_path / "closed").touch)
+    if what == "idle":  # Spark has not called it yet
         (tmp_path / "begun").touch()
+    else:
+        resident._loop, resident._input = Loop(tmp_path, what), ["a partition"]
     pid = os.fork()
     if not pid:
         try:
@@ -303,12 +301,20 @@ def test_a_stop_waits_for_the_batch_unless_it_is_stuck_and_closes_the_components
     assert left == {"idle": {"closed"}, "batch": {"finished", "closed"}, "stuck": {"closed"}}[what]
 
 
-def test_on_a_cluster_an_executor_to_which_spark_has_no_connection_any_more_ends_and_gives_its_leases_back(resident, tmp_path, monkeypatch):
-    monkeypatch.setattr(resident_module, "_ALONE_S", 0.3)
-    given_back = []
-    resident._executor = SimpleNamespace(close=(tmp_path / "closed").touch, askable=True)
-    resident._leases = SimpleNamespace(release=lambda: given_back.append(True))
+def test_on_a_cluster_an_executor_whose_query_was_started_again_elsewhere_ends(resident, tmp_path, monkeypatch):
+    """Spark has no connection to it any more. That alone is no reason to end: in micro-batches it has none while there are no records."""
+    monkeypatch.setattr(resident_module, "_ALONE_S", 0.1)
+    checks, steps = [], []
+
+    def check():
+        checks.append(len(steps))
+        if len(checks) == 3:
+            raise SupersededError("another one has the task")
+
+    resident._executor, resident._input = SimpleNamespace(close=(tmp_path / "closed").touch), []
+    resident._loop = SimpleNamespace(step=lambda: steps.append(time.sleep(0.01)))
+    resident._leases = SimpleNamespace(check=check, release=(tmp_path / "released").touch)
     with pytest.raises(Stop):
         resident.run(StopSignal())
     resident.close()
-    assert given_back and (tmp_path / "closed").exists()
+    assert len(checks) == 3 and 0 < checks[0] < checks[1] < checks[2] and (tmp_path / "closed").exists() and (tmp_path / "released").exists()

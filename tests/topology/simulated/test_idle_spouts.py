@@ -1,9 +1,9 @@
-"""A spout that had nothing to emit is asked between batches, and what it then emits belongs to the next batch."""
+"""A spout that had nothing to emit is asked again, and what it then emits is a batch."""
 
 import pytest
 
 from dskype.topology import Fields, Spout, TopologyBuilder
-from dskype.topology.core.frames import WAKE, encode_control
+from dskype.topology.core.frames import encode_control
 from dskype.topology.testing import FeederSpout, IdentityBolt
 
 from .test_owners import Hosts, emitted
@@ -19,47 +19,9 @@ def hosts(folder, spout):
     return made
 
 
-def wake(made, executor, batch):
-    """Run the batch that a woken process asks for."""
-    start = made.log.end(made.inbox, 0)
-    made.log.append(made.inbox, 0, None, encode_control(WAKE, 0))
-    return [row for *_, row in emitted(executor.handle(batch, made.records(start)))]
-
-
 @pytest.fixture
 def feeder():
     return FeederSpout("x")
-
-
-def test_a_spout_is_asked_between_batches_until_it_has_something(tmp_path, feeder):
-    made = hosts(tmp_path, feeder)
-    executor = made.start("a")
-    assert not executor.askable  # no batch has come: another process may be ahead
-    executor.handle(0, made.records())
-    assert executor.askable and executor.ask() == []
-    feeder.feed(["a"])
-    feeder.feed(["b"])
-    (task,) = executor.ask()
-    assert not executor.askable  # it has something to release first
-    clock_ms = task.clock_ms
-    assert wake(made, executor, 1) == [("a",), ("b",)]
-    assert executor.askable and task.clock_ms == clock_ms and task.credit == 8
-    assert executor.ask() == []
-
-
-def test_what_was_emitted_between_batches_is_emitted_again_by_the_next_process(tmp_path, feeder):
-    made = hosts(tmp_path, feeder)
-    first = made.start("a")
-    first.handle(0, made.records())
-    feeder.feed(["a"])
-    assert first.ask()  # and this process dies
-    second = made.start("b")
-    made.pulse(2, credit=5)
-    assert [row for *_, row in emitted(second.handle(1, made.records(2)))] == [("a",)]
-    assert emitted(first.handle(1, made.records(2)))[0][-1] == ("a",)  # if it is alive after all, it continues behind the other
-    feeder.feed(["b"])
-    assert second.ask()
-    assert wake(made, second, 2) == [("a",), ("b",)]  # its first reply again, for the other may have been faster
 
 
 def test_a_spout_that_may_not_emit_is_not_asked(tmp_path, feeder):
@@ -78,6 +40,7 @@ def test_a_spout_that_may_not_emit_is_not_asked(tmp_path, feeder):
 def test_a_process_that_reads_its_inboxes_itself_needs_no_record_to_release_tuples(tmp_path, feeder):
     made = hosts(tmp_path, feeder)
     first = made.start("a")
+    assert not first.askable  # no batch has come: another process may be ahead
     first.handle(0, made.records())
     assert first.emit(1) is None
     feeder.feed(["a"])
@@ -105,21 +68,12 @@ class Broken(Spout):
             raise ValueError("broken")
 
 
-def test_a_spout_that_raises_is_not_asked_again_before_its_next_pulse(tmp_path):
-    Broken.calls = 0
-    made = hosts(tmp_path, Broken())
-    executor = made.start("a")
-    executor.handle(0, made.records())
-    (task,) = executor.ask()
-    assert not executor.askable and "ValueError: broken" in task.errors[0]["error"]
-    assert Broken.calls == 2
-
-
 def test_a_spout_that_raises_between_its_pulses_has_its_error_released(tmp_path):
     Broken.calls = 0
     made = hosts(tmp_path, Broken())
     executor = made.start("a")
     executor.handle(0, made.records())
     executor.emit(1)
-    assert not executor.askable
+    assert not executor.askable, "not before its next pulse"
+    assert Broken.calls == 2
     assert b"ValueError: broken" in executor.report()[0].value

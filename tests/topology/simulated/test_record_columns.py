@@ -4,10 +4,8 @@ import pyarrow as pa
 import pytest
 
 from dskype.topology import BatchBolt, TopologyBuilder
-from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.wire import OUTPUT, decode_batches, encode_batches, out_batches
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FixedTupleSpout
@@ -76,34 +74,3 @@ def test_columns_of_different_lengths_are_refused():
         run.advance(1)
         with pytest.raises(ValueError, match="differ in length.*'writer'.*'out'.*given: \\[1, 2\\]"):
             run.components("writer")[0].collector.send_records("out", pa.array(["a"]), pa.array(["a", "b"]))
-
-
-def test_rows_for_the_sink_are_the_same_as_one_by_one():
-    columns = OutRecords("t", pa.array(["a", "b"]), pa.array([b"1", None], pa.binary()), [("x", pa.array(["p", "q"])), ("y", pa.array([b"r", b"s"]))])
-    records = [
-        OutRecord("u", 3, None, b"v", None),
-        OutRecord("u", 3, b"k", b"v", [("h", b"1"), ("i", b"2")]),
-        columns,
-        OutRecord("w", None, None, None, []),
-        OutRecords("t", None, pa.array(["z"]), []),
-    ]
-    [batch] = decode_batches(encode_batches(out_batches(records)))
-    assert batch.schema == OUTPUT and batch.num_rows == 6
-    assert batch.to_pylist() == out_batches(list(expand_records(records)))[0].to_pylist()
-    assert batch.to_pylist()[2] == {
-        "topic": "t",
-        "partition": None,
-        "key": b"a",
-        "value": b"1",
-        "headers": [{"key": "x", "value": b"p"}, {"key": "y", "value": b"r"}],
-    }
-    assert list(decode_batches(encode_batches(out_batches([])))) == []
-
-
-@pytest.mark.parametrize("size", [10, 3_000])
-def test_many_rows_reach_the_sink_in_pieces(size):
-    records = [OutRecord("u", 1, b"%d" % i, b"x" * size, [("n", b"%d" % i)]) for i in range(20_000)]
-    pieces = list(decode_batches(encode_batches(out_batches(records))))
-    assert len(pieces) > 1 and all(len(piece) <= 16_384 and len(piece) * size <= 4 << 20 for piece in pieces)
-    rows = [row for piece in pieces for row in piece.to_pylist()]
-    assert [row["key"] for row in rows] == [r.key for r in records] and rows[-1]["headers"] == [{"key": "n", "value": b"19999"}]

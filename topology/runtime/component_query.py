@@ -1,10 +1,11 @@
-"""Real-time queries: Spark's Kafka source reads, and passes each record to its executor at once (see docs/transport.md)."""
+"""The query of a component: Spark's Kafka source reads, and passes each record to its executor (see docs/transport.md)."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
+import shutil
 import threading
 from collections.abc import Sequence
 from contextlib import closing
@@ -21,13 +22,14 @@ from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import FAILOVER_MS, starting_offsets
-from dskype.topology.runtime.queries import SOURCE, ComponentQuery, PartitionsAddedError, QueryContext
+from dskype.topology.runtime.queries import QueryContext
 from dskype.topology.runtime.spark_executors import SparkExecutor, find_executors, place
 
-__all__ = ["RealTimeQuery"]
+__all__ = ["ComponentQuery", "PartitionsAddedError"]
 
 log = logging.getLogger(__name__)
 
+_SOURCE = {"kafka.request.timeout.ms": str(FAILOVER_MS), "kafka.max.poll.records": "10000", "failOnDataLoss": "true"}
 _FETCH = {"kafka.fetch.max.wait.ms": "5000", "kafka.max.partition.fetch.bytes": str(RECORD_BYTES // 4), "kafka.fetch.max.bytes": str(RECORD_BYTES // 2)}
 """A broker answers as soon as there is a record, and larger records come as well. There is a consumer for each partition, which waits while its executor is busy: with larger fetches, those
 of a long backlog would fill the JVM's memory."""
@@ -36,14 +38,28 @@ _NEW_PARTITIONS_S = 10.0
 _DAEMON = "dskype.topology.runtime.daemon"
 
 
-class RealTimeQuery(ComponentQuery):
-    """The real-time query of one component: Kafka source -> executors. A Spark task for each partition lasts as long as Spark's batch, and a batch lasts for minutes.
+class PartitionsAddedError(Exception):
+    """A query has to start anew, because its external topics have partitions that it does not read."""
+
+
+class ComponentQuery:
+    """The query of one component: Kafka source -> executors. In each of Spark's batches a task for each partition passes the partition's records on.
+
+    In real-time mode the tasks last as long as the batch, and a batch lasts for minutes: a record is passed on as it comes. In micro-batches, a task passes on what is there,
+    and waits until the executor has processed it.
 
     On a cluster, each executor has its place: the Spark executor on which the tasks of all its partitions run.
+
+    :param context: settings that it shares with the topology's other queries.
+    :param component: component id.
+    :param positions: (topic, partition) -> first offset to read, for every partition.
+    :param real_time: whether Spark runs it in real-time mode.
     """
 
-    def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> None:
-        super().__init__(context, component, positions)
+    def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int], *, real_time: bool) -> None:
+        self._context, self.component, self._positions, self._real_time = context, component, positions, real_time
+        self._query: Any = None
+        self._checkpoint = context.scratch / str(context.epoch) / inbox_topic("x", component)[2:]  # the component's id, escaped as in its topic
         self._stopped = threading.Event()
         self._outdated: Exception | None = None  # why the query has to end, although Spark does not see it
 
@@ -51,7 +67,7 @@ class RealTimeQuery(ComponentQuery):
         """Start the query; return before its first record."""
         plan, kafka, spark = self._context.plan, self._context.kafka, self._context.spark
         spout: Any = plan.spec(self.component).obj
-        batch_s = plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS]
+        conf = plan.component_conf(self.component)
         external = isinstance(spout, KafkaSpout)
         inbox = inbox_topic(plan.name, self.component)
         tasks = plan.component_tasks(self.component)
@@ -62,7 +78,19 @@ class RealTimeQuery(ComponentQuery):
         for topic, partition in sorted(self._positions):
             assigned.setdefault(topic, []).append(partition)
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-        source = {**SOURCE, **_FETCH, **kafka.options, **servers, "assign": json.dumps(assigned), "startingOffsets": starting_offsets(self._positions)}
+        source: dict[str, Any] = {
+            **_SOURCE,
+            **_FETCH,
+            **kafka.options,
+            **servers,
+            "assign": json.dumps(assigned),
+            "startingOffsets": starting_offsets(self._positions),
+        }
+        if not self._real_time:
+            most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
+            # External records are single, not frames of many tuples.
+            source["kafka.fetch.max.wait.ms"] = "1"
+            source["maxOffsetsPerTrigger"] = max(most, conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES]) if external else most
         if external:
             source["includeHeaders"] = "true"
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
@@ -75,7 +103,12 @@ class RealTimeQuery(ComponentQuery):
         writer = reader.load().writeStream
         writer._jwrite = writer._jwrite.foreach(self._writer(inbox, places))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
-        self._query = writer.option("checkpointLocation", self._checkpoint.as_uri()).trigger(realTime=f"{batch_s} seconds").start()
+        writer = writer.option("checkpointLocation", self._checkpoint.as_uri())
+        if self._real_time:
+            writer = writer.trigger(realTime=f"{conf[Config.TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS]} seconds")
+        elif interval_ms := conf[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]:
+            writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
+        self._query = writer.start()
         if external:
             threading.Thread(target=self._look_for_partitions, args=(spout,), name=f"partitions of {self.component}", daemon=True).start()
 
@@ -99,7 +132,7 @@ class RealTimeQuery(ComponentQuery):
         ids: Any = context._gateway.new_array(jvm.String, n) if places else None
         for i, place_of_executor in enumerate(places):
             ids[i] = place_of_executor.id
-        request = {"op": "executor", "plain": True, "topology": plan.topology_id, "component": self.component, "epoch": self._context.epoch}
+        request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         payload = self._context.payload(starts)
         return jvm.dskype.spark.ExecutorWriter(
@@ -129,12 +162,19 @@ class RealTimeQuery(ComponentQuery):
 
     def failure(self) -> BaseException | None:
         """Return what ended the query, or why it has to end; None while it runs."""
-        return super().failure() or self._outdated
+        if self._query is None or self._query.isActive:
+            return self._outdated
+        return self._query.exception() or RuntimeError("the query has ended")
 
     def stop(self) -> None:
         """Stop the query and remove its checkpoint."""
         self._stopped.set()
-        super().stop()
+        if self._query is not None:
+            try:
+                self._query.stop()
+            except Exception as error:  # the query or the JVM has ended already
+                log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
 
 
 def _head(request: dict[str, Any]) -> bytes:
