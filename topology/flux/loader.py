@@ -238,9 +238,16 @@ class _Reader:
         return read_topology(parse(text, name, self._limits), name)
 
     def _find_include(self, file: str, folder: Path) -> Path:
-        """Return a path beside the including file if there is one, else in the working folder (where Storm looks)."""
+        """Return a path beside the including file if there is one, else in the working folder (where Storm looks); it is never outside both, links followed."""
         beside = folder / file
-        return beside if beside.is_file() else Path(file)
+        path = beside if beside.is_file() else Path(file)
+        roots = [folder.resolve(), Path.cwd().resolve()]
+        if not any(path.resolve().is_relative_to(root) for root in roots):
+            legal = f"a file in {' or '.join(dict.fromkeys(map(str, roots)))}"
+            raise FluxException(
+                explain("A file is included that is elsewhere.", given=file, legal=legal, hint="if you trust it, call the program in a folder that holds both")
+            )
+        return path
 
     def _find_resource(self, file: str) -> Path:
         """Return the path of a resource; it is never outside the resource folders."""

@@ -1,6 +1,7 @@
 """What a Flux file may not do unless it is allowed by name."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,19 @@ def test_a_file_cannot_say_that_its_class_starts_no_program(name, value):
     spout = "className: dskype.ShellSpout, constructorArgs: [[sh, -c, id], [a]]"
     with pytest.raises(FluxException, match="starts a program"):
         load(f"name: t\nspouts: [{{id: s, {spout}, properties: [{{name: {name}, value: {value}}}]}}]\n")
+
+
+@pytest.mark.parametrize("named", ["{operator}/own.yaml", "../operator/own.yaml", "link.yaml"])
+def test_a_file_includes_no_files_that_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    """Its components could write what another file has: settings with secrets."""
+    for name in ("strange", "operator", "working"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "operator" / "own.yaml").write_text("config: {my.password: open-sesame}\n")
+    (tmp_path / "strange" / "link.yaml").symlink_to(tmp_path / "operator" / "own.yaml")
+    file = tmp_path / "strange" / "t.yaml"
+    file.write_text(f"{WORDS}includes: [{{file: '{named.format(operator=tmp_path / 'operator')}'}}]\n")
+    monkeypatch.chdir(tmp_path / "working")
+    with pytest.raises(FluxException, match="A file is included that is elsewhere.*call the program in a folder that holds both"):
+        load(file)
+    monkeypatch.chdir(tmp_path)  # where Storm looks
+    assert load(file).config["my.password"] == "open-sesame"
