@@ -55,29 +55,30 @@ Spark applies it several times to every option of every query in every micro-bat
 expression first checks the two letters with which an alternative may begin; that halves the time.
 """
 
-_WHOLE = r"(?:^|[?&._-])(?:auth|pass|passcode|pwd|psk)$"
-_QUERY = r"[?&](?:[\w.-]*[.-])?(?:sig|signature|key)$"
+_WHOLE = r"(?:^|[?&._-])(?:auth|cookie|masterauth|pass|dbpass|keypass|requirepass|storepass|userpass|passcode|pw|pwd|psk|hmac[._-]?key|jwt[._-]?key|master[._-]?key|passkey|ssh[._-]?key)$"
+_QUERY = r"[?&](?:[\w.-]*[.-])?(?:sig|signature|key|delegation)$"
 TABLE = {"anywhere": _NAMES, "anywhere, of keys": _KEYS, "as the last part": _WHOLE, "in the query of a URL": _QUERY}
 """The table of names, as regular expressions by where in a name they count. Spark's rule has the first two."""
 
 _SECRET = re.compile(rf"{_NAMES}|{_WHOLE}|{_KEYS}(?!store)|{_QUERY}", re.I)
-_WHERE = re.compile(r"(?:[._-](?:env|file|path|location|class|type|algorithm)|(?-i:Error|Exception|Warning|Manager))$", re.I)
-"""Ends of names that say where a secret is, or that are classes: ``NoCredentialsError: ...`` is a reason, not a secret."""
+_WHERE = re.compile(r"(?:[._-](?:env|file|path|location|class|type|algorithm|ms|seconds)|(?-i:Error|Exception|Warning|Manager))$", re.I)
+"""Ends of names that say where a secret is, that are times, or that are classes: ``NoCredentialsError: ...`` is a reason, not a secret."""
 
 _BEARER = re.compile(r"\b((?:bearer|basic)\s+)(?!(?-i:[a-z]{1,15})(?![\w.~+/=-])|\w+=[\"\w])[\w.~+/=-]{6,}", re.I)
 _RECOGNISED = re.compile(
     r"(?<![\w-])(?:whsec_[\w+/=-]+|gh[pousr]_\w{20,}|github_pat_\w{10,}|gl(?:pat|dt|rt|ptt)-[\w-]{10,}|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}|[sr]k_(?:live|test)_\w{10,}"
-    r"|sk-[\w-]{20,}|npm_\w{20,}|pypi-[\w-]{20,}|dckr_pat_[\w-]{10,}|hf_[A-Za-z]{20,}|AIza[\w-]{30,}|eyJ[\w-]{5,}+\.[\w-]{5,}+\.[\w-]*)"
+    r"|sk-[\w-]{20,}|npm_\w{20,}|pypi-[\w-]{20,}|dckr_pat_[\w-]{10,}|hf_[A-Za-z]{20,}|AIza[\w-]{30,}|hvs\.[\w-]{20,}|(?<=hooks\.slack\.com/)services/[\w/]{20,}|eyJ[\w-]{5,}+\.[\w-]{5,}+\.[\w-]*)"
 )
 _HINTS = (
     *("pass", "pwd", "psk", "secret", "jaas", "token", "credential", "private", "bearer", "basic", "auth", "key", "sig=", "signature=", "://"),
     *("whsec_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "_pat_", "glpat-", "gldt-", "glrt-", "glptt-", "xox", "xapp-"),
-    *("k_live_", "k_test_", "sk-", "npm_", "pypi-", "hf_", "aiza", "eyj"),
+    *("k_live_", "k_test_", "sk-", "npm_", "pypi-", "hf_", "aiza", "eyj", "hvs.", "hooks.slack", ":\\/", "curl"),
+    *("redis-cli", "cookie", "pw", "delegation", "identified by"),
 )
 """Without one of these a text has no secret: most lines of a log are looked at no further, which is fifty times as fast as the rule."""
 
-_SCHEME = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}://")
-_URL_END = re.compile(r"[\s\"'<>`]|://")
+_SCHEME = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}:(?://|\\+/\\+/)")
+_URL_END = re.compile(r"[\s\"'<>`]|:(?://|\\+/\\+/)")
 _PEM_BEGIN = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
 _PEM = re.compile(rf"({_PEM_BEGIN.pattern}).*?({_PEM_END.pattern}|\Z)", re.S)
@@ -89,15 +90,17 @@ _CDATA = r"(?:<!\[CDATA\[|(?=[^<]))"
 _FORMS = (
     # key = value, "key": value, conf['key']['part'] = value, key[0] = value, key -> value, a tab, and keys with a space: "api key: value"
     re.compile(
-        r"(?:\x1b\[[\d;]*+m|(?=[?&])|(?<![\w.-]))([?&]?[\w.-]++(?:[ ]key\b)?+)(?:\\*[\"'`])?+\]?+(?:\[[^\]\n]{0,64}\]){0,4}+"
+        r"(?:\x1b\[[\d;]*+m|\\u0022|(?=[?&])|(?<![\w.-]))([?&]?[\w.-]++(?:[ ]key\b)?+)(?:\\*[\"'`]|\\+u0022|&quot;|&\#34;)?+\]?+(?:\[[^\]\n]{0,64}\]){0,4}+"
         rf"(?:{_BLANKS}(?::=|={{1,2}}>?|->|(?<=-)>|::?(?!//)|%3[ad])|[ ]*+\t){_BLANKS}",
         re.I,
     ),
-    # --key value, and '--key', 'value'
-    re.compile(rf"(?<![\w-])(--[\w.-]++)(?:\\*[\"'],)?+(?=\s|\x1b){_BLANKS}"),
+    # --key value, '--key', 'value', and -key value
+    re.compile(rf"(?<![\w.-])(--?+[\w.-]++)(?:\\*[\"'],)?+(?=\s|\x1b){_BLANKS}"),
     # ('key', value), and ["key", value] of two
     re.compile(rf"\(\s*+b?\\*[\"']([\w.-]++)\\*[\"']{_BLANKS},{_BLANKS}"),
     re.compile(rf"\[\s*+b?\\*[\"']([\w.-]++)\\*[\"']{_BLANKS},{_BLANKS}(?=b?\\*[\"']?[^\"',\[\]\n]{{1,256}}[\"']?\s*\])"),
+    # (a.key,value) of Scala
+    re.compile(r"(?<!\w)\(([\w-]++\.[\w.-]++),(?=[^\s,()\"'])"),
     # setKey('value')
     re.compile(rf"(?<![\w.-])([\w.-]++)\({_BLANKS}(?=[bru]{{0,2}}\\*[\"'])", re.I),
     # <key>value</key>, <entry name="key">value</entry>, and <name>key</name><value>value</value>
@@ -106,13 +109,20 @@ _FORMS = (
     re.compile(rf"<(?:name|key)>\s*+([\w.-]++)\s*+</(?:name|key)>\s*+<[\w.:-]{{1,64}}>{_CDATA}", re.I),
     # name="key" value="value", and "name": "key", "value": "value"
     re.compile(
-        rf"(?<![\w-])(?:name|key|id)\\*[\"']?{_BLANKS}[=:]{_BLANKS}\\*[\"']([\w.-]++)\\*[\"'][^<>{{}}\n]{{0,64}}?\bvalue\\*[\"']?{_BLANKS}[=:]{_BLANKS}", re.I
+        rf"(?<![\w-])(?:name|key|id)\\*[\"']?{_BLANKS}[=:]{_BLANKS}\\*[\"']?([\w.-]++)\\*[\"']?[^<>{{}}\n]{{0,64}}?\bvalue\\*[\"']?{_BLANKS}[=:]{_BLANKS}", re.I
     ),
 )
+_COMMANDS = re.compile(
+    r"((?<![\w-])(?:-u|-U|--user|--proxy-user)(?:\\*[\"'],[ ]|[ =])?\\*(?P<quote>[\"'])?(?!\d{1,9}:\d)[^\s:\"'/]{1,64}:)(?(quote)[^\"'\n]++|[^\s\"']++)"
+    r"|(\b(?:sshpass\b[\"', ]{1,8}-p|redis-cli\b[^\n]{0,128}?[ \"']-a)[\"', ]{0,8})[^\s\"']++"
+)
+"""Programs whose options for secrets have no names: the last part of a match is secret. The first needs ``curl`` somewhere."""
+_SQL = re.compile(r"(\b(?:identified[ ]by|(?:encrypted|with|(?:role|user)[ ][^\s;]{1,64})[ ]password)[ ]{1,8}')(?:[^'\n]|'')++", re.I)
 _NOTHING = re.compile(r"(?:true|false|none|null)(?=[\s,;:.)}\]]|$)", re.I)
 """Values that are no secret: none at all, and truth values."""
 _PORT = re.compile(r"https?://[^\s/?#@:]*:\d{1,5}[/?#]", re.I)
 _PASSWORD_BEGINS = re.compile(r"[^\s/?#@:]*+:(?!\d{1,5}\Z)\S++")
+_QUOTED_PASSWORD = re.compile(r"[^\s/?#@:\"'<>`]{0,64}+:(?!\d{1,5}[\"'<>`/])[^\s\"'<>`@]{0,128}+[\"'<>`][^\s\"'<>`@,;)\]}]{1,64}+[\"'<>`]?+@(?=[\w.\[])")
 _SPACED = 64
 _INDENT = 64
 _CREDENTIALS = re.compile(r"(?:digest|oauth|hawk|signature|aws4-hmac-sha256)[ \t][^\n]*+|[^\n\"'}\])]++", re.I)
@@ -157,12 +167,16 @@ def redact_text(text: str) -> str:
     """
     if not _is_suspect(text):
         return text
-    if "://" in text:
+    if "://" in text or ":\\" in text:
         text = _hide_in_urls(text)
     if "PRIVATE KEY" in text:
         text = _PEM.sub(rf"\g<1>{HIDDEN}\g<2>", text)
     for form in _FORMS:
         text = _hide_values(form, text)
+    if "curl" in text or "sshpass" in text or "redis-cli" in text:
+        text = _COMMANDS.sub(lambda found: f"{found[1] or found[3]}{HIDDEN}", text)
+    if " '" in text:
+        text = _SQL.sub(rf"\g<1>{HIDDEN}", text)
     return _RECOGNISED.sub(HIDDEN, _BEARER.sub(rf"\g<1>{HIDDEN}", text))
 
 
@@ -181,7 +195,9 @@ def _hide_in_urls(text: str) -> str:
         found = _URL_END.search(text, begin)
         end = found.start() if found else len(text)
         at = text.rfind("@", begin, end)
-        if at < 0 and found is not None and found[0] == " " and _PASSWORD_BEGINS.fullmatch(text, begin, end):  # a password with spaces
+        if at < 0 and found is not None and found[0] in "\"'<>`" and (quoted := _QUOTED_PASSWORD.match(text, begin)) is not None:
+            at = quoted.end() - 1
+        elif at < 0 and found is not None and found[0] == " " and _PASSWORD_BEGINS.fullmatch(text, begin, end):  # a password with spaces
             at = text.find("@", end, min(end + _SPACED, _index(text, "\n", end)))
             at = -1 if "://" in text[end:at] else at
         colon, slash = text.find(":", begin, max(at, begin)), min((i for c in "/?#" if (i := text.find(c, begin, max(at, begin))) >= 0), default=at)
@@ -224,6 +240,8 @@ def _value(text: str, found: re.Match[str], nested: bool) -> tuple[int, int, boo
         begin = opening.end()
         closing = _PLAIN_QUOTED.get(opening[0]) or re.compile(rf"(?:(?!(?<!\\){re.escape(opening[0])}).)*+{re.escape(opening[0])}")
         if (whole := closing.match(text, begin)) is not None:
+            while text[whole.end() - 2] == "\\" and text[whole.end() : whole.end() + 1].isalnum() and (more := closing.match(text, whole.end())) is not None:
+                whole = more  # JSON within a repr doubles the backslash of a quote
             end = whole.end() - len(opening[0])
             while (more := _GOES_ON.match(text, whole.end())) is not None and (whole := _PLAIN_QUOTED[more[1]].match(text, more.end())) is not None:
                 begin, end = found.end(), whole.end()  # a value in pieces loses its quotes, too
@@ -241,7 +259,15 @@ def _value(text: str, found: re.Match[str], nested: bool) -> tuple[int, int, boo
     before = text[max(0, found.start() - _INDENT) : found.start()].rstrip(" \t-")
     if (not before and found.start() <= _INDENT) or before.endswith(("\n", "Error:", "Exception:")):  # a line of YAML, of properties or of HTTP's headers
         return begin, _index(text, "\n", begin), nested
-    if "authorization" in found[1].lower():
+    quote, name = text[max(0, found.start(1) - 1) : found.start(1)], found[0]
+    if quote in _PLAIN_QUOTED and name.endswith("=") and quote not in name:  # an argument: '--key=value'
+        if text[found.start(1) - 2 : found.start(1) - 1] == "\\":
+            whole = re.compile(rf"[^{quote}\n]*+(?<=\\){quote}").match(text, begin)
+        else:
+            whole = _PLAIN_QUOTED[quote].match(text, begin)
+        if whole is not None:
+            return begin, begin + len(whole[0][:-1].rstrip("\\")), nested
+    if "authorization" in found[1].lower() or "cookie" in found[1].lower():
         whole = _CREDENTIALS.match(text, begin)
     else:
         whole = _UNQUOTED.match(text, begin)
