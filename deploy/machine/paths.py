@@ -177,7 +177,7 @@ def check_ours(folder: Path, files: Sequence[str] = ()) -> None:
 
 
 def check_all_ours(folder: Path) -> None:
-    """Refuse a folder as :func:`check_ours` does, and if any file in it, at any depth, belongs to another user."""
+    """Refuse a folder as :func:`check_ours` does, and if another user may have written any file in it, at any depth."""
     check_ours(folder)
     if (fault := foreign_in(folder)) is not None:
         raise _not_ours(folder, fault)

@@ -38,16 +38,25 @@ def close_to_others(folder: Path) -> None:
 
 
 def foreign_in(folder: Path) -> str | None:
-    """Say which file in a folder belongs to another user, at any depth; None: none does. Links are not followed."""
-    return next((f"{path} belongs to user {uid}" for path, uid in _owners(folder) if uid != os.getuid()), None)
+    """Say which file in a folder another user may have written, at any depth; None: none. Links are not followed.
+
+    That is a file of another user, or one that everybody can write, if everybody can enter the folder.
+    """
+    entered = os.stat(folder).st_mode & stat.S_IXOTH
+    for path, info in _within(folder):
+        if info.st_uid != os.getuid():
+            return f"{path} belongs to user {info.st_uid}"
+        if entered and info.st_mode & stat.S_IWOTH and (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
+            return f"{path} can be written by everybody, mode {stat.filemode(info.st_mode)}"
+    return None
 
 
-def _owners(folder: Path) -> Iterator[tuple[str, int]]:
+def _within(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
-                yield entry.path, entry.stat(follow_symlinks=False).st_uid
+                yield entry.path, entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
-                    yield from _owners(Path(entry.path))
+                    yield from _within(Path(entry.path))
             except FileNotFoundError:  # removed meanwhile
                 continue

@@ -35,3 +35,17 @@ def test_state_that_others_can_write_is_refused(tmp_path):
     (tmp_path / "state").chmod(0o777)
     with pytest.raises(TopologyError, match=r"another user may have written is not used.*can be written by others"):
         FileSnapshotStore(tmp_path / "state").create()
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_what_everybody_can_write_in_a_folder_that_everybody_can_enter_may_be_anybodys(tmp_path, folder):
+    tmp_path.chmod(0o755)
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    if not folder:
+        inner /= "c"
+        inner.write_text("")
+    inner.chmod(0o757)
+    assert foreign_in(tmp_path) == f"{inner} can be written by everybody, mode {'d' if folder else '-'}rwxr-xrwx"
+    tmp_path.chmod(0o700)
+    assert foreign_in(tmp_path) is None
