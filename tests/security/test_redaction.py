@@ -419,6 +419,23 @@ def test_no_setting_of_ours_is_taken_for_a_secret() -> None:
     assert redact({**DEFAULTS, **ours}) == json.loads(json.dumps({**DEFAULTS, **ours}))
 
 
+def test_names_that_are_values_in_a_configuration_count_as_well() -> None:
+    conf = {
+        "env": [{"name": "DB_PASSWORD", "value": HUSH}, {"name": "a", "value": "b"}],
+        "pairs": [["password", HUSH], ("a", "b")],
+        "command": ["run", "--token", HUSH, f"--password={HUSH} x", "--token", "--a", "b"],
+        "fields": ["token", "count"],
+    }
+    seen = redact(conf)
+    assert seen == {
+        "env": [{"name": "DB_PASSWORD", "value": HIDDEN}, {"name": "a", "value": "b"}],
+        "pairs": [["password", HIDDEN], ["a", "b"]],
+        "command": ["run", "--token", HIDDEN, f"--password={HIDDEN}", "--token", HIDDEN, "b"],
+        "fields": ["token", "count"],
+    }
+    assert restore_secrets(seen, conf) == json.loads(json.dumps(conf))
+
+
 def test_a_configuration_is_redacted_at_every_depth_and_not_changed() -> None:
     before = json.dumps(CONF)
     assert redact(CONF) == SEEN

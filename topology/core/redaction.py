@@ -148,13 +148,23 @@ def is_secret(key: object) -> bool:
 def redact(value: Any) -> Any:
     """Return a copy of a configuration, or of a part of one, with ``******`` in place of secrets.
 
-    It descends into maps and lists; empty values and booleans stay.
+    It descends into maps and lists; empty values and booleans stay. Lists of pairs, maps with a name and a value, and lists of arguments have names, too.
     """
     if isinstance(value, Mapping):
-        return {k: HIDDEN if is_secret(k) and not isinstance(v, bool) and v not in (None, "") else redact(v) for k, v in value.items()}
+        named = any(is_secret(value.get(key)) for key in ("name", "key", "id"))
+        return {k: _redact_named(v, is_secret(k) or (named and k == "value")) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [redact(item) for item in value]
+        if value and all(isinstance(item, (list, tuple)) and len(item) == 2 for item in value):
+            return [[redact(name), _redact_named(v, is_secret(name))] for name, v in value]
+        names = [None, *value]
+        return [
+            _redact_named(item, isinstance(name, str) and name.startswith("--") and "=" not in name and is_secret(name)) for name, item in zip(names, value)
+        ]
     return redact_text(value) if isinstance(value, str) else value
+
+
+def _redact_named(value: Any, secret: bool) -> Any:
+    return HIDDEN if secret and not isinstance(value, bool) and value not in (None, "") else redact(value)
 
 
 def redact_text(text: str) -> str:
