@@ -293,8 +293,7 @@ def _all() -> dict[str, Fault]:
         Kill("kill-supervisor", "supervisor"),
         Kill("kill-executor", "executor"),
         Kill("kill-executors", "executor", every=True),
-        Kill("kill-worker", "worker"),
-        Kill("kill-workers", "worker", every=True),
+        Kill("kill-daemon", "daemon"),
         BrokerAway("kill-broker", (0.5, 8)),
         BrokerAway("broker-away", (70, 70), long=True),
         BrokerRestart(),
@@ -304,7 +303,6 @@ def _all() -> dict[str, Fault]:
         Pause("pause-supervisor", "supervisor"),
         Pause("pause-executor", "executor"),
         Pause("pause-executors", "executor", every=True),
-        Pause("pause-workers", "worker", every=True),
         Pause("pause-daemon", "daemon"),
         Pause("pause-broker", "broker"),
         CutNetwork(),
@@ -322,7 +320,7 @@ def _all() -> dict[str, Fault]:
 FAULTS = _all()
 """Name -> fault."""
 
-PARTNERS = ("kill-executor", "kill-worker", "kill-executors", "pause-executor", "pause-workers")
+PARTNERS = ("kill-executor", "kill-executors", "pause-executor")
 """Faults that may strike while another one lasts."""
 
 

@@ -11,7 +11,7 @@ from dskype.deploy.benchmarks.usage import Process
 
 __all__ = ["KINDS", "find", "running", "send", "sweep", "tree"]
 
-KINDS = ("driver", "jvm", "daemon", "supervisor", "executor", "worker")
+KINDS = ("driver", "jvm", "daemon", "supervisor", "executor")
 
 
 def running() -> dict[int, Process]:
@@ -40,10 +40,7 @@ def find(kind: str, root: int) -> list[int]:
         return sorted(supervisors)
     if kind == "executor":  # without the forks that write snapshots: their parents are executors
         return sorted(p.pid for p in below.values() if p.parent in supervisors and p.name.startswith("dsk:"))
-    daemons = {p.pid for p in below.values() if p.parent in machines and b"dskype.topology.runtime.daemon" in p.command}
-    if kind == "daemon":  # forks Spark's Python workers
-        return sorted(daemons)
-    return sorted(p.pid for p in below.values() if p.parent in daemons and p.pid not in supervisors)
+    return sorted(p.pid for p in below.values() if p.parent in machines and b"dskype.topology.runtime.daemon" in p.command)
 
 
 def send(pids: list[int], sign: signal.Signals) -> list[int]:

@@ -88,8 +88,9 @@ class ComponentQuery:
         }
         if not self._real_time:
             most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
-            # External records are single, not frames of many tuples.
+            # At the end of the log the source must return at once; the available offsets were determined before.
             source["kafka.fetch.max.wait.ms"] = "1"
+            # External records are single, not frames of many tuples.
             source["maxOffsetsPerTrigger"] = max(most, conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES]) if external else most
         if external:
             source["includeHeaders"] = "true"
@@ -134,7 +135,8 @@ class ComponentQuery:
             ids[i] = place_of_executor.id
         request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
-        payload = self._context.payload(starts)
+        interval_ms: int = 0 if self._real_time else plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]
+        payload = self._context.payload(starts, interval_ms / 1000)
         return jvm.dskype.spark.ExecutorWriter(
             context.pythonExec, _DAEMON, environment, inbox, routes, ids, _head(request), _head({**request, "payload": payload})
         )

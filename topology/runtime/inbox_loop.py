@@ -12,14 +12,13 @@ from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, route
 from dskype.topology.core.frames import OutRecord, OutRecords
 from dskype.topology.core.waiting import SpoutWait
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.record_writer import make_writer
+from dskype.topology.runtime.record_writer import PlainRecordWriter, RecordWriter
 from dskype.topology.runtime.spark_input import SparkInput
 
 __all__ = ["InboxLoop", "KeptPositions"]
 
 _LEAST_INTERVAL_S = 0.005
-"""Least time between the beginnings of two batches. A batch costs executors and brokers the same however few tuples it has; what arrives meanwhile is in the
+"""Least time between the beginnings of two batches, unless it has to be longer. A batch costs executors and brokers the same however few tuples it has; what arrives meanwhile is in the
 next one. The first batch after a pause begins at once."""
 _PATIENCE_S = 0.2
 """Longest wait for a record: signals and connections are looked after in between."""
@@ -63,38 +62,37 @@ class InboxLoop:
     snapshot; a spout's at its journal.
 
     :param executor: it has processed nothing yet.
-    :param kafka: the brokers.
+    :param writer: writes what the executor releases.
     :param kept: positions of the executor's tasks.
     :param external: (topic, partition) -> first offset, for all partitions of the external topics of a Kafka spout; the loop needs those of its tasks.
     :param save: called before each batch with its number, to take the snapshots that are due.
     :param open_input: returns what passes on the records from given positions on.
     :param permit: called before a batch, and before what it has released is written; it raises if another executor has the tasks now.
-    :param give_up_s: records that wait longer for the brokers are not written any more; None: they wait however long.
+    :param interval_s: least time between the beginnings of two batches.
     """
 
     def __init__(
         self,
         executor: Executor,
-        kafka: KafkaSettings,
+        writer: RecordWriter | PlainRecordWriter,
         kept: KeptPositions,
         external: Mapping[tuple[str, int], int],
         save: Callable[[int], None],
         open_input: Callable[[dict[tuple[str, int], int]], SparkInput],
         *,
         permit: Callable[[], None] = lambda: None,
-        give_up_s: float | None = None,
+        interval_s: float = 0.0,
     ) -> None:
-        self._executor, self._kept, self._save, self._permit = executor, kept, save, permit
+        self._executor, self._writer, self._kept, self._save, self._permit = executor, writer, kept, save, permit
         conf = executor.plan.component_conf(executor.component)
         self._most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
         if external:  # external records are single, not frames of many tuples
             self._most = max(self._most, conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
-        self._spout_wait = SpoutWait(conf)
+        self._spout_wait, self._interval_s = SpoutWait(conf), max(_LEAST_INTERVAL_S, interval_s)
         for task in () if executor.is_spout else executor.tasks:
             # A snapshot is newer if another host has run the task in between.
             if (version := kept.get(task.id)) > task.version:
                 executor.bring_to(task.id, version)
-        self._writer = make_writer(kafka, give_up_s)
         tasks = {task.id for task in executor.tasks}
         own = {where: offset for where, offset in external.items() if route(executor.plan, executor.component, *where) in tasks}
         self._reader = open_input({(task.inbox, task.index): task.version for task in executor.tasks} | own)
@@ -107,7 +105,9 @@ class InboxLoop:
     def step(self) -> None:
         """Process one batch, or wait a moment for one."""
         if (pause_s := self._next_s - time.monotonic()) > 0:
-            time.sleep(pause_s)
+            time.sleep(min(pause_s, _PATIENCE_S))
+            if pause_s > _PATIENCE_S:
+                return
         if self._idle_s is None:
             self._idle_s = time.monotonic()
         if records := self._reader.read(self._wait_s(), self._most):
@@ -147,7 +147,7 @@ class InboxLoop:
 
     def _begin(self) -> None:
         """Begin a batch."""
-        self._next_s = time.monotonic() + _LEAST_INTERVAL_S
+        self._next_s = time.monotonic() + self._interval_s
         self._number += 1
         self._permit()
         self._save(self._number)

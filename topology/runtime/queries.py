@@ -54,12 +54,13 @@ class QueryContext:
     def _plain_payload(self) -> bytes:
         return self._payload.dumps()
 
-    def payload(self, starts: tuple[tuple[str, int, int], ...]) -> bytes:
-        """Return the executors' payload; without external topics it is serialized once.
+    def payload(self, starts: tuple[tuple[str, int, int], ...], interval_s: float = 0.0) -> bytes:
+        """Return the executors' payload; without external topics and an interval it is serialized once.
 
         :param starts: rows (topic, partition, first offset) of external topics.
+        :param interval_s: least time between the beginnings of two batches of an executor.
         """
-        return replace(self._payload, starts=starts).dumps() if starts else self._plain_payload
+        return replace(self._payload, starts=starts, interval_s=interval_s).dumps() if starts or interval_s else self._plain_payload
 
     @property
     def local(self) -> bool:

@@ -45,6 +45,7 @@ from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.leases import Leases, SupersededError
 from dskype.topology.runtime.processes import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.record_producer import RecordProducer
+from dskype.topology.runtime.record_writer import make_writer
 from dskype.topology.runtime.spark_input import SparkInput
 from dskype.topology.runtime.stores import fetch_files
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
@@ -76,6 +77,7 @@ class Payload:
     :param epoch: number of the query's start.
     :param given_up_s: after so long a silence Spark may run an executor elsewhere; None: there is no other host.
     :param starts: rows (topic, partition, first offset) of the external topics of a Kafka spout, as they were when the query started.
+    :param interval_s: least time between the beginnings of two batches of an executor.
     """
 
     plan: TopologyPlan
@@ -87,6 +89,7 @@ class Payload:
     epoch: int
     given_up_s: float | None
     starts: tuple[tuple[str, int, int], ...] = ()
+    interval_s: float = 0.0
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; separate are ``sys_path``, because unpickling the rest needs it, and what the zygote imports."""
@@ -267,8 +270,16 @@ class _Resident:
         positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
         kept = KeptPositions(path, [task.id for task in executor.tasks])
         permit = self._leases.check if self._leases is not None else lambda: None
-        limit_s = self._payload.given_up_s
-        return InboxLoop(executor, self._payload.kafka, kept, positions, self._maybe_snapshot, self._open_input, permit=permit, give_up_s=limit_s)
+        return InboxLoop(
+            executor,
+            make_writer(self._payload.kafka, self._payload.given_up_s),
+            kept,
+            positions,
+            self._maybe_snapshot,
+            self._open_input,
+            permit=permit,
+            interval_s=self._payload.interval_s,
+        )
 
     def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
         spout = self._payload.plan.spec(self._component).obj

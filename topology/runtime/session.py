@@ -64,7 +64,7 @@ _SETTINGS = {
     # Two simultaneous attempts of one task would only make work for each other.
     "spark.speculation": "false",
     # Idle queries in micro-batches look for records so often; they look at once after a batch.
-    "spark.sql.streaming.pollingDelay": "100ms",
+    "spark.sql.streaming.pollingDelay": "20ms",
     # On a cluster, a task that runs elsewhere than at its executor's place fails.
     "spark.locality.wait": "30s",
     # One query's batch must not wait for another's.

@@ -77,9 +77,7 @@ def main() -> None:
     options = options.parse_args()
     with bench_cluster(options) as cluster:
         rows = [_run(cluster, options, mib, transport) for mib, transport in product(options.mib, options.transport)]
-    print_table(
-        f"SIGKILL at {options.rate:,.0f} tuples/s, a snapshot every 5 s", ["state", "transport", "away s", "caught up after s", "counts exact"], rows
-    )
+    print_table(f"SIGKILL at {options.rate:,.0f} tuples/s, a snapshot every 5 s", ["state", "transport", "away s", "caught up after s", "counts exact"], rows)
 
 
 if __name__ == "__main__":

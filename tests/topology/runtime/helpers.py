@@ -189,12 +189,6 @@ def executors(component: str | None = None, root: int | None = None) -> list[Pro
     return [p for p in descendants(root).values() if p.parent in zygotes and p.name.startswith("dsk:") and component in (None, p.name.removeprefix("dsk:"))]
 
 
-def workers(root: int | None = None) -> list[Process]:
-    """Return Spark's Python workers."""
-    parents = {p.pid for p in daemons(root)}
-    return [p for p in descendants(root).values() if p.parent in parents and p.name != "dskype-superv"]
-
-
 def kill(find: Callable[[], Sequence[Process]], what: str = "a process to kill") -> None:
     """Kill the processes that ``find`` returns; if there is none now, as one has just ended and its successor is still to come, wait for it."""
 

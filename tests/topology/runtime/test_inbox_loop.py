@@ -70,8 +70,8 @@ class Writer:
 
     killed = False
 
-    def __init__(self, kafka, give_up_s=None):
-        self.log, self.written = kafka, []
+    def __init__(self, log):
+        self.log, self.written = log, []
 
     def write(self, records):
         self.written = list(expand_records(records))
@@ -108,7 +108,7 @@ class Home:
             if executor.snapshot_due(number):
                 executor.save_snapshots(executor.pending_snapshots(number))
 
-        return InboxLoop(executor, self.log, kept, external or {}, save, lambda positions: Reader(self.log, positions))
+        return InboxLoop(executor, Writer(self.log), kept, external or {}, save, lambda positions: Reader(self.log, positions))
 
     def ask(self, n, credit=5):
         if n == 1:
@@ -123,7 +123,6 @@ class Home:
 def home(tmp_path, monkeypatch):
     monkeypatch.setattr(Reader, "clock", Clock())
     monkeypatch.setattr(inbox_loop, "time", Reader.clock)
-    monkeypatch.setattr(inbox_loop, "make_writer", Writer)
     monkeypatch.setattr(Writer, "killed", False)
     return Home(tmp_path)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import time
 from collections import Counter
@@ -21,7 +20,7 @@ from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import TopicAdmin
 
 from .components import sum_chain, sums_expected
-from .helpers import await_output, daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for, workers
+from .helpers import await_output, daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for
 
 TOTAL, RATE = 24_000, 4_000
 STILL_S = 2
@@ -39,14 +38,6 @@ def kill_the_supervisor() -> None:
     kill(supervisors)
 
 
-def kill_a_worker() -> None:
-    kill(lambda: random.sample(found := workers(), min(len(found), 1)))
-
-
-def kill_all_workers() -> None:
-    kill(workers)
-
-
 def kill_the_daemon() -> None:
     kill(daemons)
 
@@ -56,7 +47,7 @@ def stop_an_executor() -> None:
 
 
 def stop_all_python() -> None:
-    stand_still(lambda: [*daemons(), *supervisors(), *executors(), *workers()], STILL_S)
+    stand_still(lambda: [*daemons(), *supervisors(), *executors()], STILL_S)
 
 
 def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None]], transport: str, look: Callable[[TopologyDriver], None]) -> None:
@@ -97,8 +88,7 @@ def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monk
         admin.close()
 
     monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
-    of_spark = [kill_the_daemon] if transport == "real-time" else [kill_a_worker, kill_all_workers]  # no Python worker has a part in real-time queries
-    kills = [kill_an_executor, *of_spark, kill_the_supervisor, kill_all_executors]
+    kills = [kill_an_executor, kill_the_daemon, kill_the_supervisor, kill_all_executors]
     run_through(cluster, name, [*kills, stop_an_executor, stop_all_python], transport, look)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"
 

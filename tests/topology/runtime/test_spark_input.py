@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 import socket
 import struct
+import time
+from types import SimpleNamespace
 
 import pytest
 
+from dskype.topology.runtime import spark_input
 from dskype.topology.runtime.spark_input import HELLO, SparkInput
 from dskype.topology.runtime.wire import receive
 from dskype.topology.tuples import InRecord
@@ -204,6 +207,37 @@ def test_through_ends_of_batches_repetitions_and_successors_each_record_is_proce
             target = SparkInput(Brokers(), {("in", 0): processed[-1] + 1 if processed else 0})
             spark = Spark(target, at)
     assert processed == offsets and met == {"record", "read", "end", "again", "death"}
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "most", "in_batches"),
+    [
+        (40, [40, 40, 10, 5], 10_000, [130, 5]),  # it grows while much comes within a pause
+        (40, [0, 40], 10_000, [40, 40]),
+        (10, [40], 10_000, [10, 40]),  # little comes alone: it is not to wait
+        (40, [40, 40, 40], 100, [100, 20, 40]),
+        (40, [40] * 8, 10_000, [200, 160]),  # four pauses bring the 150 kB of this test
+    ],
+)
+def test_a_batch_grows_while_spark_has_much_more_up_to_its_limits(monkeypatch, first, later, most, in_batches):
+    """What comes later comes in the pauses for which the input waits, and when a batch is done."""
+    target = SparkInput(Log(), {})
+    spark, sent, coming = Spark(target, 0), 0, [first, *later]
+
+    def arrive(pause_s: float = 0.0) -> None:
+        nonlocal sent
+        if coming:
+            n = coming.pop(0)
+            spark.send(*(record(i, b"x" * 972) for i in range(sent, sent + n)))  # 1,004 bytes each
+            sent += n
+
+    monkeypatch.setattr(spark_input, "time", SimpleNamespace(monotonic=time.monotonic, sleep=arrive))
+    monkeypatch.setattr(spark_input, "_BATCH_BYTES", 150_000)
+    batches = []
+    while coming or sum(batches) < sent:
+        arrive()
+        batches.append(len(target.read(0.0, most)))
+    assert batches == in_batches and sent == first + sum(later)
 
 
 def test_an_executor_that_is_slow_makes_spark_wait():

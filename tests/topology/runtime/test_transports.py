@@ -84,7 +84,12 @@ def test_each_partition_occupies_a_slot_external_ones_too():
 
 def test_partitions_that_are_added_need_slots_too(monkeypatch):
     started = []
-    monkeypatch.setattr(transports_module, "ComponentQuery", lambda *given, real_time: real_time and started.append(given[1:]) or SimpleNamespace(start=lambda: None))
+
+    def query(context, *given, real_time):
+        assert real_time
+        return SimpleNamespace(start=lambda: started.append(given))
+
+    monkeypatch.setattr(transports_module, "ComponentQuery", query)
     transports, plan = Transports(), plan_of()
     assert choose(transports, plan, FakeSpark(slots=5 + 1 + TaskSlots.KEPT), external=1) == []
     positions = {("in", p): 0 for p in range(4)}
