@@ -94,26 +94,33 @@ def event_count_windows(timestamps: Sequence[int], length: int, slide: int, wate
 # -- words ----------------------------------------------------------------------------------------
 
 
+_INVISIBLE = frozenset(
+    map(
+        chr,
+        [
+            *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0),
+            *range(0x180B, 0x180F + 1),
+            *range(0x200C, 0x200F + 1),
+            *range(0x202A, 0x202E + 1),
+            *range(0x2060, 0x206F + 1),
+            *range(0xFE00, 0xFE0F + 1),
+            *range(0xFFF0, 0xFFF8 + 1),
+            *range(0x1BCA0, 0x1BCA3 + 1),
+            *range(0x1D173, 0x1D17A + 1),
+            *range(0xE0000, 0xE0FFF + 1),
+        ],
+    )
+)
+
+
 def is_invisible(character: str) -> bool:
     """Tell whether a character is Default_Ignorable (Unicode's DerivedCoreProperties.txt), and not the zero width space, which separates."""
-    point = ord(character)
-    return (
-        point in (0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0)
-        or 0x180B <= point <= 0x180F
-        or 0x200C <= point <= 0x200F
-        or 0x202A <= point <= 0x202E
-        or 0x2060 <= point <= 0x206F
-        or 0xFE00 <= point <= 0xFE0F
-        or 0xFFF0 <= point <= 0xFFF8
-        or 0x1BCA0 <= point <= 0x1BCA3
-        or 0x1D173 <= point <= 0x1D17A
-        or 0xE0000 <= point <= 0xE0FFF
-    )
+    return character in _INVISIBLE
 
 
 def visible(text: str) -> str:
     """Return a text without its invisible characters and enclosing marks."""
-    return "".join(c for c in text if not is_invisible(c) and unicodedata.category(c) != "Me")
+    return "".join(c for c in text if c not in _INVISIBLE and unicodedata.category(c) != "Me")
 
 
 def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
