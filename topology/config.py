@@ -28,8 +28,8 @@ topology.emulator.transport                   None       how a component gets it
                                                          real-time if Spark has task slots for the topology
 topology.emulator.real.time.batch.secs        300        how long Spark's batches of real-time queries last; when one ends, Spark's
                                                          progress reports tell of it, and records wait for a moment
-topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
-                                                         longer time adds latency and saves processor time
+topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component, and
+                                                         of its executors'; a longer time adds latency and saves processor time
 topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
 topology.emulator.restarts.max                10         failures of a component's query in a row, without progress in between, after
                                                          which the topology ends and says why; the first restart is immediate,

@@ -124,6 +124,7 @@ _PORT = re.compile(r"https?://[^\s/?#@:]*:\d{1,5}[/?#]", re.I)
 _PASSWORD_BEGINS = re.compile(r"[^\s/?#@:]*+:(?!\d{1,5}\Z)\S++")
 _QUOTED_PASSWORD = re.compile(r"[^\s/?#@:\"'<>`]{0,64}+:(?!\d{1,5}[\"'<>`/])[^\s\"'<>`@]{0,128}+[\"'<>`][^\s\"'<>`@,;)\]}]{1,64}+[\"'<>`]?+@(?=[\w.\[])")
 _SPACED = 64
+"""So many characters after the first blank of a password in a URL its ``@`` is looked for."""
 _INDENT = 64
 _CREDENTIALS = re.compile(r"(?:digest|oauth|hawk|signature|aws4-hmac-sha256)[ \t][^\n]*+|[^\n\"'}\])]++", re.I)
 _QUOTE = re.compile(r"[bru]{0,2}(?=\\*[\"'])", re.I)

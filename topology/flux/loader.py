@@ -160,7 +160,7 @@ def load(
     check_settings({key: value for key, value in definition.config.items() if key not in config}, trusted)
     definition.config.update(config)
     topology = _Builder(definition, registry or default_registry(), tuple(allow_modules), allow_commands, reader.warnings).build()
-    if not allow_commands:
+    if not allow_commands:  # those that a topologySource has made; the file's own were looked at when they were made
         for id, spec in topology.topology.components.items():
             refuse_command(id, spec.obj, tuple(allow_modules))
     check_options(topology.topology, trusted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import selectors
 import socket
 import struct
 import time
@@ -149,14 +150,21 @@ def test_the_end_of_a_batch_is_answered_when_everything_before_is_processed():
 
 
 def test_a_failure_is_told_to_every_task_and_a_wait_ends_when_somebody_connects(tmp_path):
-    with socket.socket(socket.AF_UNIX) as listener:
+    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as calls:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
-        target = SparkInput(Log(), {}, listener)
+        calls.register(listener, selectors.EVENT_READ)
+        target = SparkInput(Log(), {}, calls)
         sparks = [Spark(target, 0, p) for p in range(2)]
         with socket.socket(socket.AF_UNIX) as caller:
             caller.connect(str(tmp_path / "s"))
             assert target.read(600.0, 10) == []
+            accepted, _ = listener.accept()
+            calls.register(accepted, selectors.EVENT_READ)
+            assert target.read(0.0, 10) == []
+            caller.sendall(b"hello")  # what the caller says first comes later than its call
+            assert target.read(600.0, 10) == []
+            accepted.close()
         target.fail(b"\x01why")
         assert [bytes(receive(spark.socket)) for spark in sparks] == [b"\x01why"] * 2 and not len(target)
 
