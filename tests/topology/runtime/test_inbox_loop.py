@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from itertools import pairwise
 
 import pytest
 
@@ -100,7 +101,7 @@ class Home:
         builder.set_bolt("next", Sum()).shuffle_grouping("sum")
         self.plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **(conf or {})}, builder.create_topology())
 
-    def loop(self, component, epoch=1, external=None, index=0):
+    def loop(self, component, epoch=1, external=None, index=0, interval_s=0.0):
         executor = Executor(self.plan, component, index, self.store, self.log, lambda: 1_000_000, owner=Owner("x", 0, epoch))
         kept = KeptPositions(self.folder / f"{component}-{epoch}", [task.id for task in executor.tasks])
 
@@ -108,7 +109,7 @@ class Home:
             if executor.snapshot_due(number):
                 executor.save_snapshots(executor.pending_snapshots(number))
 
-        return InboxLoop(executor, Writer(self.log), kept, external or {}, save, lambda positions: Reader(self.log, positions))
+        return InboxLoop(executor, Writer(self.log), kept, external or {}, save, lambda positions: Reader(self.log, positions), interval_s=interval_s)
 
     def ask(self, n, credit=5):
         if n == 1:
@@ -143,6 +144,20 @@ def test_tuples_pass_and_an_idle_spout_needs_no_pulse(home):
     home.feeder.feed(["3"])
     steps(spout, bolt)
     assert home.totals() == [(0, 1), (1, 3), (2, 6)]
+
+
+def test_batches_begin_no_more_often_than_their_interval_says(home):
+    """Those of a spout that always has something, too: each writes an entry of its journal."""
+    loop = home.loop("feeder", interval_s=3.0)
+    home.ask(1, credit=1000)
+    batches, began_s = [], Reader.clock.now
+    while Reader.clock.now < began_s + 31:
+        home.feeder.feed(["1"])
+        before, now = loop._number, Reader.clock.now
+        loop.step()
+        assert Reader.clock.now <= now + 0.5, "signals and connections are looked after in between"
+        batches += [Reader.clock.now] * (loop._number - before)
+    assert 10 <= len(batches) <= 11 and min(b - a for a, b in pairwise(batches)) >= 3.0 - 1e-6
 
 
 class Asked(Spout):
