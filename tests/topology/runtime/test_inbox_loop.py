@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from itertools import pairwise
 
 import pytest
 
@@ -157,7 +156,7 @@ def test_batches_begin_no_more_often_than_their_interval_says(home):
         loop.step()
         assert Reader.clock.now <= now + 0.5, "signals and connections are looked after in between"
         batches += [Reader.clock.now] * (loop._number - before)
-    assert 10 <= len(batches) <= 11 and min(b - a for a, b in pairwise(batches)) >= 3.0 - 1e-6
+    assert 10 <= len(batches) <= 11 and min(b - a for a, b in itertools.pairwise(batches)) >= 3.0 - 1e-6
 
 
 class Asked(Spout):
