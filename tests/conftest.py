@@ -70,6 +70,7 @@ def pytest_collection(session: pytest.Session) -> None:
             importlib.import_module(".".join(("tests", *file.relative_to(root).with_suffix("").parts)))
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist's own tells that this process is ready, and the groups must be written then
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the garbage collector run seldom, and spare it what lives to the end: it took a third of the time of simulated topologies."""
     tiers.write_groups(session.items, session.config)

@@ -61,11 +61,12 @@ class ScrapeServer:
         server = await asyncio.start_server(self._serve, sock=self._socket, limit=_HEAD_BYTES)
         ready.set()
         await self._stopped.wait()
-        server.close()
+        self._loop.remove_reader(self._socket)  # a server that is closed would drop what it has accepted and not yet begun to read, and leave it open
         for _ in range(_STEPS_TO_END):
             for writer in list(self._open):
                 writer.transport.abort()
             await asyncio.sleep(0)
+        server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._has_room():
@@ -80,7 +81,7 @@ class ScrapeServer:
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):  # cancelled: the server ends
             writer.transport.abort()
         finally:
             self._open.pop(writer, None)
