@@ -22,7 +22,7 @@ export PYTHONPYCACHEPREFIX
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology check test lint types prepared relock chaos attack doctor clean compose-up compose-demo compose-down compose-logs
+.PHONY: help setup run topology check test lint types prepared lab-test relock chaos attack doctor clean compose-up compose-demo compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -62,12 +62,15 @@ types: $(INSTALLED) ## Check the types of the emulator and of the public contrac
 prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
 
-check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no baselines
+check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no laboratory
 	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
 
 test: prepared ## Run all tests, after lint and types; at the end stand the slowest, and what each tier took
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
+
+lab-test: $(INSTALLED) ## Run the tests of the laboratory only: indexes and experiments of papers, benchmarks
+	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) --times -m lab $(PYTEST_ARGS)
 
 # Only what setup.cfg asks for changes: uv keeps the other versions of the lock.
 relock: $(INSTALLED) ## Write the locks of Python packages and of jars again, after a change of setup.cfg or of Kafka's version

@@ -11,21 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.base import Distributor, HasPartitions, Placed, Sample
-from dskype.distribution.baselines.replicate_all import ReplicateAllDistributor
-from dskype.distribution.baselines.space_partitioning import SpacePartitioningDistributor
-from dskype.distribution.baselines.text_partitioning import TextPartitioningDistributor
-from dskype.distribution.baselines.text_routing import TextRoutingDistributor
-from dskype.distribution.baselines.uniform_space import UniformSpaceDistributor
-from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.distribution.hashing import HashingDistributor
-from dskype.distribution.hybrid_distributor import HybridDistributor
-from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
-from dskype.distribution.location import LocationDistributor
-from dskype.distribution.partitioned import Partitioned
-from dskype.distribution.two_level_hybrids import KeywordFirstDistributor, SpatialFirstDistributor
 from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.plugins import Plugins
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
@@ -33,20 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISTRIBUTORS",
-    "AGridDistributor",
     "Distributor",
-    "GridtDistributor",
     "HasPartitions",
-    "HashingDistributor",
-    "HybridDistributor",
-    "KeywordDistributor",
-    "KeywordFirstDistributor",
-    "LocationDistributor",
-    "Partitioned",
     "Placed",
-    "PrefixDistributor",
     "Sample",
-    "SpatialFirstDistributor",
     "check_distributor",
     "distributor_class",
     "distributor_files",
@@ -57,24 +35,19 @@ __all__ = [
     "summarizes",
 ]
 
-DISTRIBUTORS: dict[str, type[Distributor]] = {
-    kind.name: kind
-    for kind in (
-        HashingDistributor,
-        LocationDistributor,
-        KeywordDistributor,
-        PrefixDistributor,
-        SpatialFirstDistributor,
-        KeywordFirstDistributor,
-        AGridDistributor,
-        HybridDistributor,
-        UniformSpaceDistributor,
-        TextRoutingDistributor,
-        ReplicateAllDistributor,
-        SpacePartitioningDistributor,
-        TextPartitioningDistributor,
-    )
-}
+DISTRIBUTORS: Plugins[Distributor] = Plugins(
+    "dskype.distributor",
+    {
+        "hashing": "dskype.distribution.hashing:HashingDistributor",
+        "location": "dskype.distribution.location:LocationDistributor",
+        "keyword": "dskype.distribution.keyword:KeywordDistributor",
+        "prefix": "dskype.distribution.keyword:PrefixDistributor",
+        "spatial-first": "dskype.distribution.two_level_hybrids:SpatialFirstDistributor",
+        "keyword-first": "dskype.distribution.two_level_hybrids:KeywordFirstDistributor",
+        "agrid": "dskype.distribution.agrid_distributor:AGridDistributor",
+        "hybrid": "dskype.distribution.hybrid_distributor:HybridDistributor",
+    },
+)
 """Distributors by their names in ``dskype.distributor``."""
 
 

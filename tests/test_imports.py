@@ -1,4 +1,4 @@
-"""Who imports whom, over the whole repository: imports follow the data, nothing imports in a circle, production stands without benchmarks and demos.
+"""Who imports whom, over the whole repository: imports follow the data, nothing imports in a circle, production stands without the laboratory and demos.
 
 Read from the syntax trees, imports inside functions included; those for type checkers alone (``if TYPE_CHECKING``) are left out, for they do not run.
 """
@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("topology", "spouts", "distribution", "bolts", "deploy")
 """From the bottom up: each may import itself and those before it."""
 
-GROUPS = ("machine", "client", "metrics", "web", "capacity", "verification", "cli", "demo", "benchmarks", "chaos")
+GROUPS = ("machine", "client", "metrics", "web", "capacity", "verification", "cli", "demo", "lab", "chaos")
 """The groups of ``deploy/``, from the bottom up: each may import itself and those before it."""
 
-NOT_PRODUCTION = ("demo", "benchmarks", "chaos")
+NOT_PRODUCTION = ("demo", "lab", "chaos")
 
 CIRCLES: dict[frozenset[str], str] = {}
 """Circles that are still there, each with the reason. The list only gets shorter."""

@@ -1,7 +1,7 @@
 """Tiers of tests: what each protects, which tests stay in one process, and what the tests took.
 
-A test is in the tier of its mark, ``product`` or ``lab``, at the head of a file (``pytestmark``) or at a test. Without a mark, a test with a parameter that names a baseline is in
-``lab``, and one that takes a broker, Spark or a browser from a fixture in ``product``. All others are ``fast``.
+A test is in the tier of its mark, ``product`` or ``lab``, at the head of a file (``pytestmark``) or at a test. Without a mark, a test below ``tests/deploy/lab``, or with a parameter that
+names a class of the laboratory, is in ``lab``, and one that takes a broker, Spark or a browser from a fixture in ``product``. All others are ``fast``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,19 @@ from typing import Any
 
 import pytest
 
+from dskype.topology.plugins import Plugins
+
 __all__ = ["TIERS", "Times", "groups_file", "in_order", "is_on_the_machine", "scheduler", "tier_of", "write_groups"]
 
 TIERS = {
     "fast": "the code, on simulated topologies: no Spark, no broker",
     "product": "what users run: Spark, Kafka, containers, browsers, and many seeded schedules",
-    "lab": "what papers are compared with: baselines, paper experiments, other instruction sets",
+    "lab": "the laboratory: what papers are compared with, their experiments, other instruction sets",
 }
 """Tier -> what it protects."""
+
+_LAB = "tests/deploy/lab/"
+"""Tests below this folder are those of the laboratory."""
 
 _STARTERS = frozenset({"broker", "bootstrap_servers", "cluster", "window"})
 """Fixtures that start a broker, Spark or a browser."""
@@ -50,28 +55,28 @@ _SLOWEST = 20
 # --- tiers ------------------------------------------------------------------------------------------------------------
 
 
+def _of_the_lab(module: str) -> bool:
+    return module.startswith("dskype.deploy.lab.")
+
+
 @cache
 def _baselines(module: ModuleType) -> frozenset[str]:
-    """Return the names of baselines in the registries that a module of tests uses."""
-    registries = [value for value in vars(module).values() if isinstance(value, dict) and value and all(isinstance(kind, type) for kind in value.values())]
-    return frozenset(name for registry in registries for name, kind in registry.items() if _is_baseline(kind))
-
-
-def _is_baseline(kind: type) -> bool:
-    return "baselines" in kind.__module__.split(".")
+    """Return the names of the laboratory's classes in the registries that a module of tests uses."""
+    registries = [value for value in vars(module).values() if isinstance(value, Plugins)]
+    return frozenset(name for registry in registries for name in registry if _of_the_lab(registry.module(name)))
 
 
 def _compares(value: object, baselines: frozenset[str]) -> bool:
-    """Tell whether a parameter of a test is, names or has a baseline."""
+    """Tell whether a parameter of a test is, names or has a class of the laboratory."""
     if isinstance(value, type):
-        return _is_baseline(value)
+        return _of_the_lab(value.__module__)
     return any(_compares(part, baselines) for part in value) if isinstance(value, tuple) else isinstance(value, str) and value in baselines
 
 
 def tier_of(item: pytest.Item) -> str:
     """Return the tier of a test."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    if item.get_closest_marker("lab") or any(_compares(value, _baselines(item.module)) for value in parameters):
+    if item.get_closest_marker("lab") or item.nodeid.startswith(_LAB) or any(_compares(value, _baselines(item.module)) for value in parameters):
         return "lab"
     return "product" if item.get_closest_marker("product") or not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())) else "fast"
 

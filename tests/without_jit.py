@@ -12,8 +12,7 @@ from numba.core import config
 
 from dskype.bolts import boolean
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
-from dskype.bolts.window import WINDOWS
-from dskype.bolts.window.base import make_window
+from dskype.bolts.window.base import WINDOWS, make_window
 from dskype.distribution import DISTRIBUTORS, distributor_class, make_distributor
 from dskype.distribution.agrid import AGrid
 from dskype.spouts.text import Tokenizer

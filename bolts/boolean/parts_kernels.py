@@ -51,7 +51,7 @@ class Index(NamedTuple):
 
     The arrays have room for more; ``meta`` says how much is used.
 
-    :ivar kind: what the token table holds (see :mod:`~dskype.bolts.boolean.rtree.token_kernels`).
+    :ivar kind: what the token table holds (see :mod:`~dskype.deploy.lab.laps.rtree.token_kernels`).
     :ivar capacity: how many children a node may have; ``least``: how many it must have, unless it is the root.
     :ivar first: levels below the root at which the lists of the Rt++-tree begin.
     :ivar meta: int64[9]: POOL, PARTS, SPARE_PART, KEYS, NODES, SPARE_NODE, SPARE_NODES, ROOT, STALE.

@@ -13,7 +13,8 @@ from dskype.bolts.replication.messages import BalanceMessage, HandedOver
 from dskype.bolts.replication.partition_balancer import PartitionBalancer
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.workload_meter import LoadMeter, WorkloadMeter
-from dskype.distribution import HybridDistributor, distributor_class, distributor_of_plan
+from dskype.distribution import distributor_class, distributor_of_plan
+from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.spouts.settings import Settings
 
 __all__ = ["make_balancer", "make_meter"]

@@ -15,8 +15,8 @@ from typing import Any
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.messages import BalanceMessage, LoadReport
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
-from dskype.distribution import HybridDistributor
 from dskype.distribution.base import TAKEOVER, Sample
+from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.loads import UPDATES_PER_MESSAGE, LoadModel
 from dskype.distribution.recent_sample import RecentSample
 from dskype.distribution.subscriptions import Subscription

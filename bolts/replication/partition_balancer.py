@@ -8,9 +8,9 @@ from typing import Any
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.messages import BalanceMessage, ShiftSized, SizeShift, WorkloadReport
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
-from dskype.distribution import AGridDistributor
 from dskype.distribution.aggregates import Strip
 from dskype.distribution.agrid import CellBox
+from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.balancing import REDUCTION_LASTS, Balance, Merger, Move, Operation, Part, Shift, SplitMerge, Summary, decide, moves_of
 from dskype.spouts.settings import BalanceSettings
 

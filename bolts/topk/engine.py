@@ -10,25 +10,21 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.base import Changes, SubscriptionIndex
-from dskype.bolts.topk.baselines.ciq import CiqIndex
-from dskype.bolts.topk.baselines.igpt import IgptIndex, IptIndex
-from dskype.bolts.topk.baselines.skybands import KSkybandBuffers, SkybandBuffers
-from dskype.bolts.topk.baselines.taat import TaatIndex
 from dskype.bolts.topk.buffers._kernels import first_unranked
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
-from dskype.bolts.topk.buffers.kmax import KmaxBuffers
-from dskype.bolts.topk.buffers.skyband import CostSkybandBuffers
-from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.plugins import Plugins
 
 __all__ = ["BUFFERS", "INDEXES", "TopkEngine"]
 
-INDEXES: dict[str, type[SubscriptionIndex]] = {"taat": TaatIndex, "cones": ConeIndex, "ipt": IptIndex, "igpt": IgptIndex, "ciq": CiqIndex}
+INDEXES: Plugins[SubscriptionIndex] = Plugins("dskype.index", {"cones": "dskype.bolts.topk.cones:ConeIndex"})
 """Indexes by their names in ``dskype.index``."""
 
-BUFFERS: dict[str, type[ResultBuffers]] = {"kmax": KmaxBuffers, "skyband": SkybandBuffers, "kskyband": KSkybandBuffers, "cskyband": CostSkybandBuffers}
+BUFFERS: Plugins[ResultBuffers] = Plugins(
+    "dskype.buffer", {"kmax": "dskype.bolts.topk.buffers.kmax:KmaxBuffers", "cskyband": "dskype.bolts.topk.buffers.skyband:CostSkybandBuffers"}
+)
 """Result buffers by their names in ``dskype.buffer``."""
 
 _FORMAT = 1

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.plugins import Plugins
 
 __all__ = ["WINDOWS", "Answers", "MessageWindow", "QueryBatch", "make_window"]
 
@@ -153,8 +154,8 @@ class MessageWindow(ABC):
         """Verify all invariants; for tests. Raises AssertionError."""
 
 
-WINDOWS: dict[str, type[MessageWindow]] = {}
-"""Windows by their names in ``dskype.window.index``; the package ``dskype.bolts.window`` registers its own."""
+WINDOWS: Plugins[MessageWindow] = Plugins("dskype.window.index", {"chunks": "dskype.bolts.window.chunks:ChunkWindow"})
+"""Windows by their names in ``dskype.window.index``."""
 
 
 def make_window(name: str, options: Mapping[str, Any] | None = None) -> MessageWindow:

@@ -6,8 +6,8 @@ import os
 import signal
 import time
 
-from dskype.deploy.benchmarks import usage
-from dskype.deploy.benchmarks.usage import Process
+from dskype.deploy.lab.system import usage
+from dskype.deploy.lab.system.usage import Process
 
 __all__ = ["KINDS", "find", "running", "send", "sweep", "tree"]
 

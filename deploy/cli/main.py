@@ -64,7 +64,7 @@ COMMANDS = {
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one", extra="spark"),
         Command("partition", "learn, show and change how subscriptions are distributed", extra="spark"),
         Command("plan", "say what subscriptions and messages need in hosts, brokers and memory"),
-        Command("bench", "run a benchmark", module="dskype.deploy.benchmarks.command", extra="bench"),
+        Command("bench", "run a benchmark", module="dskype.deploy.lab.command", extra="bench"),
         Command("verify", "compare what a topology published with a plain computation", extra="spark"),
         Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command", extra="demo"),
     ),

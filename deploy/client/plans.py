@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dskype.distribution import DISTRIBUTORS, HasPartitions, Partitioned, make_distributor, start_distributor
+from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor, start_distributor
 from dskype.distribution.base import TAKEOVER
+from dskype.distribution.partitioned import Partitioned
 from dskype.spouts.records import PLAN_BYTES_MAX, RecordError, parse_plan
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dskype.deploy.demo import places
+from dskype.deploy.lab.tornado.routers import GridRouter, TreeRouter
 from dskype.distribution.agrid import WORLD, AGrid, CellBox
 from dskype.distribution.agrid_learning import CellCosts, best_cut, equal_partitions, halved_partitions, initial_partitions, message_costs
-from dskype.distribution.baselines.routers import GridRouter, TreeRouter
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
 from tests.naive import overlapping

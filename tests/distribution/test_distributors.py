@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, distributor_of_plan, make_distributor, start_distributor
+from dskype.distribution import DISTRIBUTORS, distributor_class, distributor_of_plan, make_distributor, start_distributor
 from dskype.distribution.interest import Interest
-from dskype.distribution.partitioned import measure
+from dskype.distribution.partitioned import Partitioned, measure
 from dskype.distribution.triggers import routing_terms
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.expression import satisfies, terms

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from dskype.distribution import HybridDistributor, distributor_class, make_distributor
+from dskype.distribution import distributor_class, make_distributor
 from dskype.distribution.gridt import BUCKETS, Part, Zone, buckets_of
+from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.interest import Interest
 from dskype.distribution.triggers import routing_terms
 from dskype.topology.errors import IllegalArgumentException

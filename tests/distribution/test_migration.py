@@ -6,9 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from dskype.distribution import HybridDistributor, migration
+from dskype.distribution import migration
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.gridt import Part, Zone
+from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.leaf_loads import SampleLoads
 from dskype.distribution.migration import SELECTIONS, Movable, loads_of_zones, matched_tasks, select_by_moves, select_by_programme, select_greedily
 from dskype.distribution.partitioned import measure

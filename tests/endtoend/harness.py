@@ -22,10 +22,12 @@ from dskype.bolts.message_bolt import MessageBolt
 from dskype.bolts.result_bolt import ResultBolt
 from dskype.bolts.subscription_bolt import SubscriptionBolt
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
-from dskype.bolts.window import WINDOWS
+from dskype.bolts.window.base import WINDOWS
 from dskype.deploy.verification import Inputs, Report
 from dskype.deploy.verification.writes import check_topology_writes
-from dskype.distribution import DISTRIBUTORS, AGridDistributor, GridtDistributor, HasPartitions, make_distributor
+from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor
+from dskype.distribution.agrid_distributor import AGridDistributor
+from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
 from dskype.topology import TopologyBuilder

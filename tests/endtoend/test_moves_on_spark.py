@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import pytest
 from kafka import TopicPartition
 
-from dskype.deploy.benchmarks.boolean.records import boolean_records
 from dskype.deploy.cli.main import main
 from dskype.deploy.demo import places
+from dskype.deploy.lab.boolean.records import boolean_records
 from dskype.spouts import streams
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgpack
 
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
-from dskype.bolts.window import WINDOWS
+from dskype.bolts.window.base import WINDOWS
 from dskype.distribution import DISTRIBUTORS
 from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.simulated.engine import Faults, SimulatedTopology

@@ -7,7 +7,7 @@ import importlib.metadata
 import pytest
 
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
-from dskype.bolts.window import WINDOWS
+from dskype.bolts.window.base import WINDOWS
 from dskype.distribution import DISTRIBUTORS
 from dskype.topology.core.snapshots import SnapshotError, decode_snapshot
 from tests.endtoend import harness

@@ -38,17 +38,11 @@ from dskype.deploy.client.calibration import calibrate
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan, with_partitions
 from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.terminal import counted, put, say
-from dskype.distribution import (
-    DISTRIBUTORS,
-    AGridDistributor,
-    GridtDistributor,
-    HasPartitions,
-    HybridDistributor,
-    distributor_class,
-    make_distributor,
-    read_plan,
-)
+from dskype.distribution import DISTRIBUTORS, HasPartitions, distributor_class, make_distributor, read_plan
+from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.base import TAKEOVER
+from dskype.distribution.gridt_distributor import GridtDistributor
+from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.loads import LoadModel
 from dskype.distribution.migration import SELECTIONS
 from dskype.distribution.partitioned import measure

@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from dskype.bolts.topk.baselines.taat import TaatIndex
 from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.cones import _kernels as kernels
 from dskype.bolts.topk.cones.index import ConePool
+from dskype.deploy.lab.skype.taat import TaatIndex
 from tests.bolts.test_skype import python
 from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score

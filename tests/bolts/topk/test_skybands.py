@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dskype.bolts.topk.base import Matches
-from dskype.bolts.topk.baselines.skybands import KSkybandBuffers, SkybandBuffers
 from dskype.bolts.topk.buffers.cost import LEAST_RHO, MOST_RHO, CostModel, Pace
 from dskype.bolts.topk.buffers.skyband import CostSkybandBuffers
+from dskype.deploy.lab.skype.skybands import KSkybandBuffers, SkybandBuffers
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.test_buffers import Stream, as_lists, bare_messages

@@ -5,7 +5,7 @@ import pytest
 
 from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import WINDOWS, QueryBatch, make_window
-from dskype.bolts.window.baselines import irtree_kernels, irtree_search_kernels
+from dskype.deploy.lab.skype import irtree_kernels, irtree_search_kernels
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException

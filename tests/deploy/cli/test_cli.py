@@ -647,7 +647,8 @@ def test_partitions_are_drawn_as_the_newest_plan_says(monkeypatch: pytest.Monkey
     from rich.console import Console
 
     from dskype.deploy.cli import partition_map
-    from dskype.distribution import AGridDistributor, make_distributor
+    from dskype.distribution import make_distributor
+    from dskype.distribution.agrid_distributor import AGridDistributor
 
     start = make_distributor("agrid", 2, {"granularity": 8})
     assert isinstance(start, AGridDistributor)

@@ -104,9 +104,9 @@ def test_every_verb_has_help(verb: tuple[str, ...], capsys: pytest.CaptureFixtur
 
 
 def test_engines_are_given_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dskype.deploy.benchmarks import throughput
     from dskype.deploy.cli.commands import verify
     from dskype.deploy.demo import command as demo
+    from dskype.deploy.lab.system import throughput
 
     monkeypatch.setenv("DSKYPE_BOOTSTRAP_SERVERS", "h:1")
     monkeypatch.setattr(connection, "await_brokers", lambda *_, **__: None)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dskype.deploy.benchmarks import standalone as clusters
+from dskype.deploy.lab.system import standalone as clusters
 from dskype.deploy.machine.spark_archive import existing_archive
 from dskype.deploy.machine.spark_classes import spark_class_path
 from dskype.topology.runtime.session import archive_options

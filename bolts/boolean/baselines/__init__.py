@@ -1,1 +1,0 @@
-"""Boolean indexes of the literature, which the default is measured against."""

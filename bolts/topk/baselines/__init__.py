@@ -1,1 +1,0 @@
-"""Subscription indexes and skyband buffers from the literature, against which the defaults are measured."""

@@ -1,1 +1,0 @@
-"""Message windows from the literature, against which the default is measured."""

@@ -1,1 +1,0 @@
-"""Benchmarks of the emulator; each module prints a table: ``python -m dskype.deploy.benchmarks.emulator.chain --help``."""

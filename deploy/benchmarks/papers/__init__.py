@@ -1,1 +1,0 @@
-"""The experiments of the papers, repeated: ``dskype bench skype`` and ``dskype bench distribution``."""

@@ -1,0 +1,1 @@
+"""DSkype: the distribution mechanisms of the journal paper, compared in simulations and on Spark."""

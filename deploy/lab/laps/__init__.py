@@ -1,0 +1,1 @@
+"""LAPS: the Rt-tree family, and the indexes that it is compared with."""

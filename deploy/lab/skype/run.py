@@ -1,0 +1,160 @@
+"""``dskype bench skype``: repeat the experiments of the Skype paper (section 7 of VLDB 2016, 8.1 of its journal version) on one core.
+
+Two times are measured per message: *AMP*, of a message that arrives (finding subscriptions, their buffers, the index of messages), and *EMP*, of
+a message that expires (buffers, and all re-evaluations). They are CPU times, so that other processes matter less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.topk.engine import BUFFERS, INDEXES
+from dskype.bolts.window.base import WINDOWS
+from dskype.deploy.cli.arguments import UsageError, output, positive
+from dskype.deploy.lab.comparing import clocked
+from dskype.deploy.lab.corpus import Corpus, add_file_argument, read_messages
+from dskype.deploy.lab.experiments import Found, add_only_argument, run_experiment
+from dskype.deploy.lab.skype import report as skype_report
+from dskype.deploy.lab.skype.engine import Known, Scale, prepare
+from dskype.deploy.lab.skype.experiments import EXPERIMENTS, Experiment, Setting
+from dskype.deploy.machine.terminal import say
+
+__all__ = ["Bench", "add_arguments", "measure", "run", "run_experiments"]
+
+_SAMPLES = 8
+
+FULL = Scale(subscriptions=1_000_000, window=1_000_000, arrivals=100_000, warm_up=0)
+"""The paper's."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the benchmark's own options."""
+    add_file_argument(parser)
+    add_only_argument(parser, EXPERIMENTS)
+    parser.add_argument("--full", action="store_true", help="the paper's sizes: a million subscriptions, a million messages; takes hours")
+    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 50000")
+    parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
+    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages to measure; default: 5000")
+    parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: as many as the window has, with --full none")
+    parser.add_argument("--repeat", type=positive, metavar="N", default=1, help="run every setting N times, and use the fastest run; default: 1")
+    parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    output(parser)
+
+
+def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None) -> dict[str, Any]:
+    """Run one setting, and return its measures.
+
+    The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, then ``scale.arrivals`` messages are measured.
+
+    :returns: ``match_us`` (finding subscriptions, part of AMP), ``amp_us``, ``emp_us``, ``total_us`` (their sum), ``evaluations_per_1000``
+        (re-evaluations per 1000 messages), ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``,
+        ``buffer_mib``, ``window_mib``, ``memory_mib`` (all three), ``subscriptions``, ``window``, ``seconds`` (of the whole run).
+    """
+    began = time.perf_counter()
+    skype, stream, slots = prepare(setting, corpus, scale, known or Known())
+    finding = clocked(skype.engine.index, "match")
+    steps = max(1, -(-scale.arrivals // stream.batch))
+    arrived, spent, found, changes, sizes, evaluations = 0, [0.0, 0.0], 0.0, 0, [], skype.evaluations
+    for step in range(steps):
+        messages, full, end = stream.slot()
+        finding[0], t0 = 0.0, time.process_time()
+        first = skype.advance(messages, watermark=full)
+        t1 = time.process_time()
+        found += finding[0]
+        second = skype.advance(watermark=end)
+        t2 = time.process_time()
+        spent[0] += t1 - t0
+        spent[1] += t2 - t1
+        arrived += messages.n
+        changes += len(first.slot) + len(second.slot)
+        if step * _SAMPLES // steps != (step + 1) * _SAMPLES // steps:
+            sizes.append(float(skype.engine.buffers.sizes(slots).mean()))
+    mib = {
+        "index_mib": skype.engine.index.memory_bytes / 2**20,
+        "buffer_mib": skype.engine.buffers.memory_bytes / 2**20,
+        "window_mib": skype.window.memory_bytes / 2**20,
+    }
+    amp, emp = spent[0] / arrived * 1e6, spent[1] / arrived * 1e6
+    return {
+        "match_us": found / arrived * 1e6,
+        "amp_us": amp,
+        "emp_us": emp,
+        "total_us": amp + emp,
+        "evaluations_per_1000": (skype.evaluations - evaluations) / arrived * 1e3,
+        "changes": changes / arrived,
+        "buffer_mean": float(np.mean(sizes)),
+        **mib,
+        "memory_mib": sum(mib.values()),
+        "subscriptions": len(slots),
+        "window": stream.slots_of_window * stream.batch,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def missing(setting: Setting) -> str | None:
+    """Return which part of a setting is not available; None: all are."""
+    for kind, name, registry in (("index", setting.index, INDEXES), ("buffer", setting.buffer, BUFFERS), ("window index", setting.window_index, WINDOWS)):
+        if name not in registry:
+            return f"{kind} {name!r} is not available"
+    return None
+
+
+class Bench:
+    """Runs settings, equal ones only once, and compiles kernels before they are measured.
+
+    :param repeat: how many times each setting runs; the fastest run counts.
+    """
+
+    def __init__(self, corpus: Corpus, scale: Scale, repeat: int = 1) -> None:
+        self.corpus, self.scale, self.repeat = corpus, scale, repeat
+        self._known = Known()
+        self._found: dict[str, dict[str, Any]] = {}
+        self._warm: set[tuple[str, str, str]] = set()
+
+    def run(self, setting: Setting) -> dict[str, Any]:
+        """Return the measures of :func:`measure`."""
+        if setting.key not in self._found:
+            parts = (setting.index, setting.buffer, setting.window_index)
+            if parts not in self._warm:
+                self._warm.add(parts)
+                measure(setting, self.corpus, Scale(200, 400, 400, 400))
+            runs = [measure(setting, self.corpus, self.scale, self._known) for _ in range(self.repeat)]
+            self._found[setting.key] = min(runs, key=lambda run: run["total_us"])
+        return self._found[setting.key]
+
+
+def run_experiments(experiments: list[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+    """Run experiments one after another.
+
+    :returns: the result of :func:`~dskype.deploy.lab.experiments.run_experiment` for each.
+    """
+
+    def row_done(name: str, found: Found) -> None:
+        progress(f"{name}: AMP {found['amp_us']:,.1f} us, EMP {found['emp_us']:,.1f} us ({found['seconds']:.1f} s)")
+
+    return [run_experiment(experiment, bench.run, missing, row_done) for experiment in experiments]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; print tables or JSON, and write the report."""
+    base = FULL if args.full else Scale(50_000, 50_000, 5_000, -1)
+    window = args.window or base.window
+    warm_up = args.warm_up if args.warm_up is not None else base.warm_up if base.warm_up >= 0 else window
+    if warm_up < 0:
+        raise UsageError(f"--warm-up: expected 0 or more messages, given: {warm_up}")
+    if window < 10:
+        raise UsageError(f"--window: expected 10 messages or more, given: {window}")
+    scale = Scale(args.subscriptions or base.subscriptions, window, args.arrivals or base.arrivals, warm_up, args.seed)
+    corpus = read_messages(args)
+    say(
+        f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
+        f"{scale.warm_up:,} + {scale.arrivals:,} arrivals"
+    )
+    skype_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, Bench(corpus, scale, args.repeat)), repeat=args.repeat)
+    return 0
