@@ -1,4 +1,4 @@
-"""Kernels of the distributors: where messages and subscriptions go. Imports numpy and numba only."""
+"""Kernels of the distributors: where messages and subscriptions go. Imports no other part of the distributors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dskype.spouts.score_kernels import score_anywhere
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["FlatPlan", "Lines", "Routes", "Subscriptions", "cells_of", "place", "place_all", "prefix_lengths", "route"]
-
-MARGIN = 1e-9
-"""Added to every guard; larger than all rounding errors of a score together."""
 
 
 class Lines(NamedTuple):
@@ -209,7 +207,7 @@ def place(terms, weights, alpha, lat, lon, limit, id_hash, tasks, plan, placed):
                     first = i
         if first < 0:
             return -np.inf
-        guard = alpha + (1.0 - alpha) * np.sqrt(rest) + MARGIN
+        guard = score_anywhere(alpha, np.sqrt(rest))
         if some and guard < limit:
             return guard
         if entries[first] < 0:
@@ -264,7 +262,7 @@ def prefix_lengths(offsets, weights, alpha, limits):
         begin, p, rest = offsets[i], offsets[i + 1], 0.0
         while p > begin + 1:
             rest += weights[p - 1] * weights[p - 1]
-            if not alpha[i] + (1.0 - alpha[i]) * np.sqrt(rest) + MARGIN < limits[i]:
+            if not score_anywhere(alpha[i], np.sqrt(rest)) < limits[i]:
                 break
             p -= 1
         lengths[i] = p - begin

@@ -1,4 +1,4 @@
-"""Kernels for learning distribution plans. They import numpy and numba only.
+"""Kernels for learning distribution plans. They import the score, and no other part of the distributors.
 
 ``s`` and ``m``, or ``s_postings`` and ``m_postings``, are the postings of subscriptions and of messages (dskype.distribution.learning.Postings).
 """
@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dskype.spouts.score_kernels import score as combined_score
+from dskype.spouts.score_kernels import ssim
 from dskype.topology.kernel_cache import njit
 
 __all__ = [
@@ -388,7 +390,7 @@ def thresholds(subscriptions, window, diagonal_deg):
         for j in range(count):
             row = touched[j]
             dx, dy = m_lon[row] - lon[i], m_lat[row] - lat[i]
-            score = alpha[i] * (1.0 - np.sqrt(dx * dx + dy * dy) / diagonal_deg) + (1.0 - alpha[i]) * tsim[row]
+            score = combined_score(alpha[i], ssim(dx, dy, diagonal_deg), tsim[row])
             if score > best[0]:
                 at = 0
                 while True:

@@ -8,14 +8,12 @@ from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Placed
 from dskype.distribution.keyword import loose_limit
 from dskype.distribution.subscriptions import TopkSubscription
+from dskype.spouts.score_kernels import MARGIN, score
 
 __all__ = ["near_tasks", "reach_of"]
 
 _LONGEST_DEG = 402.5
 """No data space has a longer diagonal: the world's is 402.49 degrees."""
-
-_MARGIN = 1e-9
-"""Added to every guard; larger than all rounding errors of a score together."""
 
 _SLACK = 0.1
 """By how much of itself a threshold may fall before a top-k subscription needs more tasks."""
@@ -40,7 +38,7 @@ def near_tasks(subscription: TopkSubscription, threshold: float, reach: np.ndarr
     west, south, east, north = reach.T
     lat, lon, alpha = subscription.lat, subscription.lon, subscription.alpha
     distance_deg = np.hypot(np.maximum(np.maximum(west - lon, lon - east), 0.0), np.maximum(np.maximum(south - lat, lat - north), 0.0))
-    bounds = alpha * (1.0 - distance_deg / _LONGEST_DEG) + (1.0 - alpha) + _MARGIN
+    bounds = score.py_func(alpha, 1.0 - distance_deg / _LONGEST_DEG, 1.0) + MARGIN  # on arrays: compiled for them it would only start later
     best = np.full(tasks, -np.inf)
     np.maximum.at(best, tasks_of, bounds)
     near = best >= min(loose_limit(threshold, _SLACK), best.max())

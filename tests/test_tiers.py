@@ -62,9 +62,11 @@ def suite(tmp_path):
         for name, text in files.items():
             (tmp_path / name).write_text(text)
         command = [sys.executable, "-m", "pytest", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", *arguments, *files]
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**_environment(), "PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False, timeout=300
-        )
+        environment = {**_environment(), "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+        try:
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        except subprocess.TimeoutExpired as ex:
+            pytest.fail(f"it does not end: {(ex.stdout or b'').decode()}{(ex.stderr or b'').decode()}")
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
@@ -128,7 +130,7 @@ def test_nothing_is_left_over_when_a_process_breaks_down(suite, tmp_path):
     crash = 'def test_crash():\n    if not pathlib.Path(__file__).with_name("crashed").exists():\n        pathlib.Path(__file__).with_name("crashed").touch()\n        os._exit(1)\n'
     on_machine = {f"test_m{i}.py": WHO.format(mark="pytestmark = pytest.mark.product") + (crash if i == 0 else "") for i in range(4)}
     others = {f"test_o{i}.py": WHO.format(mark="") for i in range(2)}
-    output = suite(on_machine | others, "-n", "2", code=1)
+    output = suite(on_machine | others, "-v", "-n", "2", code=1)
     assert "19 passed" in output and "1 failed" in output and "worker 'gw" in output
 
 

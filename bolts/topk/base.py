@@ -94,7 +94,7 @@ class SubscriptionIndex(ABC):
     def match(self, messages: MessageBatch) -> Matches:
         """Return exactly the pairs with a common term and ``score >= threshold(slot)``.
 
-        The thresholds are the present ones. Scores are equal to the last bit to those of :mod:`dskype.bolts._kernels`, with the text
+        The thresholds are the present ones. Scores are equal to the last bit to those of :mod:`dskype.spouts.score_kernels`, with the text
         part summed from 0.0 in order of rising term id. Called with batches of dozens to hundreds of messages.
         """
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts._kernels import score, ssim
 from dskype.bolts.search_kernels import first_above, first_not_below
+from dskype.spouts.score_kernels import score, ssim
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["Best", "Chunks", "Messages", "Scratch", "Tail", "add_keywords", "answers", "gather_texts", "locate", "lowest", "make_best", "offer", "seal", "topk"]

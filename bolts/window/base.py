@@ -89,7 +89,7 @@ class MessageWindow(ABC):
     end at or before the newest message, because a subscription task may ask late. Messages that no request can need are freed.
     Answers are exact at every watermark whose window has not been freed, however many older messages are kept. Scores are equal
     to those of the subscription index to the last bit: both sum up the common terms from 0.0 in rising order of their ids, and use
-    :func:`dskype.bolts._kernels.score`.
+    :func:`dskype.spouts.score_kernels.score`.
 
     Implementations are registered in :data:`WINDOWS`, and take their options as keyword arguments. ``cls(**options)`` makes an
     empty window, on which :meth:`restore` may be called.

@@ -1,6 +1,6 @@
 """Why a message does or does not match a boolean subscription, or what it scores for a top-k subscription: the parts of the answer, and as text.
 
-Scores come from the functions that the indexes use (:mod:`dskype.bolts._kernels`) and from the vocabulary, so they are those of the results, to the last bit.
+Scores come from the functions that the indexes use (:mod:`dskype.spouts.score_kernels`) and from the vocabulary, so they are those of the results, to the last bit.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dskype.bolts import _kernels
 from dskype.deploy.machine.terminal import clean, counted
 from dskype.spouts import expression as expressions
+from dskype.spouts import score_kernels
 from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
 from dskype.spouts.vocabulary import Vocabulary
 
@@ -73,10 +73,10 @@ def explain_topk(subscription: TopkSubscription, message: Message, tokens: Seque
             missing.append({"word": of_id[term], "df": df[term]})
     area = message.bbox
     dx, dy = message.lon - subscription.lon, message.lat - subscription.lat
-    spatial = float(_kernels.ssim(dx, dy, diagonal_deg))
+    spatial = float(score_kernels.ssim(dx, dy, diagonal_deg))
     return {
         "type": "topk",
-        "score": float(_kernels.score(subscription.alpha, spatial, textual)) if common else None,
+        "score": float(score_kernels.score(subscription.alpha, spatial, textual)) if common else None,
         "alpha": subscription.alpha,
         "k": subscription.k,
         "place": {

@@ -100,6 +100,12 @@ class Published(NamedTuple):
     op_rank: np.ndarray
 
 
+@njit(cache=True, inline="always")
+def own_score(alpha, dx, dy, diagonal_deg, text):
+    """Return the score of a message (dx, dy) degrees away. It is written once more here, because what it judges must not compute it."""
+    return alpha * (1.0 - np.sqrt(dx * dx + dy * dy) / diagonal_deg) + (1.0 - alpha) * text
+
+
 @njit(cache=True)
 def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
     """Find the rows in [low, high) with a common term, in rising order, and their scores; return how many there are."""
@@ -133,7 +139,7 @@ def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
     for i in range(n):
         row = found[i]
         dx, dy = rows.lon[row] - lon, rows.lat[row] - lat
-        scores[i] = alpha * (1.0 - np.sqrt(dx * dx + dy * dy) / rows.diagonal_deg) + (1.0 - alpha) * text[row]
+        scores[i] = own_score(alpha, dx, dy, rows.diagonal_deg, text[row])
     return n
 
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts._kernels import score as combined_score
-from dskype.bolts._kernels import ssim
 from dskype.bolts.topk._kernels import find_term
 from dskype.bolts.topk.cones._kernels import ALPHA, CAPACITY, LANES, LAT, LENGTH, LON, LONG, START, THRESHOLD, room_for
 from dskype.bolts.topk.cones.prune_kernels import Point, near_blocks, near_groups, new_codes, new_hits, new_keywords, scan_blocks, spread, test_codes
+from dskype.spouts.score_kernels import score as combined_score
+from dskype.spouts.score_kernels import ssim
 from dskype.topology.kernel_cache import njit
 
 _BITS, _LAST = np.int64(4), np.int64(LANES - 1)

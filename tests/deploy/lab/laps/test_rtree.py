@@ -8,7 +8,6 @@ from dskype.deploy.lab.laps.rtree import token_kernels
 from dskype.deploy.lab.laps.rtree.index import TreeIndex
 from dskype.topology import IllegalArgumentException
 from dskype.topology.core.values import pack_state, unpack_state
-
 from tests.bolts.boolean.oracle import any_box, any_place_message, any_subscription, any_term, expected, messages_of, pairs, seeded
 
 WORLD = (-180.0, -90.0, 180.0, 90.0)

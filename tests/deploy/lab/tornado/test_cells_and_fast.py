@@ -7,7 +7,6 @@ from dskype.bolts.boolean import make_index
 from dskype.deploy.lab.tornado import cell_kernels, fast_kernels
 from dskype.topology import IllegalArgumentException
 from dskype.topology.core.values import pack_state, unpack_state
-
 from tests.bolts.boolean.oracle import any_message, any_place_message, any_subscription, expected, messages_of, pairs, seeded
 
 SMALL = {

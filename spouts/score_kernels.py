@@ -1,0 +1,35 @@
+"""The score of a message for a top-k subscription, and what it can be at most.
+
+Everything that scores or prunes uses these functions, so scores are equal to the last bit wherever they are computed. Three oracles have formulas of their
+own on purpose: ``tests/naive.py``, ``dskype verify`` and the comparison of top-k indexes. ``tests/spouts/test_score.py`` compares all of them, and lists the
+modules that use parts of the formula for bounds of their own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dskype.topology.kernel_cache import njit
+
+__all__ = ["MARGIN", "score", "score_anywhere", "ssim"]
+
+MARGIN = 1e-9
+"""Added to bounds; larger than all rounding errors of a score together."""
+
+
+@njit(cache=True, inline="always")
+def ssim(dx, dy, diagonal_deg):
+    """Return the spatial similarity of two points that differ by (dx, dy) degrees (Skype, section 2)."""
+    return 1.0 - np.sqrt(dx * dx + dy * dy) / diagonal_deg
+
+
+@njit(cache=True, inline="always")
+def score(alpha, spatial, textual):
+    """Return ``alpha * SSim + (1 - alpha) * TSim`` (Skype, section 2)."""
+    return alpha * spatial + (1.0 - alpha) * textual
+
+
+@njit(cache=True, inline="always")
+def score_anywhere(alpha, textual):
+    """Return what a message with at most this textual similarity can reach, wherever it is (journal paper, Lemma 7)."""
+    return alpha + (1.0 - alpha) * textual + MARGIN
