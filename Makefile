@@ -5,7 +5,7 @@
 # DEMO_ARGS='--rate 500'    options of the demo, see: dskype demo -h
 # PYTEST_ARGS='-k broker'   which tests to run
 # PYTEST_FLAGS=             run all tests in one process, instead of those with Spark in two and the rest in two others
-# CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.chaos -h
+# CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.lab.chaos -h
 # ATTACK_SCALE=10           how many times more 'make attack' asks, holds and sends than the tests do
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
@@ -81,7 +81,7 @@ relock: $(INSTALLED) ## Write the locks of Python packages and of jars again, af
 	@echo 'now run: make test'
 
 chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)
-	@$(BIN)/python -P -m dskype.deploy.chaos $(CHAOS_ARGS)
+	@$(BIN)/python -P -m dskype.deploy.lab.chaos $(CHAOS_ARGS)
 
 attack: setup ## Attack running servers as a stranger would, and print what it costs them (ATTACK_SCALE=1: as short as in the tests)
 	@DSKYPE_ATTACK_SCALE=$(ATTACK_SCALE) $(BIN)/python -m pytest -q tests/security/attack $(PYTEST_ARGS)

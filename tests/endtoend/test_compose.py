@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dskype.deploy.chaos.hosts import Containers
+from dskype.deploy.lab.chaos.hosts import Containers
 from dskype.deploy.machine.processes import spawn_tied
 from tests.needs import unavailable
 from tests.topology.runtime.helpers import wait_for

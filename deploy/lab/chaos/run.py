@@ -10,12 +10,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from dskype.deploy.chaos.clients import Clients, Recovered
-from dskype.deploy.chaos.faults import PARTNERS, Fault, usable
-from dskype.deploy.chaos.report import Outcome, Result
-from dskype.deploy.chaos.schedule import Strike, draw
-from dskype.deploy.chaos.system import System
-from dskype.deploy.chaos.workloads import WORKLOADS, Workload
+from dskype.deploy.lab.chaos.clients import Clients, Recovered
+from dskype.deploy.lab.chaos.faults import PARTNERS, Fault, usable
+from dskype.deploy.lab.chaos.report import Outcome, Result
+from dskype.deploy.lab.chaos.schedule import Strike, draw
+from dskype.deploy.lab.chaos.system import System
+from dskype.deploy.lab.chaos.workloads import WORKLOADS, Workload
 
 __all__ = ["run"]
 
@@ -52,7 +52,7 @@ def run(
 ) -> Result:
     """Run a workload through strikes; return the result.
 
-    :param workload: a name in :data:`~dskype.deploy.chaos.workloads.WORKLOADS`.
+    :param workload: a name in :data:`~dskype.deploy.lab.chaos.workloads.WORKLOADS`.
     :param seed: of everything random.
     :param minutes: how long new strikes begin.
     :param rate: input records per second.

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dskype.deploy.chaos import hosts
-from dskype.deploy.chaos.hosts import FAULTS, ContainerError, Containers, HostFault, Recovery, as_table, main
+from dskype.deploy.lab.chaos import hosts
+from dskype.deploy.lab.chaos.hosts import FAULTS, ContainerError, Containers, HostFault, Recovery, as_table, main
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from tests.topology.runtime.helpers import make_topic

@@ -29,7 +29,7 @@ from dskype.deploy.machine.processes import module_command, spawn_tied
 from dskype.topology.errors import DskypeError
 
 if TYPE_CHECKING:
-    from dskype.deploy.chaos.system import System
+    from dskype.deploy.lab.chaos.system import System
 
 __all__ = ["CLIENTS", "Client", "Clients", "Recovered"]
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from dskype.deploy.chaos.door import Door
+from dskype.deploy.lab.chaos.door import Door
 from dskype.deploy.machine.broker import free_ports
 from dskype.deploy.machine.processes import spawn_tied
 

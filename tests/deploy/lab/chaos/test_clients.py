@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from dskype.deploy.chaos import clients as clients_module
-from dskype.deploy.chaos.clients import CLIENTS, Client, Clients, Command
-from dskype.deploy.chaos.door import Door
-from dskype.deploy.chaos.faults import FAULTS, usable
+from dskype.deploy.lab.chaos import clients as clients_module
+from dskype.deploy.lab.chaos.clients import CLIENTS, Client, Clients, Command
+from dskype.deploy.lab.chaos.door import Door
+from dskype.deploy.lab.chaos.faults import FAULTS, usable
 from dskype.deploy.machine.broker import free_ports
 from dskype.topology.errors import DskypeError
 from tests.topology.runtime.helpers import wait_for

@@ -21,10 +21,10 @@ from kafka.errors import KafkaError
 
 from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening
-from dskype.deploy.chaos.components import expected_sums, paced_key
-from dskype.deploy.chaos.store import HangingStore, server_program
-from dskype.deploy.chaos.system import System
 from dskype.deploy.demo import places
+from dskype.deploy.lab.chaos.components import expected_sums, paced_key
+from dskype.deploy.lab.chaos.store import HangingStore, server_program
+from dskype.deploy.lab.chaos.system import System
 from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.report import WRITTEN_AGAIN
@@ -72,7 +72,7 @@ class Workload(ABC):
     store: HangingStore | None = None
     """A result store that can hang; None: there is none."""
     followed = False
-    """Whether the clients of :mod:`dskype.deploy.chaos.clients` follow it."""
+    """Whether the clients of :mod:`dskype.deploy.lab.chaos.clients` follow it."""
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
         self.rate, self._rng = rate, random.Random(seed)
@@ -254,7 +254,7 @@ class SumChain(Workload):
     """Two spouts (one generates numbers, one reads them from Kafka), two bolts of running sums in a row, and a KafkaBolt."""
 
     name = "chain"
-    modules = ("dskype.deploy.chaos.components",)
+    modules = ("dskype.deploy.lab.chaos.components",)
     PARTITIONS, KEYS = 2, 17
     PACED_RATE = 20
 
@@ -266,7 +266,7 @@ class SumChain(Workload):
 
     def flux(self, folder: Path) -> dict[str, Any]:
         """Return the chain."""
-        mine = "dskype.deploy.chaos.components."
+        mine = "dskype.deploy.lab.chaos.components."
 
         def grouped(source: str, target: str) -> dict[str, Any]:
             return {"from": source, "to": target, "grouping": {"type": "FIELDS", "args": ["key"]}}

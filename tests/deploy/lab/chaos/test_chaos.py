@@ -11,15 +11,15 @@ import time
 
 import pytest
 
-from dskype.deploy.chaos import processes, soak
-from dskype.deploy.chaos.__main__ import main
-from dskype.deploy.chaos.clock import SetClock
-from dskype.deploy.chaos.components import expected_sums
-from dskype.deploy.chaos.faults import FAULTS, PARTNERS
-from dskype.deploy.chaos.report import Outcome, Result, as_table, summary
-from dskype.deploy.chaos.schedule import draw
-from dskype.deploy.chaos.store import HangingStore
-from dskype.deploy.chaos.workloads import WORKLOADS, SumChain
+from dskype.deploy.lab.chaos import processes, soak
+from dskype.deploy.lab.chaos.__main__ import main
+from dskype.deploy.lab.chaos.clock import SetClock
+from dskype.deploy.lab.chaos.components import expected_sums
+from dskype.deploy.lab.chaos.faults import FAULTS, PARTNERS
+from dskype.deploy.lab.chaos.report import Outcome, Result, as_table, summary
+from dskype.deploy.lab.chaos.schedule import draw
+from dskype.deploy.lab.chaos.store import HangingStore
+from dskype.deploy.lab.chaos.workloads import WORKLOADS, SumChain
 from dskype.topology.flux import load
 from dskype.topology.tuples import InRecord
 
@@ -64,7 +64,7 @@ def test_partners_are_faults():
 
 def test_the_table_counts_by_fault_and_says_how_to_run_it_again():
     result = Result(
-        "chain", 7, "python -m dskype.deploy.chaos --seed 7", [Outcome("kill-x", 1.0, 2.0), Outcome("kill-x", 3.0, 6.0, drivers=1, repeated=4)], 100, 4
+        "chain", 7, "python -m dskype.deploy.lab.chaos --seed 7", [Outcome("kill-x", 1.0, 2.0), Outcome("kill-x", 3.0, 6.0, drivers=1, repeated=4)], 100, 4
     )
     text = as_table(result)
     assert result.ok and "| kill-x | 2     | 2.0 / 3.0 | 4.0 / 6.0   | 1" in text and "--seed 7" in text and "nothing lost, nothing twice" in text
@@ -196,7 +196,7 @@ def chain(monkeypatch):
     inputs = [InRecord("chain-in", 0, i, 0, b"fed-1", str(i + 1).encode(), []) for i in range(5)]
     out = [InRecord("chain-out", 0, i, 0, b"fed-1", str(s).encode(), [("record-id", f"1-1-9-{i}".encode())]) for i, s in enumerate(expected_sums(range(1, 6)))]
     topics = {"chain-in": inputs, "chain-out": out, "chain.dead-letters": []}
-    monkeypatch.setattr("dskype.deploy.chaos.workloads.read_to_end", lambda _, topic: topics[topic])
+    monkeypatch.setattr("dskype.deploy.lab.chaos.workloads.read_to_end", lambda _, topic: topics[topic])
     return load, topics
 
 

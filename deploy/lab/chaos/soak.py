@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dskype.deploy.chaos import processes
-from dskype.deploy.chaos.report import markdown_table
-from dskype.deploy.chaos.system import System
-from dskype.deploy.chaos.workloads import WORKLOADS, Workload
+from dskype.deploy.lab.chaos import processes
+from dskype.deploy.lab.chaos.report import markdown_table
+from dskype.deploy.lab.chaos.system import System
+from dskype.deploy.lab.chaos.workloads import WORKLOADS, Workload
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.kafka import TopicAdmin
 

@@ -1,4 +1,4 @@
-"""``python -m dskype.deploy.chaos.hosts``: break the containers of ``make compose-up`` one after the other, and measure how long the topology stands still.
+"""``python -m dskype.deploy.lab.chaos.hosts``: break the containers of ``make compose-up`` one after the other, and measure how long the topology stands still.
 
 Places are published at a steady rate all the time. At the end every result is compared with a plain computation. Exit code 0: all of them are right, and the
 topology has caught up after every fault; 1: something is wrong; 2: wrong arguments, or their containers are not there.
@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dskype.deploy.chaos.report import markdown_table
 from dskype.deploy.cli.arguments import positive, positive_seconds
 from dskype.deploy.demo.feeder import Plan
 from dskype.deploy.demo.running import Feeding
+from dskype.deploy.lab.chaos.report import markdown_table
 from dskype.deploy.machine.errors import DeployError
 from dskype.topology.errors import DskypeError
 from dskype.topology.planning.plan import inbox_topic
@@ -261,7 +261,7 @@ def as_table(found: Sequence[Recovery], hold_s: float) -> str:
 def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:<18} {fault.text.format(hold='--hold')}" for name, fault in FAULTS.items())
     parser = argparse.ArgumentParser(
-        prog="python -m dskype.deploy.chaos.hosts",
+        prog="python -m dskype.deploy.lab.chaos.hosts",
         description="Break the containers of 'make compose-up' one after the other, and measure how long the topology stands still.",
         epilog=f"faults:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

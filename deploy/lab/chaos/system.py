@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from dskype.deploy.chaos import clock, processes
-from dskype.deploy.chaos.door import Door
+from dskype.deploy.lab.chaos import clock, processes
+from dskype.deploy.lab.chaos.door import Door
 from dskype.deploy.machine import paths
 from dskype.deploy.machine.broker import EmbeddedBroker, free_ports
 from dskype.deploy.machine.processes import module_command, spawn_tied
@@ -150,7 +150,7 @@ class System:
         return self._process.pid
 
     def find(self, kind: str) -> list[int]:
-        """Return the process ids of a kind: ``broker``, ``client``, or one of :data:`~dskype.deploy.chaos.processes.KINDS`."""
+        """Return the process ids of a kind: ``broker``, ``client``, or one of :data:`~dskype.deploy.lab.chaos.processes.KINDS`."""
         if kind == "client":
             return self.clients
         if kind == "broker":

@@ -1,4 +1,4 @@
-"""``python -m dskype.deploy.chaos``: break things while a topology runs, and check its output.
+"""``python -m dskype.deploy.lab.chaos``: break things while a topology runs, and check its output.
 
 Exit code 0: nothing was lost, nothing came twice, everything caught up in time; 1: something is wrong; 2: wrong arguments.
 """
@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dskype.deploy.chaos import soak
-from dskype.deploy.chaos.faults import FAULTS
-from dskype.deploy.chaos.report import Result, as_table, summary
-from dskype.deploy.chaos.run import run
-from dskype.deploy.chaos.workloads import WORKLOADS
+from dskype.deploy.lab.chaos import soak
+from dskype.deploy.lab.chaos.faults import FAULTS
+from dskype.deploy.lab.chaos.report import Result, as_table, summary
+from dskype.deploy.lab.chaos.run import run
+from dskype.deploy.lab.chaos.workloads import WORKLOADS
 
 __all__ = ["main"]
 
@@ -26,7 +26,7 @@ __all__ = ["main"]
 def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:<17} {fault.text}" for name, fault in sorted(FAULTS.items()))
     parser = argparse.ArgumentParser(
-        prog="python -m dskype.deploy.chaos",
+        prog="python -m dskype.deploy.lab.chaos",
         description="Break things while a topology runs on Spark and Kafka, and check its output.",
         epilog=f"faults:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     for seed in range(args.seed, args.seed + args.seeds):
         for name in args.topology or sorted(WORKLOADS):
-            again = f"python -m dskype.deploy.chaos --topology {name} --seed {seed} --minutes {args.minutes:g} --rate {args.rate:g}"
+            again = f"python -m dskype.deploy.lab.chaos --topology {name} --seed {seed} --minutes {args.minutes:g} --rate {args.rate:g}"
             again += (f" --faults {','.join(args.faults)}" if args.faults else "") + (f" --strikes {args.strikes}" if args.strikes else "")
             again += (" --long" if args.long else "") + (f" --pause {args.pause:g}" if args.pause is not None else "")
             say(f"{name} with seed {seed}")

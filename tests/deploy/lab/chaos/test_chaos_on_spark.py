@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dskype.deploy.chaos.report import as_table
-from dskype.deploy.chaos.run import run
+from dskype.deploy.lab.chaos.report import as_table
+from dskype.deploy.lab.chaos.run import run
 
 pytestmark = pytest.mark.product(seconds=90)
 

@@ -10,13 +10,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dskype.deploy.chaos import processes
+from dskype.deploy.lab.chaos import processes
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.kafka import TopicAdmin
 
 if TYPE_CHECKING:
-    from dskype.deploy.chaos.system import System
-    from dskype.deploy.chaos.workloads import Workload
+    from dskype.deploy.lab.chaos.system import System
+    from dskype.deploy.lab.chaos.workloads import Workload
 
 __all__ = ["FAULTS", "PARTNERS", "Fault", "usable"]
 
