@@ -80,7 +80,7 @@ def test_the_parts_are_the_same_in_every_process_and_nothing_is_printed():
 
     # Another one before it here, and once more in a process that is forked when the library has run.
     code = (
-        "import os, zlib; from dskype.deploy.lab.ps2stream.hypergraphs import partition_hypergraph; from tests.distribution.test_hypergraphs import groups\n"
+        "import os, zlib; from dskype.deploy.lab.ps2stream.hypergraphs import partition_hypergraph; from tests.deploy.lab.ps2stream.test_hypergraphs import groups\n"
         "os.write(1, b'%d\\n' % zlib.crc32(partition_hypergraph(*groups(), 7).tobytes()))\n"
         "if not (child := os.fork()): os.write(1, b'%d\\n' % zlib.crc32(partition_hypergraph(*groups(), 7).tobytes())); os._exit(0)\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
