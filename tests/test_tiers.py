@@ -143,5 +143,27 @@ def test_what_a_process_had_finished_before_it_broke_down_is_not_dealt_out_again
     assert groups.remove_node("broken") == "b2" and groups.workqueue == {"b": {"b1": True, "b2": False}} and not groups.assigned_work
 
 
+def test_a_process_with_a_single_test_gets_another_group_or_the_end(monkeypatch):
+    """It begins a test when it knows what follows: with one alone it would wait for ever."""
+
+    class Process:
+        def __init__(self):
+            self.sent, self.shutting_down = [], False
+
+        def send_runtest_some(self, indexes):
+            self.sent.append(indexes)
+
+        def shutdown(self):
+            self.shutting_down = True
+
+    monkeypatch.setattr(LoadScopeScheduling, "__init__", lambda self, config, log: None)
+    for left, sent, ends in (({"a": {"a1": False}}, [[0]], True), ({"a": {"a1": False}, "b": {"b1": False, "b2": False}}, [[0], [1, 2]], False)):
+        groups, process = tiers.scheduler(SimpleNamespace(option=SimpleNamespace()), None), Process()
+        groups.assigned_work, groups.workqueue, groups.log = {process: OrderedDict()}, OrderedDict(left), print
+        groups.registered_collections = {process: ["a1", "b1", "b2"]}
+        groups._assign_work_unit(process)
+        assert process.sent == sent and process.shutting_down == ends and not groups.workqueue
+
+
 def test_tests_of_the_same_kernels_are_where_the_groups_say():
     assert all((ROOT / "tests" / place).exists() for place in tiers._SAME_KERNELS)

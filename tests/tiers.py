@@ -180,6 +180,9 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
                 return
             self.workqueue.move_to_end(group, last=False)
             super()._assign_work_unit(node)
+            if self._pending_of(self.assigned_work[node]) < 2:
+                # A process begins a test when it knows what follows. One that takes the place of another would wait with a single test for ever.
+                self._reschedule(node)
 
     config.option.loadscopereorder = False  # they are in order
     return Groups(config, log)
