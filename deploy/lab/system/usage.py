@@ -132,7 +132,7 @@ def _kind(process: Process, parent_kind: str, of_executor: bool, components: Map
         return SUPERVISOR
     if b"kafka.Kafka" in process.command:
         return BROKER
-    if b"benchmarks.feeder" in process.command:
+    if b"system.feeder" in process.command:
         return PRODUCER
     if process.name == "java":
         return SPARK
