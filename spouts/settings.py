@@ -144,7 +144,7 @@ def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> flo
 
 
 class BalanceSettings(NamedTuple):
-    """Settings of load balancing, ``dskype.balance.*``; see ``docs/tornado.md`` for an A-Grid, and ``docs/ps2stream.md`` for hybrid partitioning.
+    """Settings of load balancing, ``dskype.balance.*``; see ``docs/concepts/tornado.md`` for an A-Grid, and ``docs/concepts/ps2stream.md`` for hybrid partitioning.
 
     :ivar period_ms: how often a subscription task reports its workload; it looks at the clock once a second.
     :ivar rest_periods: how many reports of each task are ignored after a change of the partitions.

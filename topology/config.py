@@ -68,7 +68,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "TRANSPORTS", "Config", "check_json", "merge", "misspelt", "validate"]
 
 TRANSPORTS = ("micro-batch", "real-time")
-"""How a component may get its records (see docs/transport.md)."""
+"""How a component may get its records (see docs/internals/transport.md)."""
 
 RECORD_BYTES = 8 << 20
 """Size of the largest record in an inbox; brokers and topics are configured to accept twice that."""

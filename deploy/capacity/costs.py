@@ -1,4 +1,4 @@
-"""Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/scale.md shows the same table.
+"""Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/guides/scale.md shows the same table.
 
 The processor times are of one core of the machine of docs/benchmarks/README.md, with continuous queries, the default until 2026-11-27.
 """
@@ -61,10 +61,10 @@ COSTS = {
     "boolean_registration": Cost(143, "us", "a boolean subscription, registered: 358 s on two cores for 5 million", _BOOLEAN),
     "message_bytes": Cost(129, "bytes", "a message as JSON", "20,000 places, 2026-11-23"),
     "tuple_bytes": Cost(161, "bytes", "a message in a frame", _BYTES),
-    "result_bytes": Cost(199, "bytes", "a result in its topic: 12,000/s fill 32 GiB in four hours", "docs/pubsub.md, 2026-11-22"),
+    "result_bytes": Cost(199, "bytes", "a result in its topic: 12,000/s fill 32 GiB in four hours", "docs/concepts/pubsub.md, 2026-11-22"),
     "partition_bytes": Cost(60e6, "bytes/s", "results into one partition: the most that a run wrote, 17,671 messages/s with 17 deltas of 199 bytes", _TOPK),
     "task_memory": Cost(200e6, "bytes", "an executor's process without subscriptions", "`dskype demo`, PSS, 2026-11-22"),
-    "host_memory": Cost(1.5e9, "bytes", "Spark's JVM and Python workers of a host", "docs/failures.md, soak, 2026-11-22"),
+    "host_memory": Cost(1.5e9, "bytes", "Spark's JVM and Python workers of a host", "docs/guides/failures.md, soak, 2026-11-22"),
 }
 """Every cost by its name."""
 
