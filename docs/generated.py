@@ -21,7 +21,7 @@ from dskype.deploy.cli.main import COMMANDS, Command, main
 from dskype.spouts.settings import DEFAULTS
 from dskype.topology import config
 
-YAML = Path(__file__).parents[2] / "deploy" / "topologies" / "dskype.yaml"
+YAML = Path(__file__).parents[1] / "deploy" / "topologies" / "dskype.yaml"
 
 _UNITS = {
     ".bytes.per.second": "bytes/s",
