@@ -97,6 +97,7 @@ def _fill(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- module: (.+) -->$", r"```{eval-rst}\n.. automodule:: \1\n   :members:\n```", text, flags=re.MULTILINE)
 
 
-def setup(app: Any) -> None:
-    """Let pages be filled when they are read."""
+def setup(app: Any) -> dict[str, bool]:
+    """Let pages be filled when they are read; return that several processes may do so."""
     app.connect("source-read", _fill)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -133,7 +133,12 @@ def test_a_decision_that_the_index_lacks_is_found(tmp_path):
     row = "| 0001 | [Use lanes](0001-lanes.md) | 2026-11-21 | accepted |\n"
     (tmp_path / "0001-lanes.md").write_text("# Use lanes\n\nDate: 2026-11-21. Status: accepted.\n")
     assert decisions(row, tmp_path) == []
-    assert decisions("", tmp_path) == decisions(row.replace("accepted", "superseded"), tmp_path) == decisions(row.replace("Use", "Take"), tmp_path) == ["0001-lanes.md"]
+    assert (
+        decisions("", tmp_path)
+        == decisions(row.replace("accepted", "superseded"), tmp_path)
+        == decisions(row.replace("Use", "Take"), tmp_path)
+        == ["0001-lanes.md"]
+    )
 
 
 def test_documents_that_are_named_exist():
