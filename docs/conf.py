@@ -34,6 +34,8 @@ html_title = "DSkype"
 html_copy_source = False
 html_show_copyright = False
 html_extra_path = ["front"]
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 
 PARTS = {
     "Start": {"First steps": "README", "What changed": "CHANGELOG"},
