@@ -96,7 +96,7 @@ def _fill(app: Any, page: str, source: list[str]) -> None:
     text = re.sub(r"^<!-- generated: (.+) -->$", lambda found: made[found[1]](), source[0], flags=re.MULTILINE)
     if page.startswith("docs/decisions/") and page != PARTS["Internals"]["Decisions"]:
         text = f"---\norphan: true\n---\n{text}"  # the index lists them: in the menu of each page they would double the time of a build
-    source[0] = re.sub(r"^<!-- module: (.+) -->$", r"```{eval-rst}\n.. automodule:: \1\n   :members:\n```", text, flags=re.MULTILINE)
+    source[0] = re.sub(r"^<!-- module: (.+) -->$", r"```{eval-rst}\n.. automodule:: \1\n   :members:\n   :imported-members:\n```", text, flags=re.MULTILINE)
 
 
 def setup(app: Any) -> dict[str, bool]:

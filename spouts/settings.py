@@ -219,7 +219,7 @@ class Settings:
 
     :ivar space: the data space; messages and subscriptions outside are refused.
     :ivar window_kind: ``count`` or ``time``.
-    :ivar extent: |W| in messages, or the span in ms.
+    :ivar extent: ``|W|`` in messages, or the span in ms.
     :ivar lateness_ms: time windows: how late a message may be.
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.
