@@ -10,6 +10,7 @@
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
 # HA=1                     three brokers and two drivers instead of one, for 'make compose-up' and 'make compose-demo'
+# DOCS_PORT=8000          the port of the documents for 'make docs-serve'
 # LOCKED=1                  install exactly the versions in requirements.lock, with checksums (SECURITY.md)
 
 SHELL := /bin/sh
@@ -22,7 +23,7 @@ export PYTHONPYCACHEPREFIX
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology check test lint types prepared lab-test relock chaos attack doctor clean compose-up compose-demo compose-down compose-logs
+.PHONY: help setup run topology docs docs-serve check test lint types prepared relock chaos attack doctor clean compose-up compose-demo compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,6 +36,7 @@ ATTACK_SCALE ?= 10
 PYTEST_FLAGS ?= -n 4
 PYTEST_ARGS ?=
 LOCKED ?=
+DOCS_PORT ?= 8000
 HA ?=
 COMPOSE = docker compose --project-directory deploy/compose --env-file deploy/compose/.env $(if $(HA),--env-file deploy/compose/ha.env) -p dskype
 
@@ -51,6 +53,13 @@ run: setup ## Publish and subscribe on the world's places, live, on Spark and a 
 
 topology: setup ## Run a Flux topology (TOPOLOGY=...), by default the word count
 	@$(BIN)/dskype local $(TOPOLOGY) --local-ttl $(SECONDS_TO_RUN)
+
+docs: $(INSTALLED) ## Build the documents as a site, in build/site
+	@$(BIN)/python -P -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 --conf-dir docs --doctree-dir build/doctrees . build/site
+	@echo 'open build/site/index.html'
+
+docs-serve: docs ## Show that site at http://127.0.0.1:8000 (DOCS_PORT=...), until Ctrl-C
+	@$(BIN)/python -P -m http.server --bind 127.0.0.1 --directory build/site $(DOCS_PORT)
 
 lint: $(INSTALLED) ## Check code and format with ruff
 	@$(BIN)/ruff check --quiet .
@@ -75,7 +84,7 @@ lab-test: $(INSTALLED) ## Run the tests of the laboratory only: indexes and expe
 # Only what setup.cfg asks for changes: uv keeps the other versions of the lock.
 relock: $(INSTALLED) ## Write the locks of Python packages and of jars again, after a change of setup.cfg or of Kafka's version
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv >= 0.9, < 1'
-	@echo 'setuptools>=77' | $(BIN)/uv pip compile setup.cfg - --extra spark --extra demo --extra test --extra check --universal --python-version 3.11 \
+	@echo 'setuptools>=77' | $(BIN)/uv pip compile setup.cfg - --extra spark --extra demo --extra test --extra check --extra docs --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock > /dev/null
 	@$(BIN)/python -P -c 'from dskype.deploy.machine import jars; jars.relock()'
 	@echo 'now run: make test'
@@ -131,5 +140,5 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	  $$pip --require-hashes -r $(VENV)/build.lock; \
 	  $$pip --require-hashes --no-build-isolation -r requirements.lock; \
 	  $$pip --no-deps --no-build-isolation -e .; \
-	else $$pip -e '.[spark,demo,test,check]'; fi; \
+	else $$pip -e '.[spark,demo,test,check,docs]'; fi; \
 	echo "installed after $$((`date +%s` - began)) s"; touch $@

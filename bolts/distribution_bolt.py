@@ -234,7 +234,7 @@ class DistributionBolt(BatchBolt):
                     f"The vocabulary {self._settings.vocabulary or '(none)'} is not the one that the topology was started with: SHA-256 {state['vocabulary']} was expected.",
                     given=self._vocabulary.digest,
                     component=self._component,
-                    hint="restore the file, or start another topology with the new one beside this one (docs/pubsub.md)",
+                    hint="restore the file, or start another topology with the new one beside this one (docs/guides/data.md)",
                 )
             )
         self._placement.restore(state["placer"])

@@ -45,7 +45,7 @@ class Skype:
     >>> skype.top(one), skype.top(other)
     ([('a', 1.0)], [('b', 0.8)])
 
-    :param extent: of the window, in positions: |W| messages, or a span in ms.
+    :param extent: of the window, in positions: ``|W|`` messages, or a span in ms.
     :param diagonal_deg: diagonal of the data space, degrees.
     :param index: of the subscriptions: a name in ``dskype.bolts.topk.engine.INDEXES``.
     :param buffer: of the results: a name in ``dskype.bolts.topk.engine.BUFFERS``.
@@ -78,7 +78,7 @@ class Skype:
         """Return a :class:`TextSkype` for plain texts.
 
         :param texts: a sample of texts like those to come, which says how common words are. If it is empty, all words are equally common.
-        :param window: |W|, or with ``timed`` the span in ms.
+        :param window: ``|W|``, or with ``timed`` the span in ms.
         :param options: of :class:`Skype`.
         """
         tokenizer = Tokenizer(stop_words)

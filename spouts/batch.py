@@ -31,7 +31,7 @@ class MessageBatch(NamedTuple):
     """Messages in rising order of (position, seq).
 
     A window at watermark *w* holds the messages with ``w - extent < position <= w``. For count windows the position is
-    the sequence number itself and the extent is |W|; for time windows it is the event time in ms and the extent the span.
+    the sequence number itself and the extent is ``|W|``; for time windows it is the event time in ms and the extent the span.
 
     :ivar seq: int64[n], sequence numbers: unique; a higher one is newer and wins ties.
     :ivar position: int64[n], positions in the window.

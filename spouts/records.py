@@ -45,7 +45,7 @@ PLAN_BYTES_MAX = 1_000_000
 class RecordError(DeadLetter):
     """A record cannot be used; ``reason`` says what was expected, what was given and what is legal.
 
-    The codes are listed in ``docs/metrics.md``.
+    The codes are listed in ``docs/guides/metrics.md``.
     """
 
 

@@ -144,7 +144,7 @@ def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> flo
 
 
 class BalanceSettings(NamedTuple):
-    """Settings of load balancing, ``dskype.balance.*``; see ``docs/tornado.md`` for an A-Grid, and ``docs/ps2stream.md`` for hybrid partitioning.
+    """Settings of load balancing, ``dskype.balance.*``; see ``docs/concepts/tornado.md`` for an A-Grid, and ``docs/concepts/ps2stream.md`` for hybrid partitioning.
 
     :ivar period_ms: how often a subscription task reports its workload; it looks at the clock once a second.
     :ivar rest_periods: how many reports of each task are ignored after a change of the partitions.
@@ -219,7 +219,7 @@ class Settings:
 
     :ivar space: the data space; messages and subscriptions outside are refused.
     :ivar window_kind: ``count`` or ``time``.
-    :ivar extent: |W| in messages, or the span in ms.
+    :ivar extent: ``|W|`` in messages, or the span in ms.
     :ivar lateness_ms: time windows: how late a message may be.
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.

@@ -55,7 +55,7 @@ TOPIC_CONFIG = topic_config(Settings())
 
 
 class Topics(NamedTuple):
-    """External topics of one topology; see docs/pubsub.md for their formats.
+    """External topics of one topology; see docs/concepts/pubsub.md for their formats.
 
     :ivar messages: JSON messages, in.
     :ivar subscriptions: JSON subscriptions by id, compacted, in; a null value unregisters.

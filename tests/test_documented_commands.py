@@ -14,7 +14,7 @@ import pytest
 
 from dskype.deploy.cli.main import main
 
-from .test_links import _RECORDS, ROOT, files
+from .test_links import ROOT, files, is_record
 
 _COMMAND = re.compile(r"(?<![\w./`|-])(?:dskype|(?:\.venv/bin/)?python -m (dskype\.[\w.]+))((?: [^\s`|#&;]+)+)")
 _OPTION = re.compile(r"(?<=\s)--[a-z][\w-]*")
@@ -42,7 +42,7 @@ def commands() -> list[tuple[str, str, str]]:
     found = {
         (str(path.relative_to(ROOT)), match[1] or "", match[2])
         for path in files(".md")
-        if path.name not in _RECORDS
+        if not is_record(path)
         for piece in code(path)
         for match in _COMMAND.finditer(piece)
         if _OPTION.search(match[2])

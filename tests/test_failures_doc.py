@@ -17,7 +17,7 @@ _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 def rows() -> list[str]:
     """Return the rows of all tables of promises, without heads; measured figures stand under a heading of their own."""
-    return rows_of((ROOT / "docs" / "failures.md").read_text(encoding="utf-8").partition("\n## Measured\n")[0])
+    return rows_of((ROOT / "docs" / "guides" / "failures.md").read_text(encoding="utf-8").partition("\n## Measured\n")[0])
 
 
 def limits() -> list[str]:

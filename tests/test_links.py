@@ -22,8 +22,9 @@ _NAMED_ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 _MODULE = re.compile(r"python -m dskype\.([\w.]+\w)")
 _FILE = re.compile(r"`((?:bolts|deploy|distribution|docs|spouts|tests|topology)/[\w/.-]*)`")
-_RECORDS = ("decisions.md", "tuning.md", "history.md")
-"""Documents about the past: what they name may be gone."""
+_RECORDS = (ROOT / "docs" / "tuning.md", ROOT / "docs" / "benchmarks" / "history.md")
+_DECISIONS = ROOT / "docs" / "decisions"
+_DECISION = re.compile(r"^\| (\d{4}) \| \[(.+?)\]\(([\w-]+\.md)\) \| ([\d-]{10}) \| (.+) \|$", re.MULTILINE)
 _TABLE = re.compile(r"(?:^\|.*\n){2,}", re.MULTILINE)
 _RULE = re.compile(r"\|(?:\s*:?-+:?\s*\|)+")
 _CELL_END = re.compile(r"(?<!\\)\|")
@@ -37,6 +38,11 @@ def files(*endings: str) -> list[Path]:
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in _GENERATED and not f.endswith(".egg-info"))
         found += [Path(folder, name) for name in sorted(names) if name.endswith(endings)]
     return found
+
+
+def is_record(path: Path) -> bool:
+    """Say whether a document is about the past: what it names may no longer exist."""
+    return path in _RECORDS or path.parent == _DECISIONS
 
 
 @cache
@@ -106,6 +112,35 @@ def test_the_index_of_benchmarks_lists_every_page(path):
     assert path == index or path.name in {target.partition("#")[0] for target in links(index)}
 
 
+def decisions(index: str, folder: Path) -> list[str]:
+    """Return what is wrong in the index of decisions: rows whose number, heading, date or status differs from the file, and files without a row."""
+    found, seen = [], set()
+    for number, heading, name, date, status in _DECISION.findall(index):
+        seen.add(name)
+        title, _, facts, *_ = (folder / name).read_text(encoding="utf-8").splitlines() if (folder / name).is_file() else ("", "", "")
+        if title != f"# {heading}" or not name.startswith(f"{number}-") or not re.match(rf"Date: {date}\b.*\. Status: {re.escape(status)}\.", facts):
+            found.append(name)
+    return found + sorted(path.name for path in folder.glob("[0-9]*.md") if path.name not in seen)
+
+
+def test_the_index_of_decisions_agrees_with_every_one():
+    assert decisions((_DECISIONS / "README.md").read_text(encoding="utf-8"), _DECISIONS) == []
+    numbers = sorted(path.name[:4] for path in _DECISIONS.glob("[0-9]*.md"))
+    assert numbers == [f"{i:04d}" for i in range(1, len(numbers) + 1)]
+
+
+def test_a_decision_that_the_index_lacks_is_found(tmp_path):
+    row = "| 0001 | [Use lanes](0001-lanes.md) | 2026-11-21 | accepted |\n"
+    (tmp_path / "0001-lanes.md").write_text("# Use lanes\n\nDate: 2026-11-21. Status: accepted.\n")
+    assert decisions(row, tmp_path) == []
+    assert (
+        decisions("", tmp_path)
+        == decisions(row.replace("accepted", "superseded"), tmp_path)
+        == decisions(row.replace("Use", "Take"), tmp_path)
+        == ["0001-lanes.md"]
+    )
+
+
 def test_documents_that_are_named_exist():
     missing = {}
     for path in files(".py", ".md", ".yaml", ".cfg", ".toml", "Makefile"):
@@ -115,7 +150,7 @@ def test_documents_that_are_named_exist():
     assert missing == {}
 
 
-@pytest.mark.parametrize("path", [p for p in files(".md") if p.name not in _RECORDS], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [p for p in files(".md") if not is_record(p)], ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_that_are_named_exist(path):
     assert {name for name in _FILE.findall(path.read_text(encoding="utf-8")) if not (ROOT / name).exists()} == set()
 

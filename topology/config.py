@@ -5,53 +5,53 @@ Precedence, later wins: :data:`DEFAULTS` < the machine's file < the topology's <
 
 The emulator's own keys (all named ``topology.emulator.*``):
 
-============================================  =========  =============================================================
-key                                           default    meaning
-============================================  =========  =============================================================
-topology.emulator.frame.max.tuples            8192       tuples in one frame (Kafka record), at most
-topology.emulator.frame.max.bytes             524288     bytes of one frame, at most (one tuple may exceed it)
-topology.emulator.pulse.interval.ms           20         time between pulses of a spout that emits
-topology.emulator.pulse.idle.interval.ms      1000       time between pulses of a spout that had nothing to emit; on Spark it is asked in
-                                                         between, too, as ``topology.spout.wait.strategy`` says
-topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until that many tuples are emitted
-topology.emulator.pulse.max.ms                20         or this time is over
-topology.emulator.backpressure.max.tuples     200000     pulses stop while more tuples than this are undelivered in a topology
-topology.emulator.backpressure.max.ms         10000      pulses stop while processing the undelivered tuples, and all tuples that
-                                                         they lead to, would take longer than this
-topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task; longer if writing them would take
-                                                         more than a twentieth of a core
-topology.emulator.snapshots.kept              3          snapshots kept of each task
-topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
-                                                         the limit is ``pulse.max.tuples`` if that is higher
-topology.emulator.transport                   None       how a component gets its records: ``real-time`` (hops in milliseconds, at the price
-                                                         of a task slot of Spark for every partition) or ``micro-batch``; None:
-                                                         real-time if Spark has task slots for the topology
-topology.emulator.real.time.batch.secs        300        how long Spark's batches of real-time queries last; when one ends, Spark's
-                                                         progress reports tell of it, and records wait for a moment
-topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component, and
-                                                         of its executors'; a longer time adds latency and saves processor time
-topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
-topology.emulator.restarts.max                10         failures of a component's query in a row, without progress in between, after
-                                                         which the topology ends and says why; the first restart is immediate,
-                                                         the next ones come after 0.5, 1, 2, ... 30 s
-topology.emulator.stall.secs                  30         a task is reported as stalled when it has had input for this long and
-                                                         processed none of it
-topology.emulator.start.timeout.secs          120        how long to wait for the first task slot from Spark's master
-topology.emulator.dead.letters.max.bytes      65536      most bytes of a record or tuple that its dead letter holds; the header
-                                                         ``size`` has the original size
-topology.emulator.state.url                   None       where snapshots and journals are: ``folder:`` (the topology's own
-                                                         folder; default where Spark runs on this machine), ``kafka:`` (topics
-                                                         of the brokers; default on other masters), ``file:///shared/folder``,
-                                                         ``s3://bucket/prefix``
-topology.emulator.on.data.loss                fail       what a Kafka spout does when records are gone before it has emitted them: ``fail``
-                                                         ends the topology with an explanation, ``skip`` counts them, writes a dead
-                                                         letter about them, and continues with the first record that is left
-topology.emulator.dead.letters.retention.ms   604800000  how long Kafka keeps dead letters, -1 for ever; set when the topic is created
-topology.emulator.dead.letters.retention.bytes 1073741824 how many bytes of them, -1 without a limit; set when the topic is created
-topology.emulator.record.max.bytes            8388608    most bytes of a record for an external topic (``send_record``, ``KafkaBolt``);
-                                                         a larger one becomes a dead letter. It must not exceed the topic's
-                                                         ``max.message.bytes``: if Kafka refuses a record, the component cannot continue
-============================================  =========  =============================================================
+==============================================  ==========  =============================================================
+key                                             default     meaning
+==============================================  ==========  =============================================================
+topology.emulator.frame.max.tuples              8192        tuples in one frame (Kafka record), at most
+topology.emulator.frame.max.bytes               524288      bytes of one frame, at most (one tuple may exceed it)
+topology.emulator.pulse.interval.ms             20          time between pulses of a spout that emits
+topology.emulator.pulse.idle.interval.ms        1000        time between pulses of a spout that had nothing to emit; on Spark it is asked in
+                                                            between, too, as ``topology.spout.wait.strategy`` says
+topology.emulator.pulse.max.tuples              4096        a pulse calls ``next_tuple`` until that many tuples are emitted
+topology.emulator.pulse.max.ms                  20          or this time is over
+topology.emulator.backpressure.max.tuples       200000      pulses stop while more tuples than this are undelivered in a topology
+topology.emulator.backpressure.max.ms           10000       pulses stop while processing the undelivered tuples, and all tuples that
+                                                            they lead to, would take longer than this
+topology.emulator.snapshot.interval.ms          10000       time between snapshots of a task; longer if writing them would take
+                                                            more than a twentieth of a core
+topology.emulator.snapshots.kept                3           snapshots kept of each task
+topology.emulator.max.frames.per.batch          2000        most frames in one micro-batch of a component; for external records
+                                                            the limit is ``pulse.max.tuples`` if that is higher
+topology.emulator.transport                     None        how a component gets its records: ``real-time`` (hops in milliseconds, at the price
+                                                            of a task slot of Spark for every partition) or ``micro-batch``; None:
+                                                            real-time if Spark has task slots for the topology
+topology.emulator.real.time.batch.secs          300         how long Spark's batches of real-time queries last; when one ends, Spark's
+                                                            progress reports tell of it, and records wait for a moment
+topology.emulator.trigger.interval.ms           0           least time between the starts of two micro-batches of a component, and
+                                                            of its executors'; a longer time adds latency and saves processor time
+topology.emulator.dead.letters.on.exception     True        whether a tuple whose ``execute`` raised goes to the dead letters
+topology.emulator.restarts.max                  10          failures of a component's query in a row, without progress in between, after
+                                                            which the topology ends and says why; the first restart is immediate,
+                                                            the next ones come after 0.5, 1, 2, ... 30 s
+topology.emulator.stall.secs                    30          a task is reported as stalled when it has had input for this long and
+                                                            processed none of it
+topology.emulator.start.timeout.secs            120         how long to wait for the first task slot from Spark's master
+topology.emulator.dead.letters.max.bytes        65536       most bytes of a record or tuple that its dead letter holds; the header
+                                                            ``size`` has the original size
+topology.emulator.state.url                     None        where snapshots and journals are: ``folder:`` (the topology's own
+                                                            folder; default where Spark runs on this machine), ``kafka:`` (topics
+                                                            of the brokers; default on other masters), ``file:///shared/folder``,
+                                                            ``s3://bucket/prefix``
+topology.emulator.on.data.loss                  fail        what a Kafka spout does when records are gone before it has emitted them: ``fail``
+                                                            ends the topology with an explanation, ``skip`` counts them, writes a dead
+                                                            letter about them, and continues with the first record that is left
+topology.emulator.dead.letters.retention.ms     604800000   how long Kafka keeps dead letters, -1 for ever; set when the topic is created
+topology.emulator.dead.letters.retention.bytes  1073741824  how many bytes of them, -1 without a limit; set when the topic is created
+topology.emulator.record.max.bytes              8388608     most bytes of a record for an external topic (``send_record``, ``KafkaBolt``);
+                                                            a larger one becomes a dead letter. It must not exceed the topic's
+                                                            ``max.message.bytes``: if Kafka refuses a record, the component cannot continue
+==============================================  ==========  =============================================================
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "TRANSPORTS", "Config", "check_json", "merge", "misspelt", "validate"]
 
 TRANSPORTS = ("micro-batch", "real-time")
-"""How a component may get its records (see docs/transport.md)."""
+"""How a component may get its records (see docs/internals/transport.md)."""
 
 RECORD_BYTES = 8 << 20
 """Size of the largest record in an inbox; brokers and topics are configured to accept twice that."""

@@ -24,6 +24,6 @@ result                 ``merging.ResultStrategy``                ``merging.Merge
                                                                  ``replicated_subscription`` and ``fast_lists``
 =====================  =======================================  ==========================================================
 
-``messages`` defines all messages that travel between them. ``docs/distribution.md``, section "Replication", has a worked example;
+``messages`` defines all messages that travel between them. ``docs/concepts/distribution.md``, section "Replication", has a worked example;
 :mod:`dskype.bolts.replication.replicas` explains why merged lists are exact.
 """

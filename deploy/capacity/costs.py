@@ -1,4 +1,4 @@
-"""Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/scale.md shows the same table.
+"""Measured costs: processor time, bytes and counts, each with the command that measured it and the date. docs/guides/scale.md shows the same table.
 
 The processor times are of one core of the machine of docs/benchmarks/README.md, with continuous queries, the default until 2026-11-27.
 """
@@ -35,36 +35,36 @@ class Cost(NamedTuple):
 
 
 COSTS = {
-    "topk_message": Cost(29, "us", "a message in everything but its results, all processes: 112 us less 17 deltas", _TOPK),
-    "boolean_message": Cost(34, "us", "a message with boolean subscriptions in everything but its matches: 35 us less 4.8 matches", _BOOLEAN),
-    "spout_message": Cost(16, "us", "of these, the message spout: the most of all runs", _LISTS),
-    "distribution_message": Cost(5.0, "us", "of these, the distribution bolt where it routes nothing", _TOPK),
-    "broker_message": Cost(6.6, "us", "of these, the broker: 20 us less 17 deltas", _TOPK),
+    "topk_message": Cost(29, "µs", "a message in everything but its results, all processes: 112 µs less 17 deltas", _TOPK),
+    "boolean_message": Cost(34, "µs", "a message with boolean subscriptions in everything but its matches: 35 µs less 4.8 matches", _BOOLEAN),
+    "spout_message": Cost(16, "µs", "of these, the message spout: the most of all runs", _LISTS),
+    "distribution_message": Cost(5.0, "µs", "of these, the distribution bolt where it routes nothing", _TOPK),
+    "broker_message": Cost(6.6, "µs", "of these, the broker: 20 µs less 17 deltas", _TOPK),
     "tuple": Cost(
         1.08,
-        "us",
-        "a message at a subscription task that it changes nothing at: 47 us with hashing, 22 with prefix for 28.4 fewer tuples and 23 more changes",
+        "µs",
+        "a message at a subscription task that it changes nothing at: 47 µs with hashing, 22 with prefix for 28.4 fewer tuples and 23 more changes",
         _ROUTING,
     ),
-    "tuple_transport": Cost(0.23, "us", "a tuple's hop in all processes: 1.71 cores for 2,463,427 tuples/s over three hops", _CHAIN),
-    "topk_result": Cost(2.6, "us", "a delta in the subscription bolt, matching included: 44 us for 17", _TOPK),
-    "boolean_result": Cost(0.34, "us", "a match in the subscription bolt: 15.3 less 8.8 us for 19.1 more of them", _BOOLEAN),
-    "result_transport": Cost(1.5, "us", "a result in the client that writes it: 26 us for 17", _TOPK),
-    "result_broker": Cost(0.8, "us", "a result in the broker: 147 less 20 us for 161 more of them", _MILLION),
-    "result_merge": Cost(2.8, "us", "a result whose replicas the result bolt merges: 49 us more for 17.4 of them", _SPARK),
+    "tuple_transport": Cost(0.23, "µs", "a tuple's hop in all processes: 1.71 cores for 2,463,427 tuples/s over three hops", _CHAIN),
+    "topk_result": Cost(2.6, "µs", "a delta in the subscription bolt, matching included: 44 µs for 17", _TOPK),
+    "boolean_result": Cost(0.34, "µs", "a match in the subscription bolt: 15.3 less 8.8 µs for 19.1 more of them", _BOOLEAN),
+    "result_transport": Cost(1.5, "µs", "a result in the client that writes it: 26 µs for 17", _TOPK),
+    "result_broker": Cost(0.8, "µs", "a result in the broker: 147 less 20 µs for 161 more of them", _MILLION),
+    "result_merge": Cost(2.8, "µs", "a result whose replicas the result bolt merges: 49 µs more for 17.4 of them", _SPARK),
     "delta_share": Cost(0.87, "", "deltas of a subscription per message, as a share of 2 k / window: 17 of 20, 178 of 200", _MILLION),
     "matches": Cost(4.8e-6, "", "matches per message and boolean subscription, unless you know better: 4.8 with a million", _BOOLEAN),
     "topk_subscription": Cost(2_100, "bytes", "a subscription in all processes, k = 20: 5.3 less 3.5 GiB for 900,000 more", _MICRO),
     "boolean_subscription": Cost(376, "bytes", "a boolean subscription in all processes: 4.6 less 3.2 GiB for 4 million more", _BOOLEAN),
     "window_message": Cost(333, "bytes", "a message in the window of the message bolt (`chunks`)", "`MessageWindow.memory_bytes`, 100,000 places, 2026-11-23"),
-    "registration": Cost(332, "us", "a top-k subscription, registered and looked up in a full window: 166 s on two cores for a million", _MILLION),
-    "boolean_registration": Cost(143, "us", "a boolean subscription, registered: 358 s on two cores for 5 million", _BOOLEAN),
+    "registration": Cost(332, "µs", "a top-k subscription, registered and looked up in a full window: 166 s on two cores for a million", _MILLION),
+    "boolean_registration": Cost(143, "µs", "a boolean subscription, registered: 358 s on two cores for 5 million", _BOOLEAN),
     "message_bytes": Cost(129, "bytes", "a message as JSON", "20,000 places, 2026-11-23"),
     "tuple_bytes": Cost(161, "bytes", "a message in a frame", _BYTES),
-    "result_bytes": Cost(199, "bytes", "a result in its topic: 12,000/s fill 32 GiB in four hours", "docs/pubsub.md, 2026-11-22"),
+    "result_bytes": Cost(199, "bytes", "a result in its topic: 12,000/s fill 32 GiB in four hours", "docs/concepts/pubsub.md, 2026-11-22"),
     "partition_bytes": Cost(60e6, "bytes/s", "results into one partition: the most that a run wrote, 17,671 messages/s with 17 deltas of 199 bytes", _TOPK),
     "task_memory": Cost(200e6, "bytes", "an executor's process without subscriptions", "`dskype demo`, PSS, 2026-11-22"),
-    "host_memory": Cost(1.5e9, "bytes", "Spark's JVM and Python workers of a host", "docs/failures.md, soak, 2026-11-22"),
+    "host_memory": Cost(1.5e9, "bytes", "Spark's JVM and Python workers of a host", "docs/guides/failures.md, soak, 2026-11-22"),
 }
 """Every cost by its name."""
 

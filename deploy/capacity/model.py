@@ -1,6 +1,6 @@
 """The load model: what subscriptions and messages need, by adding up measured costs (:mod:`dskype.deploy.capacity.costs`).
 
-It is linear: each message, tuple, result and subscription costs what it costs on one machine, and nothing else is a limit. docs/scale.md says what the model does not know.
+It is linear: each message, tuple, result and subscription costs what it costs on one machine, and nothing else is a limit. docs/guides/scale.md says what the model does not know.
 """
 
 from __future__ import annotations

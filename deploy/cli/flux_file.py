@@ -86,7 +86,9 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
 
     program = bool(args.file) and python_file.is_python_file(args.file[0]) and not args.resource
     if args.file and args.file[0].endswith(".jar"):
-        raise UsageError(f"expected a Flux file or a Python file, given: {args.file[0]}; Java does not run here: write main(args) in Python (docs/storm.md)")
+        raise UsageError(
+            f"expected a Flux file or a Python file, given: {args.file[0]}; Java does not run here: write main(args) in Python (docs/guides/storm.md)"
+        )
     if not args.file or (len(args.file) > 1 and not program):
         raise UsageError(f"expected exactly one FILE, given: {len(args.file)}")
     from dskype.topology import config as storm_config

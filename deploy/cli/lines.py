@@ -64,7 +64,7 @@ def _numbered(stack: contextlib.ExitStack, source: Any) -> Iterator[tuple[int, b
             if line := line.strip():
                 if not hinted and not line.startswith(b"{"):
                     say(
-                        "hint: the file must have one JSON object on each line; docs/pubsub.md says how to make them of a CSV file, a JSON array and other records"
+                        "hint: the file must have one JSON object on each line; docs/guides/data.md says how to make them of a CSV file, a JSON array and other records"
                     )
                 hinted = True
                 yield number, line

@@ -21,7 +21,7 @@ class DeadLetter:
     """A record or tuple that could not be processed. Its bytes come from outside: show them as text, never as markup.
 
     :ivar time_ms: when it was written, epoch ms.
-    :ivar error: the reason, one sentence; ``code`` says the same in a word that does not change (docs/metrics.md).
+    :ivar error: the reason, one sentence; ``code`` says the same in a word that does not change (docs/guides/metrics.md).
     :ivar stage: where in a task it was refused.
     :ivar topic: with ``partition`` and ``offset`` the place of the record that could not be processed; "" and None if it does not say.
     :ivar component: the component that refused it, and ``task`` its task.

@@ -67,7 +67,7 @@ class Registered:
 class Result:
     """One delta: a message entered (``add``) or left (``remove``) a top-k list, or matched a boolean subscription (``match``).
 
-    :ivar watermark: of the list after this change (docs/pubsub.md, topics).
+    :ivar watermark: of the list after this change (docs/concepts/pubsub.md, topics).
     :ivar message: the message's id, as it was published.
     :ivar rank: from 1; only with ``add``.
     :ivar meta: of the subscription; None: it has none, or a limit has left it out (then ``value`` has ``meta_omitted``).

@@ -2,7 +2,7 @@
 
 The endpoint reads the metrics topics, as ``dskype stats`` does; no topology waits for it. Labels are names of topologies, components, streams and
 topics, numbers of tasks, and kinds of errors, never ids of subscriptions or messages. Ratios (communication per message, replication, balance) are
-not exported: queries compute them (docs/metrics.md).
+not exported: queries compute them (docs/guides/metrics.md).
 
 Counters cover the topology's whole life, through crashes and resumes of its tasks. A counter that a crash sets back (processor time) is
 held at its highest value.
@@ -153,7 +153,7 @@ METRICS = tuple(
         ("dskype_component_metric", "gauge", (_T, "component", "task", "name"), "Metrics that components register themselves, by name."),
     )
 )
-"""Every metric that is served. docs/metrics.md has the same table."""
+"""Every metric that is served. docs/guides/metrics.md has the same table."""
 
 _FAMILIES: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily, "info": InfoMetricFamily}
 _RESULTS = ("deltas", "states", "matches")

@@ -1,4 +1,4 @@
-"""Reads input records by the letter of ``docs/pubsub.md``, without the code that the topology reads them with.
+"""Reads input records by the letter of ``docs/concepts/pubsub.md``, without the code that the topology reads them with.
 
 So verification can disagree with the topology about what a word, an expression or a good record is, and not only about matches. It
 takes nothing from the topology but the classes for what has been read. Plain and slow: one character at a time.

@@ -1,4 +1,4 @@
-"""Whether a message was rightly refused as late: the documented rule (docs/pubsub.md, Settings), judged by the times at which the brokers got the messages."""
+"""Whether a message was rightly refused as late: the documented rule (docs/concepts/pubsub.md, "Time windows"), judged by the times at which the brokers got the messages."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ def test_subscriptions_to_texts_come_and_go_by_name():
 
 
 def test_repeated_words_of_a_subscription_count():
-    """The message that says what the subscription says is the best one, by the formula of docs/pubsub.md at alpha 0."""
+    """The message that says what the subscription says is the best one, by the formula of docs/concepts/pubsub.md at alpha 0."""
     texts = ["lake park", "lake", "park", "lake lake park"]  # both words are in three of them, so they weigh the same
     for text in ("lake lake park", ["lake", "lake", "park"], ["Lake park", "ＬＡＫＥ"]):
         skype = Skype.from_texts(texts, window=10)

@@ -571,7 +571,7 @@ def world_of(simulation, timed=False, hint=""):
 
 
 def check_refusals(simulation, world, refused, tasks, timed, hint):
-    """Check that messages refused as late or too far ahead were so by the documented rule (docs/pubsub.md, Settings); return how many these are.
+    """Check that messages refused as late or too far ahead were so by the documented rule (docs/concepts/pubsub.md, "Time windows"); return how many these are.
 
     :param refused: (partition, offset) -> record.
     :param tasks: sequence number -> task.

@@ -46,7 +46,7 @@ def subscription(record, key=b"s1", **options):
     return parse_subscription(key, record if isinstance(record, bytes) else json.dumps(record).encode(), tokenizer=TOKENIZER, **options)
 
 
-CODES = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text().partition("## Codes of dead letters")[2].partition("\n## ")[0]
+CODES = (Path(__file__).parents[2] / "docs" / "guides" / "metrics.md").read_text().partition("## Codes of dead letters")[2].partition("\n## ")[0]
 """The documented codes of dead letters."""
 
 

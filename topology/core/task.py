@@ -2,7 +2,7 @@
 
 A task processes the records of its inbox in offset order, on one thread. What it does depends only on its state and on
 these records, so processing the same records again gives the same tuples with the same numbers; see
-docs/architecture.md.
+docs/internals/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The query of a component: Spark's Kafka source reads, and passes each record to its executor (see docs/transport.md)."""
+"""The query of a component: Spark's Kafka source reads, and passes each record to its executor (see docs/internals/transport.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an executor of a real-time query does all the time: take what Spark has passed on, process it, write what follows (see docs/transport.md)."""
+"""What an executor of a real-time query does all the time: take what Spark has passed on, process it, write what follows (see docs/internals/transport.md)."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _check(name: str, declared: Mapping[tuple[str, Key], str], index: Mapping[tu
                     given=given,
                     component=at[0],
                     hint=f"to continue as before, restore the file (cp {files / entry['copy']} {declared[at]}); to use the changed one, start the topology afresh "
-                    "with --fresh; to switch without a gap, run another topology beside this one (docs/pubsub.md)",
+                    "with --fresh; to switch without a gap, run another topology beside this one (docs/guides/data.md)",
                 )
             )
         if _digest(files / entry["copy"]) != entry["sha256"]:

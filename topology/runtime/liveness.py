@@ -1,7 +1,7 @@
 """Whether the process that runs a topology is alive, and whether it still writes.
 
 If the process is on this machine, the operating system knows whether it is alive. If it is on another machine, it is alive if its heartbeat changes
-while it is watched. Timestamps of two hosts are not compared, because their clocks may differ. A process may be alive and dumb: it writes nothing
+while it is watched. Timestamps of two hosts are not compared, because their clocks may differ. A process may be alive and mute: it writes nothing
 more (:meth:`HeartbeatWatch.silent_s`). Silence counts only while the brokers answer and the watching process runs: otherwise a living driver would seem
 dead after an outage, or after a pause of the process that watches it.
 """

@@ -1,4 +1,4 @@
-"""What Spark passes to an executor with the real-time transport: the records of its partitions, over a socket for each (see docs/transport.md)."""
+"""What Spark passes to an executor with the real-time transport: the records of its partitions, over a socket for each (see docs/internals/transport.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices that this process has become dumb: what it writes to Kafka is not stored, although the brokers store what others write.
+"""Notices that this process has become mute: what it writes to Kafka is not stored, although the brokers store what others write.
 
 Its topology would look alive from here, and dead from everywhere else. So the process ends, and whoever starts it again, or stands by for it, takes over.
 Brokers that are away are no reason to end: they store nothing of anybody.

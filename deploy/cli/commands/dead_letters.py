@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     client_options(parser)
     parser.add_argument("--count", metavar="N", type=positive, default=10, help="how many, the newest ones; default: 10")
-    parser.add_argument("--reason", metavar="X", help="only those with this code (docs/metrics.md), or with these words in the reason")
+    parser.add_argument("--reason", metavar="X", help="only those with this code (docs/guides/metrics.md), or with these words in the reason")
     parser.add_argument("--follow", action="store_true", help="then print others as they come, until Ctrl-C")
     output(parser)
 

@@ -96,7 +96,7 @@ def as_text(load: Load, site: Site, needs: list[Need], limits: list[Bottleneck])
             "what more hosts do not help, by the messages/s at which it is full:",
             *(f"  {_count(limit.rate):>12}  {limit.what}; {limit.way}" for limit in limits),
             "",
-            "From the costs in docs/scale.md, measured on one machine with two cores: a first estimate, to be replaced by a measurement of your own load.",
+            "From the costs in docs/guides/scale.md, measured on one machine with two cores: a first estimate, to be replaced by a measurement of your own load.",
         ]
     )
 

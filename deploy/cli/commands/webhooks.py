@@ -14,7 +14,7 @@ from dskype.deploy.machine.terminal import counted, say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("file", metavar="FILE", help="YAML: topology and webhooks; see docs/web.md")
+    parser.add_argument("file", metavar="FILE", help="YAML: topology and webhooks; see docs/guides/web.md")
     parser.add_argument("--dry-run", action="store_true", help="check the file, send nothing")
 
 

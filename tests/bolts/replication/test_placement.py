@@ -14,7 +14,7 @@ from dskype.topology.groupings import RowTasks
 
 TASKS = [20, 21, 22, 23]
 ALWAYS, MESSAGES_PER_MOVE, MOST = 32, 32, 512
-"""docs/decisions.md: a task moves 32 subscriptions at a time, and one more for each 32 messages that it routes, at most 512."""
+"""docs/decisions/0112-leave-room-for-messages-while-a-plan-changes.md: a task moves 32 subscriptions at a time, and one more for each 32 messages that it routes, at most 512."""
 WINDOW = 100
 
 

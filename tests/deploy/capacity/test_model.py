@@ -94,14 +94,14 @@ def test_the_first_bottleneck_is_the_one_that_is_full_at_the_lowest_rate():
 
 
 def test_every_cost_says_where_it_comes_from_and_the_page_has_the_same_table():
-    page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "scale.md").read_text(encoding="utf-8")
     rows = {name: (value, what, source) for name, value, what, source in re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)}
     assert rows == {name: (f"{c.value:,.7g} {c.unit}".strip(), c.what, c.source) for name, c in COSTS.items()}
     assert all(re.search(r"20\d\d-\d\d-\d\d", c.source) for c in COSTS.values())
 
 
 def test_the_worked_example_of_the_page_is_what_the_command_prints(capsys):
-    page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "scale.md").read_text(encoding="utf-8")
     for arguments, shown in re.findall(r"^```\n\$ dskype (plan .*)\n((?:.*\n)+?)```$", page, re.MULTILINE):
         assert cli.main(arguments.split()) == 0
         assert capsys.readouterr().out == shown

@@ -152,7 +152,7 @@ def test_a_file_that_is_no_json_lines_gets_one_hint(tmp_path, capsys) -> None:
     (tmp_path / "places.csv").write_text("id,text,lat,lon\n1,coffee,2,3\n")
     assert cli.main(["sub", "add", "--dry-run", str(tmp_path / "places.csv")]) == 1
     told = capsys.readouterr().err
-    assert told.count("hint: the file must have one JSON object on each line; docs/pubsub.md") == 1
+    assert told.count("hint: the file must have one JSON object on each line; docs/guides/data.md") == 1
     assert told.count("error: line ") == 2
 
 

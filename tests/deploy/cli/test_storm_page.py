@@ -1,4 +1,4 @@
-"""What docs/storm.md shows for someone who comes from Storm or streamparse runs as it stands there, topologies on the simulated transport."""
+"""What docs/guides/storm.md shows for someone who comes from Storm or streamparse runs as it stands there, topologies on the simulated transport."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dskype.topology.local import LocalCluster
 from dskype.topology.testing import TestWordCounter, TestWordSpout
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/storm.md").read_text()
+PAGE = (ROOT / "docs/guides/storm.md").read_text()
 
 
 def example(language: str, word: str) -> str:

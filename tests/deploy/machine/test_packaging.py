@@ -51,7 +51,7 @@ def test_what_runs_topologies_comes_with_the_extra_spark_and_those_that_bring_it
         for extra, lines in {"": setup["options"]["install_requires"], **setup["options.extras_require"]}.items()
     }
     assert names["spark"] == set(SPARK)
-    assert {extra for extra, needed in names.items() if "dskype[spark]" in needed} == {"demo", "s3", "ui", "bench", "test"}
+    assert {extra for extra, needed in names.items() if "dskype[spark]" in needed} == {"demo", "s3", "ui", "bench", "test", "docs"}
     for extra in names.keys() - {"spark"}:
         assert not names[extra] & names["spark"], extra
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")

@@ -180,7 +180,7 @@ def test_names_follow_the_conventions() -> None:
 
 
 def test_the_documentation_has_the_same_table() -> None:
-    text = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "guides" / "metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(dskype_\w+)` \| (\w+) \| ([^|]+) \| (.+) \|$", text, re.MULTILINE)
     assert [Metric(name, kind, () if labels == "-" else tuple(labels.split(", ")), help) for name, kind, labels, help in rows] == list(METRICS)
 
@@ -195,7 +195,7 @@ def _known_names() -> set[str]:
     return {m.name for m in METRICS} | {f"{m.name}_{part}" for m in METRICS if m.type == "histogram" for part in ("bucket", "sum", "count")}
 
 
-@pytest.mark.parametrize("file", ["docs/metrics.md", "deploy/dashboards/dskype.json", "deploy/dashboards/alerts.yml"])
+@pytest.mark.parametrize("file", ["docs/guides/metrics.md", "deploy/dashboards/dskype.json", "deploy/dashboards/alerts.yml"])
 def test_queries_use_metrics_that_exist(file: str) -> None:
     text = (REPOSITORY / file).read_text(encoding="utf-8")
     used = set(re.findall(r"\bdskype_\w+", text))

@@ -105,7 +105,7 @@ def test_a_resume_with_a_rewritten_file_is_refused_with_both_digests_and_what_ma
         "words.file",
         "'t'",
         "--fresh",
-        "docs/pubsub.md",
+        "docs/guides/data.md",
         f"cp {tmp_path}/files/{expected[:16]}-words.tsv {words}",
     ):
         assert part in str(refused.value)
