@@ -16,7 +16,7 @@ def test_whoever_starts_a_master_is_told_to_close_its_other_door() -> None:
     """Since 4.1, a master takes programs at port 6066 without a password unless an option forbids it."""
     files = (p for folder in ("docs", "deploy") for pattern in ("*.md", "*.py", "*.sh", "*.yaml") for p in (ROOT / folder).rglob(pattern))
     starting = {str(p.relative_to(ROOT)): text for p in files if "deploy.master.Master" in (text := p.read_text(encoding="utf-8"))}
-    assert set(starting) >= {"docs/guides/cluster.md", "deploy/compose/compose.yaml", "deploy/benchmarks/standalone.py"}
+    assert set(starting) >= {"docs/guides/cluster.md", "deploy/compose/compose.yaml", "deploy/lab/system/standalone.py"}
     assert {name for name, text in starting.items() if "-Dspark.master.rest.enabled=false" not in text} == set()
 
 
