@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dskype.topology.states import StatefulBolt
     from dskype.topology.submitter import StormSubmitter
     from dskype.topology.tuples import Tuple, TupleBatch, is_tick
-    from dskype.topology.windows import Count, Duration, WindowedBolt
+    from dskype.topology.windows import Count, Duration, TupleWindow, WindowedBolt
 
     __version__: str
     """The version of the installed package, as ``setup.cfg`` has it."""
@@ -88,6 +88,7 @@ __all__ = [
     "TopologyContext",
     "Tuple",
     "TupleBatch",
+    "TupleWindow",
     "UnknownTopicError",
     "UnreachableError",
     "WindowedBolt",
@@ -118,7 +119,7 @@ _DEFINED = {
     "topology.states": "StatefulBolt",
     "topology.submitter": "StormSubmitter",
     "topology.tuples": "Tuple TupleBatch is_tick",
-    "topology.windows": "Count Duration WindowedBolt",
+    "topology.windows": "Count Duration TupleWindow WindowedBolt",
 }
 _MODULE_OF = {name: module for module, names in _DEFINED.items() for name in names.split()}
 

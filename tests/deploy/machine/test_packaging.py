@@ -29,7 +29,9 @@ def test_setup_cfg_lists_every_folder_with_code() -> None:
     assert present - listed == set(), "add these to 'packages' in setup.cfg"
     assert listed - present == set(), "remove these from 'packages' in setup.cfg"
     mapped = dict(line.split(" = ") for line in _setup()["options"]["package_dir"].strip().splitlines())
-    assert {"dskype": str(SURFACE)} | {f"dskype.{root}": root for root in ROOTS if f"dskype.{root}" in listed} == mapped, "'package_dir' in setup.cfg must map each of them"
+    assert {"dskype": str(SURFACE)} | {f"dskype.{root}": root for root in ROOTS if f"dskype.{root}" in listed} == mapped, (
+        "'package_dir' in setup.cfg must map each of them"
+    )
 
 
 def test_setup_cfg_lists_every_file_that_is_not_code() -> None:
