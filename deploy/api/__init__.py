@@ -124,19 +124,6 @@ _DEFINED = {
 _MODULE_OF = {name: module for module, names in _DEFINED.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from dskype.deploy.machine.versions import own_version
-
-        found: Any = own_version()
-    elif name in _MODULE_OF:
-        found = _imported(name)
-    else:
-        raise AttributeError(f"module 'dskype' has no attribute {name!r}")
-    globals()[name] = found
-    return found
-
-
 def _imported(name: str) -> Any:
     try:
         return getattr(import_module(f"dskype.{_MODULE_OF[name]}"), name)
@@ -148,6 +135,21 @@ def _imported(name: str) -> Any:
             raise
         words = explain(f"'dskype.{name}' needs what topologies need.", given=f"no module {error.name}", hint="pip install '/path/to/dskype[spark]'")
         raise ModuleNotFoundError(words, name=error.name) from error
+
+
+if not TYPE_CHECKING:  # a type checker would let any name pass
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from dskype.deploy.machine.versions import own_version
+
+            found = own_version()
+        elif name in _MODULE_OF:
+            found = _imported(name)
+        else:
+            raise AttributeError(f"module 'dskype' has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
