@@ -35,7 +35,7 @@ class Skype:
     The same calls give the same results, in any process and with any index.
 
     >>> import numpy as np
-    >>> from dskype.spouts.batch import MessageBatch
+    >>> from dskype import MessageBatch, Skype
     >>> skype = Skype(extent=100, diagonal_deg=400.0)
     >>> one, other = skype.register(k=[2, 1], alpha=[0.5, 0.0], lat=[48.1, 0.0], lon=[11.6, 0.0],
     ...                             offsets=[0, 1, 3], terms=[7, 7, 9], weights=[1.0, 0.6, 0.8])

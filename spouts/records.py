@@ -10,15 +10,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring as _quoted
-from typing import Any, NamedTuple, NoReturn
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
-from dskype.spouts.areas import centre_of
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "PLAN_BYTES_MAX",
@@ -107,6 +107,8 @@ def areas_of(messages: Sequence[Message]) -> np.ndarray | None:
     """Return where messages are as :class:`~dskype.spouts.batch.MessageBatch` has it in ``areas``; None where all of them are points."""
     if all(m.bbox is None for m in messages):
         return None
+    import numpy as np  # here, because clients of points need not load it
+
     return np.array([(m.lon, m.lat, m.lon, m.lat) if m.bbox is None else m.bbox for m in messages], np.float64)
 
 
@@ -443,6 +445,8 @@ def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:
 
 def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[float, float, float, float]]:
     """Return (lat, lon, bbox) of a message that is an area, checked; (lat, lon) is its centre."""
+    from dskype.spouts.areas import centre_of  # here, because clients of points need not load numpy
+
     if "lat" in record or "lon" in record:
         given = ", ".join(f"{name} {_shown(record[name])}" for name in ("lat", "lon", "bbox") if name in record)
         raise _error("two-places", "Expected 'lat' and 'lon', or 'bbox', not both", given)

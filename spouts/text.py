@@ -6,11 +6,12 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, final
 
 from dskype.topology.errors import IllegalArgumentException, explain
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "IGNORED",
@@ -192,6 +193,8 @@ MOST_FOLDED_BYTES = 33
 
 def folded_bytes(text: str) -> int:
     """Return how many UTF-8 bytes a text can have when it is folded, without folding it. O(length): one table lookup per character."""
+    import numpy as np  # here and below, because a client needs it only for long texts
+
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     return int(_folded_sizes()[np.minimum(points, _SIZES - 1)].sum(dtype=np.int64))
 
@@ -201,6 +204,8 @@ _SIZES = 0x30000
 
 @cache
 def _folded_sizes() -> np.ndarray:
+    import numpy as np
+
     sizes = np.full(_SIZES, 4, np.uint8)
     for point in range(_SIZES):
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", chr(point)).casefold())
@@ -228,6 +233,8 @@ def folded_characters() -> np.ndarray:
     :data:`IGNORED`: nothing. -1: the result depends on its neighbours, or is not one such character. A text without characters of the
     last kind can be cut character by character, because normalisation composes and sorts nothing in it.
     """
+    import numpy as np
+
     seconds = {*range(0x1160, 0x1200)}  # characters that may compose with the one before: vowels and finals of Hangul, and others
     for point in range(0x20000):
         parts = unicodedata.decomposition(chr(point)).split()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("topology", "spouts", "distribution", "bolts", "deploy")
 """From the bottom up: each may import itself and those before it."""
 
-GROUPS = ("machine", "client", "metrics", "web", "capacity", "verification", "cli", "demo", "lab")
+GROUPS = ("machine", "client", "metrics", "web", "capacity", "verification", "cli", "api", "demo", "lab")
 """The groups of ``deploy/``, from the bottom up: each may import itself and those before it."""
 
 NOT_PRODUCTION = ("demo", "lab")

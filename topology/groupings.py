@@ -9,14 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dskype.topology.context import TopologyContext
 from dskype.topology.fields import Fields, GlobalStreamId
 from dskype.topology.model import Grouping
 from dskype.topology.tuples import column_to_list
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "AllGrouping",
@@ -150,6 +151,8 @@ class CustomStreamGrouping(ABC):
         :param columns: one column per field of the stream.
         :returns: int array[n] of task ids, one per row; or :class:`RowTasks`; or None to send every row to every task.
         """
+        import numpy as np  # here, because clients group nothing and need not load it
+
         lists = [column_to_list(c) for c in columns]
         rows: list[int] = []
         tasks: list[int] = []

@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable, supersedes
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalStateException, explain
@@ -54,7 +52,8 @@ class KafkaStore(ResultStore):
         :param watermarks: int64[n].
         :param values: a pyarrow string array of n.
         """
-        import pyarrow as pa  # here, because readers need not have it
+        import numpy as np  # here, because readers need none of them
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())

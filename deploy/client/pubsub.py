@@ -1,5 +1,6 @@
 """A client of DSkype: register subscriptions, publish messages, read the results.
 
+>>> from dskype import PubSub
 >>> with PubSub("127.0.0.1:9092") as dskype:                                            # doctest: +SKIP
 ...     dskype.subscribe("lake-park", text="lake park", lat=43.04, lon=-87.9, k=10, alpha=0.5)
 ...     dskype.publish(text="Coffee by the lake in the park", lat=43.05, lon=-87.88)

@@ -22,7 +22,7 @@ from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError, pack_state, slice_column, unpack_state
 from dskype.topology.errors import FailedException, ReportedFailedException, TopologyError
 from dskype.topology.model import stateful
-from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
+from dskype.topology.planning.acker_streams import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, column_to_list, tick_tuple
 

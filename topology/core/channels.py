@@ -13,7 +13,7 @@ from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.core.values import slice_column
 from dskype.topology.errors import DeadLetter
-from dskype.topology.planning.acker import ACKER_STREAMS
+from dskype.topology.planning.acker_streams import ACKER_STREAMS
 from dskype.topology.tuples import column_to_list
 
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]

@@ -16,7 +16,7 @@ from dskype.topology.core.frames import encode_control, encode_pulse, encode_tic
 from dskype.topology.core.pressure import Pressure
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.core.system_emits import DEBUG, METRICS
-from dskype.topology.planning.acker import ACKER_COMPONENT_ID
+from dskype.topology.planning.acker_streams import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.planning.system import METRICS_STREAM_ID
 

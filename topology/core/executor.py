@@ -39,7 +39,7 @@ from dskype.topology.core.snapshots import FencedError, LostStateError, Snapshot
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError
 from dskype.topology.errors import FatalError, TopologyError, explain, text_of
-from dskype.topology.planning.acker import ACKER_COMPONENT_ID
+from dskype.topology.planning.acker_streams import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.tuples import InRecord
 

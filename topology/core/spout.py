@@ -25,7 +25,7 @@ from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError
 from dskype.topology.errors import FatalError
 from dskype.topology.hooks import SpoutAckInfo, SpoutFailInfo
-from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
+from dskype.topology.planning.acker_streams import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import InRecord, column_to_list
 

@@ -33,7 +33,7 @@ from dskype.topology.groupings import DirectGrouping
 from dskype.topology.hooks import TaskHook
 from dskype.topology.model import stateful
 from dskype.topology.named_classes import load_class
-from dskype.topology.planning.acker import ACKER_COMPONENT_ID
+from dskype.topology.planning.acker_streams import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic
 from dskype.topology.routing.groupers import build_grouper, grouping_seed
 from dskype.topology.tuples import InRecord, StreamMeta

@@ -14,27 +14,10 @@ from typing import Any
 import numpy as np
 
 from dskype.topology.components import BatchBolt
+from dskype.topology.planning.acker_streams import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.tuples import Tuple, TupleBatch
 
-__all__ = [
-    "ACKER_ACK_STREAM_ID",
-    "ACKER_COMPONENT_ID",
-    "ACKER_FAIL_STREAM_ID",
-    "ACKER_INIT_STREAM_ID",
-    "ACKER_RESET_TIMEOUT_STREAM_ID",
-    "ACKER_STREAMS",
-    "Acker",
-    "warm_up",
-]
-
-ACKER_COMPONENT_ID = "__acker"
-ACKER_INIT_STREAM_ID = "__ack_init"
-ACKER_ACK_STREAM_ID = "__ack_ack"
-ACKER_FAIL_STREAM_ID = "__ack_fail"
-ACKER_RESET_TIMEOUT_STREAM_ID = "__ack_reset_timeout"
-
-ACKER_STREAMS = frozenset({ACKER_INIT_STREAM_ID, ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID})
-"""Streams from and to the acker; their values are integers."""
+__all__ = ["Acker", "warm_up"]
 
 _LEAST_ROWS = 1024
 _COLUMNS_FROM = 16

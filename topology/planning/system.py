@@ -11,13 +11,12 @@ from dskype.topology.config import DEFAULTS, Config, merge
 from dskype.topology.fields import Fields, GlobalStreamId, StreamInfo
 from dskype.topology.groupings import DirectGrouping, FieldsGrouping, ShuffleGrouping
 from dskype.topology.model import Component, ComponentSpec, Grouping, StormTopology, is_system_id
-from dskype.topology.planning.acker import (
+from dskype.topology.planning.acker_streams import (
     ACKER_ACK_STREAM_ID,
     ACKER_COMPONENT_ID,
     ACKER_FAIL_STREAM_ID,
     ACKER_INIT_STREAM_ID,
     ACKER_RESET_TIMEOUT_STREAM_ID,
-    Acker,
 )
 from dskype.topology.planning.observers import EventLoggerBolt, MetricsConsumerBolt
 
@@ -77,6 +76,8 @@ def with_system(topology: StormTopology, conf: Mapping[str, Any] | None = None, 
     components = {c.id: replace(c, conf=dict(c.conf), outputs=dict(c.outputs), inputs=dict(c.inputs)) for c in topology.components.values()}
     bolts = system_bolts(full)
     if ACKER_COMPONENT_ID in bolts:
+        from dskype.topology.planning.acker import Acker  # here, because clients plan nothing and need not load numpy
+
         components[ACKER_COMPONENT_ID] = _add_acker(components, bolts.pop(ACKER_COMPONENT_ID), full, acker or Acker())
     if EVENT_LOGGER_COMPONENT_ID in bolts:
         for component in topology.components:

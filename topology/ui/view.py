@@ -14,7 +14,7 @@ from dskype.topology.core.redaction import redact, redact_text
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError, explain
 from dskype.topology.nimbus.observing import Contact, seen_health, started_ms
-from dskype.topology.planning.acker import ACKER_COMPONENT_ID
+from dskype.topology.planning.acker_streams import ACKER_COMPONENT_ID
 from dskype.topology.planning.outline import ComponentOutline, ExecutorOutline, PlanOutline
 from dskype.topology.ui.formats import encoded
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, CounterHistory, Counts, Window

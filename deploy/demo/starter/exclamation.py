@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dskype.topology import Bolt, Config, Fields, Spout, StormTopology, TopologyBuilder, Tuple
+from dskype import Bolt, Config, Fields, Spout, StormSubmitter, StormTopology, TopologyBuilder, Tuple
 from dskype.topology.mixins import DeclaresFields, KeepsCollector
-from dskype.topology.submitter import StormSubmitter
 from dskype.topology.testing import TestWordSpout
 
 __all__ = ["Exclamation", "main", "topology"]

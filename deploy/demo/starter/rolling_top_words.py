@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from dskype.topology import BasicBolt, Bolt, Config, Fields, Spout, StormTopology, TopologyBuilder, Tuple, is_tick
+from dskype import BasicBolt, Bolt, Config, Fields, Spout, StormSubmitter, StormTopology, TopologyBuilder, Tuple, is_tick
 from dskype.topology.mixins import DeclaresFields, KeepsCollector, RemembersAttribute
-from dskype.topology.submitter import StormSubmitter
 from dskype.topology.testing import TestWordSpout
 
 __all__ = ["Rankings", "RollingCount", "TotalRankings", "main", "topology"]

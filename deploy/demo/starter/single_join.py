@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dskype import Bolt, Config, Fields, Spout, StormSubmitter, StormTopology, TopologyBuilder, Tuple, is_tick
 from dskype.deploy.demo.starter.spouts import PacedSpout
-from dskype.topology import Bolt, Config, Fields, Spout, StormTopology, TopologyBuilder, Tuple, is_tick
 from dskype.topology.fields import as_fields
 from dskype.topology.mixins import DeclaresFields
-from dskype.topology.submitter import StormSubmitter
 
 __all__ = ["Ages", "Genders", "SingleJoin", "main", "topology"]
 

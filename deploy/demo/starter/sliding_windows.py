@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dskype import Config, Count, Fields, StormSubmitter, StormTopology, TopologyBuilder, TupleWindow, WindowedBolt
 from dskype.deploy.demo.starter.spouts import NumberSpout, PacedSpout
-from dskype.topology import Config, Fields, StormTopology, TopologyBuilder
 from dskype.topology.mixins import DeclaresFields, KeepsCollector, RemembersAttribute
-from dskype.topology.submitter import StormSubmitter
-from dskype.topology.windows import Count, TupleWindow, WindowedBolt
 
 __all__ = ["SlidingSum", "TumblingAverage", "main", "topology"]
 

@@ -6,8 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from dskype.topology.components import Spout
-from dskype.topology.fields import Fields
+from dskype import Fields, Spout
 from dskype.topology.mixins import DeclaresFields, RemembersAttribute
 
 __all__ = ["NumberSpout", "PacedSpout", "SentenceSpout"]

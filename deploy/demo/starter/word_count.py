@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dskype import BasicBolt, Config, Fields, StormSubmitter, StormTopology, TopologyBuilder, Tuple
 from dskype.deploy.demo.starter.spouts import PacedSpout, SentenceSpout
-from dskype.topology import BasicBolt, Config, Fields, StormTopology, TopologyBuilder, Tuple
 from dskype.topology.mixins import DeclaresFields, RemembersAttribute
-from dskype.topology.submitter import StormSubmitter
 
 __all__ = ["SplitSentence", "WordCount", "main", "topology"]
 

@@ -173,7 +173,9 @@ runpy.run_module("dskype.deploy", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("module", ["dskype.deploy.cli.main", "argparse", "dskype.topology.core.redaction", "numpy", "kafka", "dskype.deploy.client.pubsub"])
+@pytest.mark.parametrize(
+    "module", ["dskype.deploy.cli.main", "argparse", "dskype.topology.core.redaction", "confluent_kafka", "kafka", "dskype.deploy.client.pubsub"]
+)
 def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(module) -> None:
     environ = {**os.environ, "DSKYPE_BROKER_WAIT_S": "0"}
     command = [sys.executable, "-c", INTERRUPTED, module, "sub", "list", *NOBODY]

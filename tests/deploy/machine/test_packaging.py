@@ -12,6 +12,8 @@ from dskype.deploy.machine.extras import SPARK
 
 REPOSITORY = Path(__file__).parents[3]
 ROOTS = ("topology", "spouts", "distribution", "bolts", "deploy")
+SURFACE = Path("deploy/api")
+"""The folder of the package ``dskype`` itself."""
 
 
 def _setup() -> configparser.ConfigParser:
@@ -22,11 +24,14 @@ def _setup() -> configparser.ConfigParser:
 
 def test_setup_cfg_lists_every_folder_with_code() -> None:
     listed = set(_setup()["options"]["packages"].split())
-    present = {"dskype." + ".".join(p.parent.relative_to(REPOSITORY).parts) for root in ROOTS for p in (REPOSITORY / root).rglob("__init__.py")}
+    folders = {p.parent.relative_to(REPOSITORY) for root in ROOTS for p in (REPOSITORY / root).rglob("__init__.py")}
+    present = {"dskype", *(".".join(("dskype", *folder.parts)) for folder in folders - {SURFACE})}
     assert present - listed == set(), "add these to 'packages' in setup.cfg"
     assert listed - present == set(), "remove these from 'packages' in setup.cfg"
     mapped = dict(line.split(" = ") for line in _setup()["options"]["package_dir"].strip().splitlines())
-    assert {f"dskype.{root}": root for root in ROOTS if f"dskype.{root}" in listed} == mapped, "'package_dir' in setup.cfg must map each of them"
+    assert {"dskype": str(SURFACE)} | {f"dskype.{root}": root for root in ROOTS if f"dskype.{root}" in listed} == mapped, (
+        "'package_dir' in setup.cfg must map each of them"
+    )
 
 
 def test_setup_cfg_lists_every_file_that_is_not_code() -> None:
@@ -38,7 +43,7 @@ def test_setup_cfg_lists_every_file_that_is_not_code() -> None:
                 if path.suffix in (".py", ".pyc", ".md") or "__pycache__" in path.parts:
                     continue
                 assert any(
-                    path.match(f"{REPOSITORY / package.removeprefix('dskype.').replace('.', '/')}/{pattern}")
+                    path.match(f"{REPOSITORY / (SURFACE if package == 'dskype' else package.removeprefix('dskype.').replace('.', '/'))}/{pattern}")
                     for package, patterns in data.items()
                     for pattern in patterns
                 ), f"add {path.relative_to(REPOSITORY)} to package_data in setup.cfg"
@@ -50,7 +55,7 @@ def test_what_runs_topologies_comes_with_the_extra_spark_and_those_that_bring_it
         extra: {re.split(r"[\s<>=]", line, maxsplit=1)[0].replace("-", "_") for line in lines.strip().splitlines()}
         for extra, lines in {"": setup["options"]["install_requires"], **setup["options.extras_require"]}.items()
     }
-    assert names["spark"] == set(SPARK)
+    assert {{"PyYAML": "yaml"}.get(name, name) for name in names["spark"]} == set(SPARK)
     assert {extra for extra, needed in names.items() if "dskype[spark]" in needed} == {"demo", "s3", "ui", "bench", "test", "docs"}
     for extra in names.keys() - {"spark"}:
         assert not names[extra] & names["spark"], extra

@@ -8,7 +8,8 @@ import pytest
 
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.fields import Fields
-from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID, Acker
+from dskype.topology.planning.acker import Acker
+from dskype.topology.planning.acker_streams import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.tuples import StreamMeta, TupleBatch
 
 ANSWERS = ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID

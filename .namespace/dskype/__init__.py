@@ -1,0 +1,1 @@
+../../deploy/api/__init__.py
