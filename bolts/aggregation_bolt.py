@@ -58,9 +58,8 @@ class AggregationBolt(BatchBolt):
         """Collect partial answers, and send the answers that are now complete."""
         done: list[tuple[int, int, _Collected]] = []
         partials = Partials.of(batch)
-        about = map(column_to_list, (partials.request, partials.subscription, partials.task, partials.count))
         parts = RankedLists.of(partials).split(column_to_list(partials.ids))
-        for request, subscription, task, count, part in zip(*about, parts):
+        for (request, subscription, task, count), part in zip(partials.each("request", "subscription", "task", "count"), parts):
             collected = self._collected.get((task, request))
             if collected is None:
                 collected = self._collected[task, request] = _Collected(subscription, count, [])

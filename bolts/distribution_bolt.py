@@ -144,8 +144,8 @@ class DistributionBolt(BatchBolt):
         if stream == streams.Messages.name:
             self._distribute_messages(batch)
         elif stream == streams.Subscriptions.name:
-            for row in streams.Subscriptions.rows(batch):
-                self._handle_subscription(row.subscription, row.registration, row.record)
+            for name, registration, record in streams.Subscriptions.of(batch).each("subscription", "registration", "record"):
+                self._handle_subscription(name, registration, record)
         elif stream == streams.Balance.name:
             assert self._balancer is not None
             for report in streams.Balance.rows(batch):

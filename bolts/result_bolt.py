@@ -122,8 +122,7 @@ class ResultBolt(BatchBolt):
     def _handle_lists(self, batch: Any) -> None:
         items: list[TopkList | Removal] = []
         task = batch.get_source_task()
-        for row in streams.Lists.rows(batch):
-            name, kind, record = row.subscription, row.kind, row.record
+        for name, kind, record in streams.Lists.of(batch).each("subscription", "kind", "record"):
             if kind == "event":
                 self._publisher.write_event(name, *record)
             elif kind == "limited":

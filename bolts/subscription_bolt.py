@@ -127,7 +127,7 @@ class SubscriptionBolt(BatchBolt):
         if stream == streams.Matching.name:
             self._queue.append(batch)
         elif stream == streams.Placements.name:
-            self._owner.place(list(streams.Placements.rows(batch)), batch.get_source_task())
+            self._owner.place(streams.Placements.of(batch), batch.get_source_task())
         elif stream == streams.Transfers.name:
             self._owner.receive_transfers(list(streams.Transfers.rows(batch)))
         elif (answers := self._topk.pop_answers(batch)) is not None:

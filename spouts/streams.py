@@ -24,10 +24,10 @@ stream    name here           from -> to                      grouping
 ========  ==================  ==============================  =====================================================
 
 Each stream is a class whose attributes are its columns, in the order in which they travel. A writer makes an instance with the columns' names
-and emits it; a reader gets one with :meth:`Stream.of`, or one for each row with :meth:`Stream.rows`. Columns are passed on as they are.
+and emits it; a reader gets one with :meth:`Stream.of`, or one for each tuple with :meth:`Stream.rows`. Columns are passed on as they are.
 
-The classes are frozen dataclasses, not named tuples: their constructors take names only, nobody can unpack them by position, and a column
-may be called ``count``.
+The classes are dataclasses, not named tuples: their constructors take names only, nobody can unpack them by position, and a column may be
+called ``count``. They are not frozen, because a frozen one takes three times as long to make, and subscriptions travel one by one.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 
 from dskype.topology.core.values import slice_column, take_column
 from dskype.topology.fields import Fields
-from dskype.topology.tuples import TupleBatch
+from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = [
     "STREAMS",
@@ -108,6 +109,7 @@ class Stream:
     name: ClassVar[str]
     fields: ClassVar[Fields]
     columns: ClassVar[dict[str, Column]]
+    _values: ClassVar[Callable[[Any], tuple[Any, ...]]]
 
     @classmethod
     def make(cls, values: Sequence[Any]) -> Self:
@@ -124,12 +126,16 @@ class Stream:
 
     @classmethod
     def rows(cls, batch: TupleBatch) -> Iterator[Self]:
-        """Yield each tuple of a batch (slow: one object per value)."""
+        """Yield each tuple of a batch (slow: an object for each; :meth:`each` makes none)."""
         return map(cls.make, batch.rows())
 
-    def values(self) -> list[Any]:
+    def each(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of some columns of each tuple, in the order of ``names``, as Python objects."""
+        return zip(*(column_to_list(getattr(self, name)) for name in names), strict=True)
+
+    def values(self) -> tuple[Any, ...]:
         """Return the columns or values in the order of the fields."""
-        return [getattr(self, name) for name in self.fields.names]
+        return type(self)._values(self)
 
     def take(self, rows: np.ndarray) -> Self:
         """Return the tuples with these numbers (int64[]), in this order."""
@@ -141,19 +147,19 @@ class Stream:
 
     def emit(self, collector: Any) -> None:
         """Emit one tuple."""
-        collector.emit(tuple(self.values()), self.name)
+        collector.emit(self.values(), self.name)
 
     def emit_direct(self, collector: Any, task: int) -> None:
         """Emit one tuple to a task."""
-        collector.emit_direct(task, tuple(self.values()), self.name)
+        collector.emit_direct(task, self.values(), self.name)
 
     def emit_batch(self, collector: Any) -> None:
         """Emit all tuples."""
-        collector.emit_batch(self.values(), self.name)
+        collector.emit_batch(list(self.values()), self.name)
 
     def emit_direct_batch(self, collector: Any, task: int) -> None:
         """Emit all tuples to a task."""
-        collector.emit_direct_batch(task, self.values(), self.name)
+        collector.emit_direct_batch(task, list(self.values()), self.name)
 
 
 STREAMS: dict[str, type[Stream]] = {}
@@ -162,16 +168,18 @@ STREAMS: dict[str, type[Stream]] = {}
 _S = TypeVar("_S", bound=Stream)
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True)
+@dataclass_transform(kw_only_default=True)
 def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
     """Make a class the stream ``name``; its annotations are the columns."""
 
     def declare(cls: type[_S]) -> type[_S]:
-        made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        made = dataclass(slots=True, kw_only=True)(cls)
         hints = get_type_hints(made, include_extras=True)
         made.name = name
         made.columns = {field.name: hints[field.name].__metadata__[0] for field in dataclass_fields(made)}  # type: ignore[arg-type]
         made.fields = Fields(made.columns)
+        get = attrgetter(*made.columns)
+        made._values = staticmethod(get if len(made.columns) > 1 else lambda one: (get(one),))
         STREAMS[name] = made
         return made
 

@@ -344,7 +344,7 @@ class ReplicaReport(NamedTuple):
 
     def encode(self) -> tuple[Any, ...]:
         """Return the values of the tuple; states keep them."""
-        return tuple(self.shortage().values())
+        return self.shortage().values()
 
     @classmethod
     def decode(cls, values: Sequence[Any]) -> ReplicaReport:

@@ -40,8 +40,8 @@ class SubscriptionOwner(ABC):
         self._topk, self._boolean, self._publisher, self._counters = topk, boolean, publisher, counters
 
     @abstractmethod
-    def place(self, rows: Sequence[Placements], source: int) -> None:
-        """Apply rows of the stream ``placements``, in order, from the distribution task ``source``."""
+    def place(self, placements: Placements, source: int) -> None:
+        """Apply placements in order, from the distribution task ``source``."""
 
     def receive_transfers(self, rows: Sequence[Transfers]) -> None:
         """Apply rows of the stream ``transfers``: subscriptions that other tasks have sent. Without replication there are none."""
@@ -112,12 +112,11 @@ class SingleOwner(SubscriptionOwner):
 
     # -- placements -------------------------------------------------------------------------------
 
-    def place(self, rows: Sequence[Placements], source: int) -> None:
+    def place(self, placements: Placements, source: int) -> None:
         """Register, replace and unregister subscriptions in order; runs of new top-k subscriptions go to the engine together."""
         new: list[tuple[str, str, TopkSubscription]] = []
         names: set[str] = set()
-        for row in rows:
-            name, registration, record = row.subscription, row.registration, row.placement
+        for name, registration, record in placements.each("subscription", "registration", "placement"):
             if name in names:
                 self._insert_topk(new)
                 new, names = [], set()

@@ -78,11 +78,11 @@ class ReplicatedOwner(SubscriptionOwner):
 
     # -- placements -------------------------------------------------------------------------------
 
-    def place(self, rows: Sequence[streams.Placements], source: int) -> None:
+    def place(self, placements: streams.Placements, source: int) -> None:
         """Apply placements, epochs and ends in order; runs of new top-k subscriptions go to the engine together."""
         new: list[tuple[str, str, Placement]] = []
-        for row in rows:
-            name, registration, message = row.subscription, row.registration, decode_placement(row.placement)
+        for name, registration, record in placements.each("subscription", "registration", "placement"):
+            message = decode_placement(record)
             if isinstance(message, Placement) and isinstance(message.subscription, TopkSubscription):
                 new.append((name, registration, message))
                 continue

@@ -64,7 +64,7 @@ def calibrate(index: str = "lanes", sizes: tuple[int, ...] = SIZES, seed: int = 
         weights=csr_to_lists(messages.offsets, messages.weights),
         arrival_ms=np.zeros(messages.n, np.int64),
     )
-    frame = encode_data(0, 0, [encode_segment(sent.name, messages.n, sent.values(), None)])
+    frame = encode_data(0, 0, [encode_segment(sent.name, messages.n, list(sent.values()), None)])
     collecting = gc.isenabled()
     gc.disable()
     try:

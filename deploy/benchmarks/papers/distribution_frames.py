@@ -56,7 +56,7 @@ def encode_frames(messages: Matching, routes: RowTasks | None, tasks: int) -> Fr
     n = len(messages.seq)
     if routes is None:
         for _ in range(tasks):  # encode one frame per task, as the bolt does, but keep only one of these equal frames
-            value = encode_data(0, 0, [encode_segment(Matching.name, n, messages.values(), None)])
+            value = encode_data(0, 0, [encode_segment(Matching.name, n, list(messages.values()), None)])
         return Frames([value] * tasks, np.full(tasks, n), np.full(tasks, len(value)))
     order = np.argsort(routes.tasks, kind="stable")
     bounds = np.searchsorted(routes.tasks[order], np.arange(tasks + 1))
@@ -65,7 +65,7 @@ def encode_frames(messages: Matching, routes: RowTasks | None, tasks: int) -> Fr
         value = None
         if first < last:
             rows = routes.rows[order[first:last]]
-            value = encode_data(0, 0, [encode_segment(Matching.name, last - first, messages.take(rows).values(), None)])
+            value = encode_data(0, 0, [encode_segment(Matching.name, last - first, list(messages.take(rows).values()), None)])
         values.append(value)
     return Frames(values, np.diff(bounds), np.array([len(value or b"") for value in values]))
 
