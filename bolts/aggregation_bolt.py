@@ -9,21 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.bolts.checks import require_component
-from dskype.spouts.columns import csr_to_lists, lists_to_csr
-from dskype.spouts.streams import ANSWERS, FIELDS
+from dskype.bolts.ranked_lists import RankedList, RankedLists
+from dskype.spouts.streams import Answers, Partials
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["AggregationBolt"]
-
-
-class _Part(NamedTuple):
-    """The partial answer of one message task, in rank order."""
-
-    seqs: np.ndarray
-    positions: np.ndarray
-    scores: np.ndarray
-    ids: list[str]
 
 
 class _Collected(NamedTuple):
@@ -31,7 +22,7 @@ class _Collected(NamedTuple):
 
     subscription: str
     count: int
-    parts: list[_Part]
+    parts: list[RankedList]
 
 
 class AggregationBolt(BatchBolt):
@@ -53,7 +44,7 @@ class AggregationBolt(BatchBolt):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare ``answers``."""
-        declarer.declare_stream(ANSWERS, FIELDS[ANSWERS], direct=True)
+        declarer.declare_stream(Answers.name, Answers.fields, direct=True)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Start without requests."""
@@ -66,17 +57,13 @@ class AggregationBolt(BatchBolt):
     def execute_batch(self, batch: TupleBatch) -> None:
         """Collect partial answers, and send the answers that are now complete."""
         done: list[tuple[int, int, _Collected]] = []
-        requests, subscriptions, tasks, counts = (column_to_list(column) for column in batch.columns[:4])
-        offsets, seqs = lists_to_csr(batch["seqs"], np.int64)
-        positions, scores = lists_to_csr(batch["positions"], np.int64)[1], lists_to_csr(batch["scores"], np.float64)[1]
-        ids = column_to_list(batch["ids"])
-        bounds = offsets.tolist()
-        for i, (request, subscription, task, count) in enumerate(zip(requests, subscriptions, tasks, counts)):
+        partials = Partials.of(batch)
+        parts = RankedLists.of(partials).split(column_to_list(partials.ids))
+        for (request, subscription, task, count), part in zip(partials.each("request", "subscription", "task", "count"), parts):
             collected = self._collected.get((task, request))
             if collected is None:
                 collected = self._collected[task, request] = _Collected(subscription, count, [])
-            start, stop = bounds[i], bounds[i + 1]
-            collected.parts.append(_Part(seqs[start:stop], positions[start:stop], scores[start:stop], ids[i]))
+            collected.parts.append(part)
             if len(collected.parts) == self._tasks:
                 del self._collected[task, request]
                 done.append((task, request, collected))
@@ -88,26 +75,18 @@ class AggregationBolt(BatchBolt):
         done.sort(key=lambda entry: entry[0])  # stable: a task's answers stay in order of their completion
         parts = [part for _, _, collected in done for part in collected.parts]
         lengths = [sum(len(part.seqs) for part in collected.parts) for _, _, collected in done]
-        offsets, seqs, positions, scores, order = _merge(lengths, [collected.count for _, _, collected in done], parts)
+        merged, order = _merge(lengths, [collected.count for _, _, collected in done], parts)
         names = [name for part in parts for name in part.ids]
         names = [names[i] for i in order.tolist()]
         tasks = np.array([task for task, _, _ in done])
         starts = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), len(done)]
-        bounds = offsets.tolist()
         for first, stop in itertools.pairwise(starts):
-            task_offsets = offsets[first : stop + 1]
-            self._collector.emit_direct_batch(
-                int(tasks[first]),
-                [
-                    np.array([request for _, request, _ in done[first:stop]], np.int64),
-                    [collected.subscription for _, _, collected in done[first:stop]],
-                    csr_to_lists(task_offsets, seqs),
-                    csr_to_lists(task_offsets, positions),
-                    csr_to_lists(task_offsets, scores),
-                    [names[a:b] for a, b in zip(bounds[first:stop], bounds[first + 1 : stop + 1])],
-                ],
-                ANSWERS,
+            answers = Answers(
+                request=np.array([request for _, request, _ in done[first:stop]], np.int64),
+                subscription=[collected.subscription for _, _, collected in done[first:stop]],
+                **merged.slice(first, stop).columns(names),
             )
+            answers.emit_direct_batch(self._collector, int(tasks[first]))
         self._answered.inc(len(done))
 
     # -- state ------------------------------------------------------------------------------------
@@ -132,8 +111,8 @@ class AggregationBolt(BatchBolt):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a snapshot."""
-        bounds = np.concatenate([[0], np.cumsum(state["lengths"])]).tolist()
-        parts = [_Part(state["seqs"][a:b], state["positions"][a:b], state["scores"][a:b], ids) for a, b, ids in zip(bounds, bounds[1:], state["ids"])]
+        offsets = np.concatenate([[0], np.cumsum(state["lengths"])])
+        parts = RankedLists(offsets, state["seqs"], state["positions"], state["scores"]).split(state["ids"])
         self._collected, start = {}, 0
         for task, request, subscription, count, n in zip(
             state["task"].tolist(), state["request"].tolist(), state["subscription"], state["count"].tolist(), state["parts"].tolist()
@@ -146,12 +125,11 @@ def _concat(arrays: list[np.ndarray], dtype: Any) -> np.ndarray:
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype)
 
 
-def _merge(lengths: list[int], counts: list[int], parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (offsets, seqs, positions, scores, rows) of the best candidates of each group, in rank order.
+def _merge(lengths: list[int], counts: list[int], parts: list[RankedList]) -> tuple[RankedLists, np.ndarray]:
+    """Return the list of the best candidates of each group, and their indexes.
 
     :param lengths: number of candidates in each group; ``parts`` holds the candidates, group after group.
     :param counts: number of candidates wanted from each group.
-    :returns: ``rows`` are the indexes of the chosen candidates.
     """
     seqs, positions = _concat([p.seqs for p in parts], np.int64), _concat([p.positions for p in parts], np.int64)
     scores = _concat([p.scores for p in parts], np.float64)
@@ -161,4 +139,4 @@ def _merge(lengths: list[int], counts: list[int], parts: list[_Part]) -> tuple[n
     order = order[rank < np.repeat(counts, lengths)]
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(np.minimum(lengths, counts), out=offsets[1:])
-    return offsets, seqs[order], positions[order], scores[order], order
+    return RankedLists(offsets, seqs[order], positions[order], scores[order]), order

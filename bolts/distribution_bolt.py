@@ -27,7 +27,6 @@ from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
-from dskype.topology.core.values import slice_column, take_column
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
 from dskype.topology.tuples import TupleBatch
 
@@ -50,7 +49,7 @@ class DistributionBolt(BatchBolt):
     :param message_bolt: id of the message bolt; default ``message-bolt``.
     """
 
-    feedback_streams = (streams.SHORTAGES, streams.SWITCHED, streams.INTEREST, streams.BALANCE)
+    feedback_streams = (streams.Shortages.name, streams.Switched.name, streams.Interest.name, streams.Balance.name)
 
     def __init__(self, subscription_bolt: str = "subscription-bolt", message_bolt: str = "message-bolt") -> None:
         self._subscription_bolt, self._message_bolt = subscription_bolt, message_bolt
@@ -65,8 +64,8 @@ class DistributionBolt(BatchBolt):
         if settings.balance is not None:
             self._check_balancing(component_id, settings, inputs)
         if distributor_class(settings.distributor).replicates:
-            needed = [(self._subscription_bolt, streams.SHORTAGES), (self._subscription_bolt, streams.SWITCHED)]
-            for source, stream in [*needed, (component_id, streams.INTEREST)][: 3 if summarizes(settings) else 2]:
+            needed = [(self._subscription_bolt, streams.Shortages.name), (self._subscription_bolt, streams.Switched.name)]
+            for source, stream in [*needed, (component_id, streams.Interest.name)][: 3 if summarizes(settings) else 2]:
                 if (source, stream) not in inputs:
                     raise InvalidTopologyException(
                         explain(
@@ -83,7 +82,7 @@ class DistributionBolt(BatchBolt):
             raise IllegalArgumentException(
                 explain("dskype.balance: auto does not work with this distributor.", given=settings.distributor, legal=legal, component=component_id)
             )
-        if (self._subscription_bolt, streams.BALANCE) not in inputs or not any(stream == streams.PLANS for _, stream in inputs):
+        if (self._subscription_bolt, streams.Balance.name) not in inputs or not any(stream == streams.Plans.name for _, stream in inputs):
             raise InvalidTopologyException(
                 explain(
                     "dskype.balance: auto needs streams that the distribution bolt does not take.",
@@ -106,9 +105,9 @@ class DistributionBolt(BatchBolt):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the direct streams ``matching``, ``placements``, ``window`` and ``interest``, and ``registrations``."""
-        for stream in (streams.MATCHING, streams.PLACEMENTS, streams.WINDOW, streams.INTEREST):
-            declarer.declare_stream(stream, streams.FIELDS[stream], direct=True)
-        declarer.declare_stream(streams.REGISTRATIONS, streams.FIELDS[streams.REGISTRATIONS])
+        for stream in (streams.Matching, streams.Placements, streams.Window, streams.Interest):
+            declarer.declare_stream(stream.name, stream.fields, direct=True)
+        declarer.declare_stream(streams.Registrations.name, streams.Registrations.fields)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process), and make the distributor and its strategy."""
@@ -142,15 +141,15 @@ class DistributionBolt(BatchBolt):
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""
         stream = batch.get_source_stream_id()
-        if stream == streams.MESSAGES:
+        if stream == streams.Messages.name:
             self._distribute_messages(batch)
-        elif stream == streams.SUBSCRIPTIONS:
-            for subscription, registration, record in batch.rows():
-                self._handle_subscription(subscription, registration, record)
-        elif stream == streams.BALANCE:
+        elif stream == streams.Subscriptions.name:
+            for name, registration, record in streams.Subscriptions.of(batch).each("subscription", "registration", "record"):
+                self._handle_subscription(name, registration, record)
+        elif stream == streams.Balance.name:
             assert self._balancer is not None
-            for row in batch.rows():
-                self._balancer.receive(decode_balance(*row))
+            for report in streams.Balance.rows(batch):
+                self._balancer.receive(decode_balance(report.kind, report.record))
         else:
             self._placement.handle(batch)
         self._placement.finish_batch()
@@ -164,37 +163,44 @@ class DistributionBolt(BatchBolt):
     # -- messages ---------------------------------------------------------------------------------
 
     def _distribute_messages(self, batch: TupleBatch) -> None:
-        seq, position, ids, lat, lon, texts, arrival_ms = batch.columns
-        offsets, terms, weights = self._vocabulary.weigh_texts(texts, self._tokenizer)
-        lat, lon, areas = columns_to_areas(lat, lon)
-        messages = MessageBatch(np.array(seq), np.array(position), lat, lon, offsets, terms, weights, areas)
-        columns = [messages.seq, messages.position, ids, lat, lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
+        received = streams.Messages.of(batch)
+        offsets, terms, weights = self._vocabulary.weigh_texts(received.text, self._tokenizer)
+        lat, lon, areas = columns_to_areas(received.lat, received.lon)
+        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, offsets, terms, weights, areas)
+        shared = {
+            "seq": messages.seq,
+            "position": messages.position,
+            "id": received.id,
+            "terms": csr_to_lists(offsets, terms),
+            "weights": csr_to_lists(offsets, weights),
+        }
         if self._balancer is not None:
             self._balancer.record(messages)
         routes = self._placement.routes(messages)
-        matching = [*columns[:3], *areas_to_columns(lat, lon, areas), *columns[5:], arrival_ms]
+        pairs = dict(zip(("lat", "lon"), areas_to_columns(lat, lon, areas)))
+        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms)
         if routes is None:
             for task in self._subscription_tasks:
-                self._collector.emit_direct_batch(task, matching, streams.MATCHING)
+                matching.emit_direct_batch(self._collector, task)
         else:
-            self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks, streams.MATCHING)
-        self._send_to_message_tasks(columns, messages.seq)
+            self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
+        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon), messages.seq)
 
-    def _send_to_message_tasks(self, columns: list[Any], seq: np.ndarray) -> None:
+    def _send_to_message_tasks(self, window: streams.Window, seq: np.ndarray) -> None:
         tasks = self._message_tasks
         if len(tasks) == 1:
-            self._collector.emit_direct_batch(tasks[0], columns, streams.WINDOW)
+            window.emit_direct_batch(self._collector, tasks[0])
         else:
-            self._send_rows(columns, np.arange(len(seq)), seq % len(tasks), tasks, streams.WINDOW)
+            self._send_rows(window, np.arange(len(seq)), seq % len(tasks), tasks)
 
-    def _send_rows(self, columns: list[Any], rows: np.ndarray, targets: np.ndarray, tasks: list[int], stream: str) -> None:
+    def _send_rows(self, sent: streams.Stream, rows: np.ndarray, targets: np.ndarray, tasks: list[int]) -> None:
         """Send row ``rows[i]`` to task ``tasks[targets[i]]``, in order. The rows are sorted by task once, and each task gets a slice."""
         order = np.argsort(targets, kind="stable")
         bounds = np.searchsorted(targets[order], np.arange(len(tasks) + 1)).tolist()
-        sorted_columns = [take_column(column, rows[order]) for column in columns]
+        by_task = sent.take(rows[order])
         for task, start, stop in zip(tasks, bounds, bounds[1:]):
             if start < stop:
-                self._collector.emit_direct_batch(task, [slice_column(column, start, stop) for column in sorted_columns], stream)
+                by_task.slice(start, stop).emit_direct_batch(self._collector, task)
 
     # -- subscriptions ----------------------------------------------------------------------------
 

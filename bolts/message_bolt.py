@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.bolts.checks import require_component
-from dskype.bolts.window.base import Answers, MessageWindow, QueryBatch, make_window
+from dskype.bolts.ranked_lists import RankedLists
+from dskype.bolts.window.base import MessageWindow, QueryBatch, make_window
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
+from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
-from dskype.spouts.streams import FIELDS, PARTIALS, PROGRESS, REQUESTS, WINDOW
+from dskype.spouts.streams import Partials, Progress, Requests, Window
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.tuples import TupleBatch, column_to_list
@@ -26,19 +26,19 @@ _AT_ONCE = 256
 """Queries evaluated by one call: enough to share work, few enough to bound the memory for their answers."""
 
 
-class _Requests(NamedTuple):
-    """Requests as columns: number, subscription, asking task, and query."""
+class _Asked(NamedTuple):
+    """Queries, and who asks: numbers of requests, subscriptions and tasks."""
 
     request: np.ndarray
     subscription: list[str]
     task: np.ndarray
     queries: QueryBatch
 
-    def select(self, rows: np.ndarray) -> _Requests:
-        return _Requests(self.request[rows], [self.subscription[i] for i in rows.tolist()], self.task[rows], self.queries.select(rows))
+    def select(self, rows: np.ndarray) -> _Asked:
+        return _Asked(self.request[rows], [self.subscription[i] for i in rows.tolist()], self.task[rows], self.queries.select(rows))
 
     @classmethod
-    def concat(cls, parts: Sequence[_Requests]) -> _Requests:
+    def concat(cls, parts: Sequence[_Asked]) -> _Asked:
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -88,7 +88,7 @@ class MessageBolt(BatchBolt):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare ``partials``."""
-        declarer.declare_stream(PARTIALS, FIELDS[PARTIALS])
+        declarer.declare_stream(Partials.name, Partials.fields)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Start with an empty window."""
@@ -99,7 +99,7 @@ class MessageBolt(BatchBolt):
         self._askers = len(context.get_component_tasks(self._subscription_bolt))
         self._watermark = _BEFORE_ALL
         self._ahead: list[tuple[MessageBatch, pa.StringArray]] = []  # messages above the watermark
-        self._waiting: list[_Requests] = []  # requests above the watermark
+        self._waiting: list[_Asked] = []  # requests above the watermark
         self._progress: dict[int, int] = {}  # subscription task -> the watermark it announced
         self._freed: int | None = None  # no request can need positions up to here
         context.register_gauge("window_messages", lambda: len(self._window))
@@ -112,20 +112,20 @@ class MessageBolt(BatchBolt):
     def execute_batch(self, batch: TupleBatch) -> None:
         """Handle messages, requests or progress."""
         stream = batch.get_source_stream_id()
-        if stream == WINDOW:
+        if stream == Window.name:
             self._receive_messages(batch)
-        elif stream == REQUESTS:
+        elif stream == Requests.name:
             self._receive_requests(batch)
-        elif stream == PROGRESS:
+        elif stream == Progress.name:
             task = batch.get_source_task()
-            self._progress[task] = max(self._progress.get(task, _BEFORE_ALL), *map(int, batch[0]))
+            self._progress[task] = max(self._progress.get(task, _BEFORE_ALL), *map(int, Progress.of(batch).watermark))
             self._free()
         else:
             raise IllegalArgumentException(
                 explain(
                     "The message bolt does not take this stream.",
                     given=stream,
-                    legal=f"{WINDOW}, {REQUESTS}, {PROGRESS}",
+                    legal=f"{Window.name}, {Requests.name}, {Progress.name}",
                     component=batch.get_source_component(),
                 )
             )
@@ -136,13 +136,12 @@ class MessageBolt(BatchBolt):
         self._insert_due()
         due, self._waiting = _split(self._waiting, watermark)
         if due:
-            self._answer(_Requests.concat(due))
+            self._answer(_Asked.concat(due))
             self._free()
 
     def _receive_messages(self, batch: TupleBatch) -> None:
-        seq, position, ids, lat, lon, terms, weights = batch.columns
-        messages = MessageBatch.from_columns(seq, position, lat, lon, terms, weights, copy=False)
-        names = to_strings(ids)
+        received = Window.of(batch)
+        messages, names = MessageBatch.of(received, copy=False), to_strings(received.id)
         late = messages.position <= self._watermark
         if late.any():
             rows = np.flatnonzero(~late)
@@ -159,19 +158,8 @@ class MessageBolt(BatchBolt):
             self._ahead.append((messages, names))
 
     def _receive_requests(self, batch: TupleBatch) -> None:
-        request, subscription, watermark, count, alpha, lat, lon, terms, weights = batch.columns
-        offsets, flat_terms = lists_to_csr(terms, np.int64)
-        queries = QueryBatch(
-            np.asarray(watermark, np.int64),
-            np.asarray(count, np.int64),
-            np.asarray(alpha, np.float64),
-            np.asarray(lat, np.float64),
-            np.asarray(lon, np.float64),
-            offsets,
-            flat_terms,
-            lists_to_csr(weights, np.float64)[1],
-        )
-        asked = _Requests(np.asarray(request, np.int64), column_to_list(subscription), np.full(batch.n, batch.get_source_task(), np.int64), queries)
+        requests, tasks = Requests.of(batch), np.full(batch.n, batch.get_source_task(), np.int64)
+        asked = _Asked(np.asarray(requests.request, np.int64), column_to_list(requests.subscription), tasks, QueryBatch.of(requests))
         due, later = _split([asked], self._watermark)
         self._waiting += later
         if due:
@@ -213,7 +201,7 @@ class MessageBolt(BatchBolt):
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def _answer(self, asked: _Requests) -> None:
+    def _answer(self, asked: _Asked) -> None:
         """Evaluate requests whose watermark is reached, and send the partial answers."""
         watermark = asked.queries.watermark
         before = watermark <= _BEFORE_ALL  # asked before the first message: the window was empty
@@ -236,7 +224,7 @@ class MessageBolt(BatchBolt):
             self._send(part, self._evaluate(part.queries, before[rows]))
         self._answered.inc(len(asked.request))
 
-    def _evaluate(self, queries: QueryBatch, before: np.ndarray) -> Answers:
+    def _evaluate(self, queries: QueryBatch, before: np.ndarray) -> RankedLists:
         if not before.any():
             return self._window.topk(queries, self._extent, self._diagonal_deg)
         rows = np.flatnonzero(~before)
@@ -245,19 +233,9 @@ class MessageBolt(BatchBolt):
         lengths[rows] = np.diff(answers.offsets)
         return answers._replace(offsets=np.concatenate([[0], np.cumsum(lengths)]))
 
-    def _send(self, asked: _Requests, answers: Answers) -> None:
-        names, offsets = self._window.ids(answers.seqs, answers.positions), answers.offsets.tolist()
-        self._collector.emit_batch(
-            [
-                asked.request,
-                asked.subscription,
-                asked.task,
-                asked.queries.wanted,
-                *(csr_to_lists(answers.offsets, column) for column in (answers.seqs, answers.positions, answers.scores)),
-                [names[start:stop] for start, stop in itertools.pairwise(offsets)],
-            ],
-            PARTIALS,
-        )
+    def _send(self, asked: _Asked, answers: RankedLists) -> None:
+        lists = answers.columns(self._window.ids(answers.seqs, answers.positions))
+        Partials(request=asked.request, subscription=asked.subscription, task=asked.task, count=asked.queries.wanted, **lists).emit_batch(self._collector)
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -277,13 +255,13 @@ class MessageBolt(BatchBolt):
         self._window.restore(state["window"])
         self._watermark, self._freed, self._progress = state["watermark"], state["freed"], dict(state["progress"])
         self._ahead = [(MessageBatch(*messages), to_strings(ids)) for messages, ids in state["ahead"]]
-        self._waiting = [_Requests(request, subscription, task, QueryBatch(*queries)) for request, subscription, task, queries in state["waiting"]]
+        self._waiting = [_Asked(request, subscription, task, QueryBatch(*queries)) for request, subscription, task, queries in state["waiting"]]
 
 
-def _split(parts: list[_Requests], watermark: int) -> tuple[list[_Requests], list[_Requests]]:
+def _split(parts: list[_Asked], watermark: int) -> tuple[list[_Asked], list[_Asked]]:
     """Return the requests up to ``watermark``, and the others, both in order."""
-    due: list[_Requests] = []
-    later: list[_Requests] = []
+    due: list[_Asked] = []
+    later: list[_Asked] = []
     for part in parts:
         reached = (part.queries.watermark <= watermark) | (part.queries.watermark <= _BEFORE_ALL)
         if reached.all() or not reached.any():

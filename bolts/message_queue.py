@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.streams import Matching
 from dskype.topology.tuples import TupleBatch
 
 __all__ = ["Arrived", "MessageQueue"]
@@ -42,9 +43,9 @@ class MessageQueue:
 
     def append(self, batch: TupleBatch) -> None:
         """Add a frame of the stream ``matching``."""
-        seq, position, ids, lat, lon, terms, weights, arrival_ms = batch.columns
-        messages = MessageBatch.from_columns(seq, position, lat, lon, terms, weights)
-        self._batches.append(Arrived(messages, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), np.array(arrival_ms, np.int64)))
+        received = Matching.of(batch)
+        ids = received.id if isinstance(received.id, pa.Array) else pa.array(received.id, pa.string())
+        self._batches.append(Arrived(MessageBatch.of(received), ids, np.array(received.arrival_ms, np.int64)))
 
     def pop_until(self, watermark: int) -> Arrived:
         """Remove and return the messages up to a watermark, in rising order of (position, sequence number)."""

@@ -36,7 +36,7 @@ class Refusals:
             component=component,
             hint="unregister some, use more tasks, or raise the limit where there is memory",
         )
-        topic = next(spec.obj.topics[0] for spec in plan.topology.components.values() if spec.is_spout and streams.SUBSCRIPTIONS in spec.outputs)
+        topic = next(spec.obj.topics[0] for spec in plan.topology.components.values() if spec.is_spout and streams.Subscriptions.name in spec.outputs)
         partition, _, offset = registration.partition("-")
         headers = {
             "error": reason,

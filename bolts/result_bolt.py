@@ -100,11 +100,11 @@ class ResultBolt(BatchBolt):
     def execute_batch(self, batch: Any) -> None:
         """Write one frame's results, or merge them."""
         stream = batch.get_source_stream_id()
-        if stream == streams.RESULTS:
-            deltas = self._strategy.filter_deltas(batch.get_source_task(), DeltaBatch.decode(batch.columns))
+        if stream == streams.Results.name:
+            deltas = self._strategy.filter_deltas(batch.get_source_task(), DeltaBatch.of(streams.Results.of(batch)))
             if deltas is not None:
                 self._write_deltas(deltas)
-        elif stream == streams.LISTS:
+        elif stream == streams.Lists.name:
             self._handle_lists(batch)
         else:
             self._strategy.receive_registrations(batch)
@@ -122,7 +122,7 @@ class ResultBolt(BatchBolt):
     def _handle_lists(self, batch: Any) -> None:
         items: list[TopkList | Removal] = []
         task = batch.get_source_task()
-        for name, kind, record in batch.rows():
+        for name, kind, record in streams.Lists.of(batch).each("subscription", "kind", "record"):
             if kind == "event":
                 self._publisher.write_event(name, *record)
             elif kind == "limited":

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.base import Changes
-from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.bolts.window.base import QueryBatch, make_window
 from dskype.spouts.batch import MessageBatch
@@ -101,7 +101,7 @@ class Skype:
     # -- subscriptions ----------------------------------------------------------------------------
 
     def register(
-        self, k: Any, alpha: Any, lat: Any, lon: Any, offsets: Any, terms: Any, weights: Any, *, known: Callable[[np.ndarray], Lists] | None = None
+        self, k: Any, alpha: Any, lat: Any, lon: Any, offsets: Any, terms: Any, weights: Any, *, known: Callable[[np.ndarray], RankedLists] | None = None
     ) -> np.ndarray:
         """Register subscriptions; return their slots (int32[n], rising). Their lists are available at once.
 
@@ -166,10 +166,10 @@ class Skype:
             due = np.concatenate(again)
         return parts
 
-    def _resolve(self, slots: np.ndarray, answers: Lists) -> Changes:
-        return self.engine.resolve(slots, answers.offsets, answers.seqs, answers.positions, answers.scores)
+    def _resolve(self, slots: np.ndarray, answers: RankedLists) -> Changes:
+        return self.engine.resolve(slots, *answers)
 
-    def look_up(self, slots: np.ndarray, count: np.ndarray) -> Lists:
+    def look_up(self, slots: np.ndarray, count: np.ndarray) -> RankedLists:
         """Return the best messages of the window for subscriptions, in rank order, straight from the index of messages.
 
         :param slots: int32[n]; ``count``: int64[n], the number of messages for each.
@@ -181,11 +181,11 @@ class Skype:
             np.full(len(slots), self.watermark, np.int64), np.asarray(count, np.int64), alpha, lat, lon, offsets, table.terms.map.name[terms], weights
         )
         self.evaluations += len(slots)
-        return Lists(*self.window.topk(queries, self.extent, self.engine.diagonal_deg))
+        return self.window.topk(queries, self.extent, self.engine.diagonal_deg)
 
     # -- results ----------------------------------------------------------------------------------
 
-    def topk(self, slots: Any) -> Lists:
+    def topk(self, slots: Any) -> RankedLists:
         """Return the lists (offsets, seqs, positions, scores) of subscriptions, in rank order (int[n], or one)."""
         return self.engine.topk(np.atleast_1d(np.asarray(slots, np.int32)))
 

@@ -49,7 +49,7 @@ class SubscriptionBolt(BatchBolt):
     :param distribution_bolt: id of the distribution bolt; default ``distribution-bolt``.
     """
 
-    feedback_streams = (streams.TRANSFERS,)
+    feedback_streams = (streams.Transfers.name,)
     changeable_settings = CHANGEABLE_SETTINGS
     default_settings = DEFAULTS
 
@@ -62,11 +62,11 @@ class SubscriptionBolt(BatchBolt):
         make_engine(settings)
         boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         require_component(topology, component_id, self._distribution_bolt, "The distribution bolt is not there.")
-        if distributor_class(settings.distributor).transfers and (component_id, streams.TRANSFERS) not in topology.components[component_id].inputs:
+        if distributor_class(settings.distributor).transfers and (component_id, streams.Transfers.name) not in topology.components[component_id].inputs:
             raise InvalidTopologyException(
                 explain(
                     f"The distributor {settings.distributor!r} needs a stream that the subscription bolt does not take.",
-                    given=streams.TRANSFERS,
+                    given=streams.Transfers.name,
                     legal="transfers: DIRECT, from itself",
                     component=component_id,
                 )
@@ -79,10 +79,10 @@ class SubscriptionBolt(BatchBolt):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams."""
-        for stream in (streams.REQUESTS, streams.PROGRESS, streams.RESULTS, streams.LISTS, streams.SHORTAGES, streams.SWITCHED):
-            declarer.declare_stream(stream, streams.FIELDS[stream])
-        for stream in (streams.TRANSFERS, streams.BALANCE):
-            declarer.declare_stream(stream, streams.FIELDS[stream], direct=True)
+        for stream in (streams.Requests, streams.Progress, streams.Results, streams.Lists, streams.Shortages, streams.Switched):
+            declarer.declare_stream(stream.name, stream.fields)
+        for stream in (streams.Transfers, streams.Balance):
+            declarer.declare_stream(stream.name, stream.fields, direct=True)
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Ask for a tick every second, so that the last changed lists are written even if no more messages come."""
@@ -124,14 +124,14 @@ class SubscriptionBolt(BatchBolt):
     def execute_batch(self, batch: TupleBatch) -> None:
         """Handle messages, placements or answers."""
         stream = batch.get_source_stream_id()
-        if stream == streams.MATCHING:
+        if stream == streams.Matching.name:
             self._queue.append(batch)
-        elif stream == streams.PLACEMENTS:
-            self._owner.place(list(batch.rows()), batch.get_source_task())
-        elif stream == streams.TRANSFERS:
-            self._owner.receive_transfers(list(batch.rows()))
+        elif stream == streams.Placements.name:
+            self._owner.place(streams.Placements.of(batch), batch.get_source_task())
+        elif stream == streams.Transfers.name:
+            self._owner.receive_transfers(list(streams.Transfers.rows(batch)))
         elif (answers := self._topk.pop_answers(batch)) is not None:
-            self._owner.ask(self._owner.resolve(answers).due)
+            self._owner.ask(self._owner.resolve(*answers).due)
             self._topk.write_lists(self._context.clock_ms())
 
     def on_watermark(self, watermark: int) -> None:
@@ -147,7 +147,7 @@ class SubscriptionBolt(BatchBolt):
         topk.free_ids()
         if watermark - self._announced >= max(1, self._settings.extent // 16):
             self._announced = watermark
-            self._collector.emit((watermark,), streams.PROGRESS)
+            streams.Progress(watermark=watermark).emit(self._collector)
 
     def execute_tick(self, tup: Tuple) -> None:
         """Write the lists that are due, and report the workload, and subscriptions with too many results."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,21 +26,20 @@ from dskype.bolts.busiest import Busiest
 from dskype.bolts.changed_lists import ChangedLists
 from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.results.allowance import LISTS
 from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.bolts.topk.base import Changes
-from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import TopkEngine
+from dskype.bolts.window.base import QueryBatch
 from dskype.distribution.subscriptions import TopkSubscription
-from dskype.spouts import streams
-from dskype.spouts.batch import select_lists
-from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.settings import Settings, list_bytes
+from dskype.spouts.streams import Answers, Requests
 from dskype.topology.tuples import TupleBatch, column_to_list
 
-__all__ = ["BEFORE_ALL", "Answers", "TopkSubscriptions", "make_engine"]
+__all__ = ["BEFORE_ALL", "TopkSubscriptions", "make_engine"]
 
 BEFORE_ALL = -1
 """The watermark before the first message."""
@@ -50,17 +49,6 @@ _TELL_EVERY_MS, _NAMED = 10_000, 3
 def make_engine(settings: Settings) -> TopkEngine:
     """Return an empty engine with the settings of a topology."""
     return TopkEngine(settings.extent, settings.space.diagonal_deg, settings.index, settings.buffer, settings.index_options, settings.buffer_options)
-
-
-class Answers(NamedTuple):
-    """Answers to the requests of pending slots.
-
-    :ivar slots: int32[n].
-    :ivar lists: one answer per slot.
-    """
-
-    slots: np.ndarray
-    lists: Lists
 
 
 class TopkSubscriptions:
@@ -178,44 +166,31 @@ class TopkSubscriptions:
                 del self._requests[old]
             self._requests[number], self._request_of[slot] = slot, number
         asked = self.engine.subscriptions(slots)
-        self._collector.emit_batch(
-            [
-                numbers,
-                self.metadata.columns(slots)[0].tolist(),
-                np.full(n, self.watermark),
-                np.asarray(self.engine.wanted(slots), np.int64),
-                asked["alpha"],
-                asked["lat"],
-                asked["lon"],
-                csr_to_lists(asked["offsets"], asked["terms"]),
-                csr_to_lists(asked["offsets"], asked["weights"]),
-            ],
-            streams.REQUESTS,
-        )
+        queries = QueryBatch(np.full(n, self.watermark), np.asarray(self.engine.wanted(slots), np.int64), **asked)
+        Requests(request=numbers, subscription=self.metadata.columns(slots)[0].tolist(), **queries.columns()).emit_batch(self._collector)
 
-    def pop_answers(self, batch: TupleBatch) -> Answers | None:
-        """Close the open requests that a frame answers, and return the answers; None if there are none."""
-        requests = np.array(batch["request"]).tolist()
+    def pop_answers(self, batch: TupleBatch) -> tuple[np.ndarray, RankedLists] | None:
+        """Close the open requests that a frame answers; return their slots (int32[n]) and a list for each, or None if there are none."""
+        answers = Answers.of(batch)
+        requests = np.array(answers.request).tolist()
         rows = [i for i, request in enumerate(requests) if request in self._requests]
         if not rows:
             return None
-        offsets, seqs = lists_to_csr(batch["seqs"], np.int64)
-        positions, scores = lists_to_csr(batch["positions"], np.int64)[1], lists_to_csr(batch["scores"], np.float64)[1]
-        ids = [name for names in column_to_list(batch["ids"]) for name in names]
+        lists, ids = RankedLists.of(answers), [name for names in column_to_list(answers.ids) for name in names]
         if len(rows) < len(requests):
-            offsets, index = select_lists(offsets, np.array(rows))
-            seqs, positions, scores, ids = seqs[index], positions[index], scores[index], [ids[i] for i in index.tolist()]
+            lists, index = lists.select(np.array(rows))
+            ids = [ids[i] for i in index.tolist()]
         slots = [self._requests.pop(requests[row]) for row in rows]
         for slot in slots:
             del self._request_of[slot]
-        self.ids.remember(seqs, positions, ids)
-        return Answers(np.array(slots, np.int32), Lists(offsets, seqs, positions, scores))
+        self.ids.remember(lists.seqs, lists.positions, ids)
+        return np.array(slots, np.int32), lists
 
-    def resolve(self, answers: Answers) -> Changes:
-        """Merge answers into the lists; return how lists changed, and which slots are due again."""
-        changes = self.engine.resolve(answers.slots, *answers.lists)
+    def resolve(self, slots: np.ndarray, answers: RankedLists) -> Changes:
+        """Merge an answer for each slot into its list; return how lists changed, and which slots are due again."""
+        changes = self.engine.resolve(slots, *answers)
         due = set(changes.due.tolist())
-        for slot in answers.slots.tolist():
+        for slot in slots.tolist():
             if slot not in due:
                 del self._frozen[slot]
         return changes

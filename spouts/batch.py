@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dskype.spouts.areas import columns_to_areas
 from dskype.spouts.columns import lists_to_csr
+from dskype.spouts.streams import Matching, Window
 
 __all__ = ["MessageBatch", "select_lists"]
 
@@ -61,18 +62,16 @@ class MessageBatch(NamedTuple):
         return cls(i, i, f, f, np.zeros(1, np.int64), i, f)
 
     @classmethod
-    def from_columns(cls, seq: Any, position: Any, lat: Any, lon: Any, terms: Any, weights: Any, *, copy: bool = True) -> MessageBatch:
-        """Return the messages in columns of a frame.
+    def of(cls, received: Matching | Window, *, copy: bool = True) -> MessageBatch:
+        """Return the messages in a batch of a stream.
 
-        :param lat: as :func:`~dskype.spouts.areas.areas_to_columns` makes it; ``lon`` likewise.
-        :param terms: a column of lists, see :func:`~dskype.spouts.columns.lists_to_csr`; ``weights`` likewise.
         :param copy: False: the arrays may be read-only views of the frame.
         """
-        areas = None
+        lat, lon, areas = received.lat, received.lon, None
         if np.ndim(lat) == 2:
             lat, lon, areas = columns_to_areas(lat, lon)
-        offsets, flat_terms = lists_to_csr(terms, np.int64)
-        columns = (seq, position, lat, lon, offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
+        offsets, terms = lists_to_csr(received.terms, np.int64)
+        columns = (received.seq, received.position, lat, lon, offsets, terms, lists_to_csr(received.weights, np.float64)[1])
         convert = np.array if copy else np.asarray
         return cls(*(convert(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(cls._fields, columns)), areas)
 

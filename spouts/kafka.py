@@ -52,7 +52,7 @@ class MessageSpout(KafkaSpout):
     emits_watermarks = True
 
     def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(topics, kafka_options=kafka_options, first_poll_strategy="EARLIEST", outputs={streams.MESSAGES: streams.FIELDS[streams.MESSAGES]})
+        super().__init__(topics, kafka_options=kafka_options, first_poll_strategy="EARLIEST", outputs={streams.Messages.name: streams.Messages.fields})
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings; refuse several tasks with a count window."""
@@ -133,17 +133,16 @@ class MessageSpout(KafkaSpout):
         seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index
         position = np.array([p for _, _, p in good], np.int64) if timed else seq
         ids = [m.id if m.id is not None else f'"{r.partition}-{r.offset}"' for r, m, _ in good]
-        self._collector.emit_batch(
-            [
-                seq,
-                position,
-                pa.array(ids, pa.string()),
-                *_places([m for _, m, _ in good]),
-                pa.array([m.text for _, m, _ in good], pa.string()),
-                np.array([r.timestamp_ms for r, _, _ in good], np.int64),
-            ],
-            stream=streams.MESSAGES,
-        )
+        lat, lon = _places([m for _, m, _ in good])
+        streams.Messages(
+            seq=seq,
+            position=position,
+            id=pa.array(ids, pa.string()),
+            lat=lat,
+            lon=lon,
+            text=pa.array([m.text for _, m, _ in good], pa.string()),
+            arrival_ms=np.array([r.timestamp_ms for r, _, _ in good], np.int64),
+        ).emit_batch(self._collector)
         self._numbered += n
         self._write_runs(good, first)
         if timed:
@@ -246,7 +245,7 @@ class SubscriptionSpout(KafkaSpout):
             [*names, plans] if plans else names,
             kafka_options=kafka_options,
             first_poll_strategy="EARLIEST",
-            outputs={stream: streams.FIELDS[stream] for stream in (streams.SUBSCRIPTIONS, streams.PLANS)},
+            outputs={stream.name: stream.fields for stream in (streams.Subscriptions, streams.Plans)},
         )
         self._plans = plans
 
@@ -281,7 +280,7 @@ class SubscriptionSpout(KafkaSpout):
             registration = f"{record.partition}-{record.offset}"
             try:
                 if record.value is None:
-                    rows.append((parse_key(record.key, settings.limits), registration, None))
+                    rows.append(streams.Subscriptions(subscription=parse_key(record.key, settings.limits), registration=registration, record=None))
                     continue
                 parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
                 if (warning := self._ceiling.check(parsed)) is not None:
@@ -292,9 +291,9 @@ class SubscriptionSpout(KafkaSpout):
             entry = parsed.to_record()
             if entry.get("ttl_s") is not None:
                 entry["expires_ms"] = record.timestamp_ms + round(entry["ttl_s"] * 1000)
-            rows.append((parsed.id, registration, entry))
+            rows.append(streams.Subscriptions(subscription=parsed.id, registration=registration, record=entry))
         for row in rows:
-            self._collector.emit(row, stream=streams.SUBSCRIPTIONS)
+            row.emit(self._collector)
         return refused
 
     def _emit_plans(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
@@ -302,11 +301,12 @@ class SubscriptionSpout(KafkaSpout):
         rows = []
         for record in records:
             try:
-                rows.append(parse_plan(record.value))
+                version, plan = parse_plan(record.value)
+                rows.append(streams.Plans(version=version, plan=plan))
             except RecordError as error:
                 refused.append((record, error))
         for row in rows:
-            self._collector.emit(row, stream=streams.PLANS)
+            row.emit(self._collector)
         return refused
 
     def snapshot(self) -> Any:

@@ -22,69 +22,407 @@ stream    name here           from -> to                      grouping
 8         ``results``         subscription -> result          fields(subscription): deltas and matches, as columns
 8         ``lists``           subscription -> result          fields(subscription): whole lists and events
 ========  ==================  ==============================  =====================================================
+
+Each stream is a class whose attributes are its columns, in the order in which they travel. A writer makes an instance with the columns' names
+and emits it; a reader gets one with :meth:`Stream.of`, or one for each tuple with :meth:`Stream.rows`. Columns are passed on as they are.
+
+The classes are dataclasses, not named tuples: their constructors take names only, nobody can unpack them by position, and a column may be
+called ``count``. They are not frozen, because a frozen one takes three times as long to make, and subscriptions travel one by one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
+
+import numpy as np
+
+from dskype.topology.core.values import slice_column, take_column
 from dskype.topology.fields import Fields
+from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = [
-    "ANSWERS",
-    "BALANCE",
-    "FIELDS",
-    "INTEREST",
-    "LISTS",
-    "MATCHING",
-    "MESSAGES",
-    "PARTIALS",
-    "PLACEMENTS",
-    "PLANS",
-    "PROGRESS",
-    "REGISTRATIONS",
-    "REQUESTS",
-    "RESULTS",
-    "SHORTAGES",
-    "SUBSCRIPTIONS",
-    "SWITCHED",
-    "TRANSFERS",
-    "WINDOW",
+    "STREAMS",
+    "Answers",
+    "Balance",
+    "Column",
+    "Interest",
+    "Lists",
+    "Matching",
+    "Messages",
+    "Partials",
+    "Placements",
+    "Plans",
+    "Progress",
+    "Registrations",
+    "Requests",
+    "Results",
+    "Shortages",
+    "Stream",
+    "Subscriptions",
+    "Switched",
+    "Transfers",
+    "Window",
 ]
 
-MESSAGES, SUBSCRIPTIONS, MATCHING, PLACEMENTS, WINDOW = "messages", "subscriptions", "matching", "placements", "window"
-REQUESTS, PROGRESS, PARTIALS, ANSWERS, RESULTS = "requests", "progress", "partials", "answers", "results"
-SHORTAGES, PLANS, SWITCHED, REGISTRATIONS, LISTS = "shortages", "plans", "switched", "registrations", "lists"
-INTEREST, TRANSFERS, BALANCE = "interest", "transfers", "balance"
 
-_MESSAGE = ("seq", "position", "id", "lat", "lon", "terms", "weights")
+class Column(NamedTuple):
+    """What a column holds.
 
-FIELDS = {
-    MESSAGES: Fields("seq", "position", "id", "lat", "lon", "text", "arrival_ms"),
-    SUBSCRIPTIONS: Fields("subscription", "registration", "record"),
-    MATCHING: Fields(*_MESSAGE, "arrival_ms"),
-    PLACEMENTS: Fields("subscription", "registration", "placement"),
-    WINDOW: Fields(*_MESSAGE),
-    REQUESTS: Fields("request", "subscription", "watermark", "count", "alpha", "lat", "lon", "terms", "weights"),
-    PROGRESS: Fields("watermark"),
-    PARTIALS: Fields("request", "subscription", "task", "count", "seqs", "positions", "scores", "ids"),
-    ANSWERS: Fields("request", "subscription", "seqs", "positions", "scores", "ids"),
-    SHORTAGES: Fields("subscription", "registration", "epoch", "kind", "theta", "placement"),
-    PLANS: Fields("version", "plan"),
-    SWITCHED: Fields("version"),
-    TRANSFERS: Fields("subscription", "registration", "record"),
-    INTEREST: Fields("kind", "record"),
-    BALANCE: Fields("kind", "record"),
-    REGISTRATIONS: Fields("subscription", "registration", "event", "record"),
-    RESULTS: Fields("subscription", "registration", "kind", "watermark", "message", "score", "rank", "meta", "seq", "position"),
-    LISTS: Fields("subscription", "kind", "record"),
-}
-"""Fields by stream.
+    :ivar dtype: of its numbers; ``str`` for text; ``object`` for plain values (maps, lists, None).
+    :ivar lists: whether each row is a list of these: an Arrow list of numbers, or a Python list of texts.
+    :ivar unit: of its numbers; "" if they have none.
+    """
 
-``id`` is the message's id as JSON text (``17`` or ``"a17"``). ``terms`` and ``weights`` are Arrow lists. ``lat`` and ``lon`` are degrees; in
-``messages`` and ``matching`` they are pairs of degrees, float64[n, 2], where some messages of a frame are areas
-(:func:`dskype.spouts.areas.areas_to_columns`). ``record`` and ``placement`` are None to unregister. In ``partials`` and ``answers`` a tuple is about one
-request, with lists in rank order. ``task`` is the id of the subscription task that asked, and ``count`` how many messages it wants.
+    dtype: type
+    lists: bool = False
+    unit: str = ""
 
-With a distributor that replicates, a placement says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and ``placements`` carries other
-messages, which end a subscription or announce a plan: see :mod:`dskype.bolts.replication.messages`. ``shortages``, ``plans``, ``switched`` and
-``registrations`` are unused where the distributor does not replicate, ``interest`` where it keeps no summaries, and ``balance`` where
-``dskype.balance`` is off."""
+
+# In a batch an attribute is a column: a numpy array, an Arrow array or a list. In a row it is one value.
+Int8 = Annotated[Any, Column(np.int8)]
+Int32 = Annotated[Any, Column(np.int32)]
+Int64 = Annotated[Any, Column(np.int64)]
+Float64 = Annotated[Any, Column(np.float64)]
+Milliseconds = Annotated[Any, Column(np.int64, unit="ms")]
+Degrees = Annotated[Any, Column(np.float64, unit="deg")]
+Text = Annotated[Any, Column(str)]
+Plain = Annotated[Any, Column(object)]
+Int64Lists = Annotated[Any, Column(np.int64, lists=True)]
+Float64Lists = Annotated[Any, Column(np.float64, lists=True)]
+TextLists = Annotated[Any, Column(str, lists=True)]
+
+
+class Stream:
+    """The tuples of one stream: many as columns, or one as values.
+
+    :cvar name: the stream's id.
+    :cvar fields: the names of its columns, in order.
+    :cvar columns: name -> what the column holds.
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    fields: ClassVar[Fields]
+    columns: ClassVar[dict[str, Column]]
+    _values: ClassVar[Callable[[Any], tuple[Any, ...]]]
+
+    @classmethod
+    def make(cls, values: Sequence[Any]) -> Self:
+        """Return the tuples with these columns, or the tuple with these values, in the order of the fields.
+
+        :raises ValueError: there are more or fewer than the stream has.
+        """
+        return cls(**dict(zip(cls.fields.names, values, strict=True)))
+
+    @classmethod
+    def of(cls, batch: TupleBatch) -> Self:
+        """Return a batch of the stream, as columns. They may be read-only views of the frame."""
+        return cls.make(batch.columns)
+
+    @classmethod
+    def rows(cls, batch: TupleBatch) -> Iterator[Self]:
+        """Yield each tuple of a batch (slow: an object for each; :meth:`each` makes none)."""
+        return map(cls.make, batch.rows())
+
+    def each(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of some columns of each tuple, in the order of ``names``, as Python objects."""
+        return zip(*(column_to_list(getattr(self, name)) for name in names), strict=True)
+
+    def values(self) -> tuple[Any, ...]:
+        """Return the columns or values in the order of the fields."""
+        return type(self)._values(self)
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Return the tuples with these numbers (int64[]), in this order."""
+        return self.make([take_column(column, rows) for column in self.values()])
+
+    def slice(self, start: int, stop: int) -> Self:
+        """Return the tuples from ``start`` up to ``stop``, without a copy where the type of a column allows it."""
+        return self.make([slice_column(column, start, stop) for column in self.values()])
+
+    def emit(self, collector: Any) -> None:
+        """Emit one tuple."""
+        collector.emit(self.values(), self.name)
+
+    def emit_direct(self, collector: Any, task: int) -> None:
+        """Emit one tuple to a task."""
+        collector.emit_direct(task, self.values(), self.name)
+
+    def emit_batch(self, collector: Any) -> None:
+        """Emit all tuples."""
+        collector.emit_batch(list(self.values()), self.name)
+
+    def emit_direct_batch(self, collector: Any, task: int) -> None:
+        """Emit all tuples to a task."""
+        collector.emit_direct_batch(task, list(self.values()), self.name)
+
+
+STREAMS: dict[str, type[Stream]] = {}
+"""Streams by their names."""
+
+_S = TypeVar("_S", bound=Stream)
+
+
+@dataclass_transform(kw_only_default=True)
+def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
+    """Make a class the stream ``name``; its annotations are the columns."""
+
+    def declare(cls: type[_S]) -> type[_S]:
+        made = dataclass(slots=True, kw_only=True)(cls)
+        hints = get_type_hints(made, include_extras=True)
+        made.name = name
+        made.columns = {field.name: hints[field.name].__metadata__[0] for field in dataclass_fields(made)}  # type: ignore[arg-type]
+        made.fields = Fields(made.columns)
+        get = attrgetter(*made.columns)
+        made._values = staticmethod(get if len(made.columns) > 1 else lambda one: (get(one),))
+        STREAMS[name] = made
+        return made
+
+    return declare
+
+
+@_stream("messages")
+class Messages(Stream):
+    """Messages as they have arrived.
+
+    :ivar seq: sequence numbers, unique.
+    :ivar position: positions in the window: the sequence number, or the time in ms.
+    :ivar id: ids as JSON text (``17`` or ``"a17"``).
+    :ivar lat: degrees, float64[n]; pairs of degrees, float64[n, 2], where some messages of a frame are areas
+        (:func:`dskype.spouts.areas.areas_to_columns`). ``lon`` likewise.
+    """
+
+    seq: Int64
+    position: Int64
+    id: Text
+    lat: Degrees
+    lon: Degrees
+    text: Text
+    arrival_ms: Milliseconds
+
+
+@_stream("subscriptions")
+class Subscriptions(Stream):
+    """Subscriptions as they have arrived.
+
+    :ivar registration: ``"<partition>-<offset>"`` of the record.
+    :ivar record: None to unregister.
+    """
+
+    subscription: Text
+    registration: Text
+    record: Plain
+
+
+@_stream("matching")
+class Matching(Stream):
+    """Messages that a subscription task needs; the first columns are those of :class:`Window`, except that messages may be areas here.
+
+    :ivar id: ids as JSON text.
+    :ivar lat: as in :class:`Messages`; ``lon`` likewise.
+    :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
+    """
+
+    seq: Int64
+    position: Int64
+    id: Text
+    lat: Degrees
+    lon: Degrees
+    terms: Int64Lists
+    weights: Float64Lists
+    arrival_ms: Milliseconds
+
+
+@_stream("placements")
+class Placements(Stream):
+    """Subscriptions that are placed on a task or removed from it.
+
+    With a distributor that replicates, a placement says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and the stream carries other
+    messages, which end a subscription or announce a plan: see :mod:`dskype.bolts.replication.messages`.
+
+    :ivar placement: the subscription; None to unregister.
+    """
+
+    subscription: Text
+    registration: Text
+    placement: Plain
+
+
+@_stream("window")
+class Window(Stream):
+    """Messages that a message task keeps. An area lies at its centre.
+
+    :ivar id: ids as JSON text.
+    :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
+    """
+
+    seq: Int64
+    position: Int64
+    id: Text
+    lat: Degrees
+    lon: Degrees
+    terms: Int64Lists
+    weights: Float64Lists
+
+
+@_stream("requests")
+class Requests(Stream):
+    """Queries of subscriptions over the window at a watermark; see :class:`dskype.bolts.window.base.QueryBatch`.
+
+    :ivar request: number of the request, unique for the task that asks.
+    :ivar count: the most messages wanted.
+    """
+
+    request: Int64
+    subscription: Text
+    watermark: Int64
+    count: Int64
+    alpha: Float64
+    lat: Degrees
+    lon: Degrees
+    terms: Int64Lists
+    weights: Float64Lists
+
+
+@_stream("progress")
+class Progress(Stream):
+    """No request of the task below this watermark will follow."""
+
+    watermark: Int64
+
+
+@_stream("partials")
+class Partials(Stream):
+    """The answer of one message task to each request, with lists in rank order.
+
+    :ivar task: id of the subscription task that asked.
+    :ivar count: how many messages it wants.
+    :ivar ids: of the messages, as JSON text.
+    """
+
+    request: Int64
+    subscription: Text
+    task: Int64
+    count: Int64
+    seqs: Int64Lists
+    positions: Int64Lists
+    scores: Float64Lists
+    ids: TextLists
+
+
+@_stream("answers")
+class Answers(Stream):
+    """The answer to each request, with lists in rank order.
+
+    :ivar ids: of the messages, as JSON text.
+    """
+
+    request: Int64
+    subscription: Text
+    seqs: Int64Lists
+    positions: Int64Lists
+    scores: Float64Lists
+    ids: TextLists
+
+
+@_stream("shortages")
+class Shortages(Stream):
+    """Reports on placements (:class:`dskype.bolts.replication.messages.ReplicaReport`); only with a distributor that replicates."""
+
+    subscription: Text
+    registration: Text
+    epoch: Int64
+    kind: Text
+    theta: Plain
+    placement: Plain
+
+
+@_stream("plans")
+class Plans(Stream):
+    """Plans of the distributor; ignored if it does not replicate."""
+
+    version: Int64
+    plan: Plain
+
+
+@_stream("switched")
+class Switched(Stream):
+    """The task uses no routes of plans before this version any more; only with a distributor that replicates."""
+
+    version: Int64
+
+
+@_stream("transfers")
+class Transfers(Stream):
+    """Boolean subscriptions that move, and costs of cells (:mod:`dskype.bolts.replication.transfers`)."""
+
+    subscription: Text
+    registration: Text
+    record: Plain
+
+
+@_stream("interest")
+class Interest(Stream):
+    """Routing terms that begin or end to be needed (:mod:`dskype.bolts.replication.messages`); only where the distributor keeps summaries."""
+
+    kind: Text
+    record: Plain
+
+
+@_stream("balance")
+class Balance(Stream):
+    """Reports on workloads (:mod:`dskype.bolts.replication.messages`); only with ``dskype.balance``."""
+
+    kind: Text
+    record: Plain
+
+
+@_stream("registrations")
+class Registrations(Stream):
+    """What begins, what ends and where (:mod:`dskype.bolts.replication.messages`); only with a distributor that replicates.
+
+    :ivar event: ``begin`` or ``end``.
+    """
+
+    subscription: Text
+    registration: Text
+    event: Text
+    record: Plain
+
+
+@_stream("results")
+class Results(Stream):
+    """Deltas and matches; see :class:`dskype.bolts.results.deltas.DeltaBatch`.
+
+    :ivar kind: the op.
+    :ivar message: ids as JSON text.
+    :ivar meta: JSON text of the subscription's ``meta``; "" if it has none.
+    """
+
+    subscription: Text
+    registration: Text
+    kind: Int8
+    watermark: Int64
+    message: Text
+    score: Float64
+    rank: Int32
+    meta: Text
+    seq: Int64
+    position: Int64
+
+
+@_stream("lists")
+class Lists(Stream):
+    """Whole lists and events (:class:`dskype.bolts.results.publisher.ResultPublisher`).
+
+    :ivar kind: ``topk``, ``event``, ``limited``, or that of a message of a replica.
+    """
+
+    subscription: Text
+    kind: Text
+    record: Plain

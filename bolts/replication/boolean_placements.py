@@ -11,7 +11,6 @@ from sortedcontainers import SortedKeyList
 from dskype.bolts.replication.coverage import Coverage
 from dskype.bolts.replication.messages import EXPIRED, READY, SURVEYED, End, Epoch, Located, Placement, ReplicaReport, ReportedPlacement
 from dskype.bolts.slot_metadata import SlotMetadata
-from dskype.spouts import streams
 from dskype.topology.core.values import pack_state, unpack_state
 
 __all__ = ["BooleanPlacements"]
@@ -104,7 +103,7 @@ class BooleanPlacements:
 
     def _report(self, slot: int, kind: str, placement: ReportedPlacement | Located | None = None) -> None:
         report = ReplicaReport(self._metadata.name(slot), self._metadata.registration(slot), self._epochs[slot][0], kind, None, placement)
-        self._collector.emit(report.encode(), streams.SHORTAGES)
+        report.shortage().emit(self._collector)
 
     def slots(self) -> list[int]:
         """Return the slots of subscriptions that have not ended."""

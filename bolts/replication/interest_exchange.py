@@ -242,7 +242,7 @@ class InterestExchange:
             self._send(task, message)
 
     def _send(self, task: int, message: InterestMessage) -> None:
-        self._collector.emit_direct(task, (message.kind, list(message)), streams.INTEREST)
+        streams.Interest(kind=message.kind, record=list(message)).emit_direct(self._collector, task)
 
 
 def _once(routes: RowTasks) -> RowTasks:

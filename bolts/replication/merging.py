@@ -10,6 +10,7 @@ from dskype.bolts.replication.merger import Merger, Publication
 from dskype.bolts.replication.messages import Begin, Finish, decode_replica_message
 from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import MATCH
+from dskype.spouts import streams
 from dskype.topology.tuples import TupleBatch
 
 __all__ = ["MergedResults", "ResultStrategy"]
@@ -101,11 +102,11 @@ class MergedResults(ResultStrategy):
 
     def receive_registrations(self, batch: TupleBatch) -> None:
         """Pass beginnings and ends of registrations to the merger."""
-        for name, registration, event, record in batch.rows():
-            if event == "begin":
-                self._merger.begin(name, registration, Begin(**record))
+        for row in streams.Registrations.rows(batch):
+            if row.event == "begin":
+                self._merger.begin(row.subscription, row.registration, Begin(**row.record))
             else:
-                self._merger.finish(name, registration, Finish(**record))
+                self._merger.finish(row.subscription, row.registration, Finish(**row.record))
 
     def write_lists(self) -> bool:
         """Let the merger write the changed lists."""
@@ -141,4 +142,4 @@ class MergedResults(ResultStrategy):
         """Continue from a snapshot."""
         if state.get("merger") is not None:
             self._merger.restore(state["merger"])
-            self._matches = [DeltaBatch.decode(columns) for columns in state["matches"]]
+            self._matches = [DeltaBatch(*columns).plain() for columns in state["matches"]]

@@ -26,8 +26,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.ranked_lists import RankedList
 from dskype.distribution.balancing import Summary
 from dskype.distribution.subscriptions import Subscription, decode_subscription, from_map
+from dskype.spouts.streams import Shortages
 
 __all__ = [
     "EXPIRED",
@@ -54,7 +56,6 @@ __all__ = [
     "Placement",
     "PlacementMessage",
     "PlanMarker",
-    "RankedList",
     "ReplicaDropped",
     "ReplicaGone",
     "ReplicaList",
@@ -328,15 +329,27 @@ class ReplicaReport(NamedTuple):
     floor: float | None = None
     placement: ReportedPlacement | Located | None = None
 
-    def encode(self) -> tuple[Any, ...]:
-        """Return the row."""
-        return (*self[:5], None if self.placement is None else self.placement.encode())
+    def shortage(self) -> Shortages:
+        """Return the tuple of the stream."""
+        placement = None if self.placement is None else self.placement.encode()
+        return Shortages(
+            subscription=self.subscription, registration=self.registration, epoch=self.epoch, kind=self.kind, theta=self.floor, placement=placement
+        )
 
     @classmethod
-    def decode(cls, row: Sequence[Any]) -> ReplicaReport:
-        """Return the report in a row."""
-        *fields, placement = row
-        return cls(*fields, None if placement is None else _decode_reported(placement))
+    def of(cls, row: Shortages) -> ReplicaReport:
+        """Return the report in a tuple of the stream."""
+        placement = None if row.placement is None else _decode_reported(row.placement)
+        return cls(row.subscription, row.registration, row.epoch, row.kind, row.theta, placement)
+
+    def encode(self) -> tuple[Any, ...]:
+        """Return the values of the tuple; states keep them."""
+        return self.shortage().values()
+
+    @classmethod
+    def decode(cls, values: Sequence[Any]) -> ReplicaReport:
+        """Return the report with these values."""
+        return cls.of(Shortages.make(values))
 
 
 # -- balance: from the subscription tasks to the distribution task that balances ---------------------------------------------
@@ -498,19 +511,6 @@ class Claim(NamedTuple):
 
     epoch: int
     tasks: Sequence[int]
-
-
-class RankedList(NamedTuple):
-    """A top-k list in rank order, as columns: numbers as arrays or lists, ``ids`` of messages as JSON text."""
-
-    seqs: Any
-    positions: Any
-    scores: Any
-    ids: Any
-
-    def rows(self) -> list[tuple[int, int, float, str]]:
-        """Return (seq, position, score, id) of each message."""
-        return list(zip(*(column.tolist() if isinstance(column, np.ndarray) else column for column in self), strict=True))
 
 
 def _encoded(ranked: RankedList | None) -> list[Any] | None:

@@ -11,18 +11,18 @@ import pyarrow as pa
 
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import MATCH, REMOVE
 from dskype.bolts.results.formats import MessageKeys
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
-from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
+from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions
 from dskype.distribution.subscriptions import Subscription, TopkSubscription, decode_subscription
+from dskype.spouts.streams import Placements, Transfers
 
 __all__ = ["SingleOwner", "SubscriptionOwner"]
-
-PlacementRow = tuple[str, str, Mapping[str, Any] | None]
 
 
 class SubscriptionOwner(ABC):
@@ -40,10 +40,10 @@ class SubscriptionOwner(ABC):
         self._topk, self._boolean, self._publisher, self._counters = topk, boolean, publisher, counters
 
     @abstractmethod
-    def place(self, rows: Sequence[PlacementRow], source: int) -> None:
-        """Apply rows of the stream ``placements``, in order, from the distribution task ``source``."""
+    def place(self, placements: Placements, source: int) -> None:
+        """Apply placements in order, from the distribution task ``source``."""
 
-    def receive_transfers(self, rows: Sequence[PlacementRow]) -> None:
+    def receive_transfers(self, rows: Sequence[Transfers]) -> None:
         """Apply rows of the stream ``transfers``: subscriptions that other tasks have sent. Without replication there are none."""
 
     def ask(self, slots: np.ndarray) -> None:
@@ -55,8 +55,8 @@ class SubscriptionOwner(ABC):
         """Publish the changes that messages made to lists; ``before`` is the watermark before they were applied."""
 
     @abstractmethod
-    def resolve(self, answers: Answers) -> Changes:
-        """Merge answers into the lists and publish these; return the changes, which name the slots that are due again."""
+    def resolve(self, slots: np.ndarray, answers: RankedLists) -> Changes:
+        """Merge an answer for each slot into its list and publish these; return the changes, which name the slots that are due again."""
 
     def match(self, arrived: Arrived) -> None:
         """Publish the matches of boolean subscriptions; then end the subscriptions that have expired."""
@@ -112,11 +112,11 @@ class SingleOwner(SubscriptionOwner):
 
     # -- placements -------------------------------------------------------------------------------
 
-    def place(self, rows: Sequence[PlacementRow], source: int) -> None:
+    def place(self, placements: Placements, source: int) -> None:
         """Register, replace and unregister subscriptions in order; runs of new top-k subscriptions go to the engine together."""
         new: list[tuple[str, str, TopkSubscription]] = []
         names: set[str] = set()
-        for name, registration, record in rows:
+        for name, registration, record in placements.each("subscription", "registration", "placement"):
             if name in names:
                 self._insert_topk(new)
                 new, names = [], set()
@@ -201,9 +201,9 @@ class SingleOwner(SubscriptionOwner):
         self._publish_deltas(changes)
         self._publish_lists(changes.touched)
 
-    def resolve(self, answers: Answers) -> Changes:
+    def resolve(self, slots: np.ndarray, answers: RankedLists) -> Changes:
         """Merge answers; publish their changes as those of messages."""
-        changes = self._topk.resolve(answers)
+        changes = self._topk.resolve(slots, answers)
         self.publish_changes(changes, self._topk.watermark)
         return changes
 

@@ -53,12 +53,13 @@ class PlacementStrategy:
         self._send_record(range(len(self._tasks)) if indexes is None else indexes, name, registration, None)
 
     def _send_record(self, indexes: Iterable[int], name: str, registration: str, record: Mapping[str, Any] | None) -> None:
+        placement = streams.Placements(subscription=name, registration=registration, placement=record)
         for index in indexes:
-            self._collector.emit_direct(self._tasks[index], (name, registration, record), streams.PLACEMENTS)
+            placement.emit_direct(self._collector, self._tasks[index])
 
     def handle(self, batch: TupleBatch) -> None:
         """Handle tuples of the streams ``shortages``, ``plans`` and ``switched``. Without replication a plan is an error."""
-        if batch.get_source_stream_id() == streams.PLANS:
+        if batch.get_source_stream_id() == streams.Plans.name:
             self._collector.report_error("a plan was received, but this distributor has no plans; it is ignored")
 
     def advance(self, watermark: int) -> None:

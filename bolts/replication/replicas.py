@@ -28,12 +28,12 @@ evaluation, the replica sends its whole list, and if it was alone also its base:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from dskype.bolts.ranked_lists import RankedList
 from dskype.bolts.replication.coverage import Coverage
 from dskype.bolts.replication.messages import (
     PART,
@@ -43,7 +43,6 @@ from dskype.bolts.replication.messages import (
     Claim,
     Epoch,
     Placement,
-    RankedList,
     ReplicaDropped,
     ReplicaGone,
     ReplicaList,
@@ -283,16 +282,15 @@ class Replicas:
         slots = np.asarray(slots, np.int32)
         if not len(slots):
             return []
-        offsets, seqs, positions, scores = self._topk.engine.topk(slots)
-        ids, bounds = self._topk.ids.get(seqs).to_pylist(), offsets.tolist()
-        return [RankedList(np.array(seqs[a:b]), np.array(positions[a:b]), np.array(scores[a:b]), ids[a:b]) for a, b in itertools.pairwise(bounds)]
+        lists = self._topk.engine.topk(slots)
+        return lists.split(lists.cut(self._topk.ids.get(lists.seqs).to_pylist()))
 
     def _send_list(self, slot: int, claims: list[Claim], alone: bool, ranked: RankedList | None, base: RankedList | None, watermark: int) -> None:
         metadata, k = self._topk.metadata, int(self._topk.engine.k(np.array([slot]))[0])
         self._send(slot, ReplicaList(metadata.registration(slot), watermark, k, metadata.meta(slot), claims, alone, ranked, base))
 
     def _send(self, slot: int, message: ReplicaList | ReplicaDropped | ReplicaGone) -> None:
-        self._collector.emit((self._topk.metadata.name(slot), message.kind, message.encode()), streams.LISTS)
+        streams.Lists(subscription=self._topk.metadata.name(slot), kind=message.kind, record=message.encode()).emit(self._collector)
 
     # -- reports --------------------------------------------------------------------------------------------------------
 
@@ -301,7 +299,7 @@ class Replicas:
         if kind != READY:
             placement = ReportedPlacement(self._topk.subscription(slot), float(state["guard"]), int(state["plan"]))
         report = ReplicaReport(self._topk.metadata.name(slot), self._topk.metadata.registration(slot), int(state["epoch"]), kind, floor, placement)
-        self._collector.emit(report.encode(), streams.SHORTAGES)
+        report.shortage().emit(self._collector)
 
     def survey(self, slot: int) -> None:
         """Report the placement in a slot, with its floor unless it is pending."""

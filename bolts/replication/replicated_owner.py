@@ -10,6 +10,7 @@ import numpy as np
 
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.ranked_lists import RankedList, RankedLists
 from dskype.bolts.replication.balancing import make_meter
 from dskype.bolts.replication.boolean_placements import BooleanPlacements
 from dskype.bolts.replication.coverage import Coverage
@@ -23,19 +24,18 @@ from dskype.bolts.replication.messages import (
     PartitionMap,
     Placement,
     PlanMarker,
-    RankedList,
     Send,
     SizeShift,
     Survey,
     decode_placement,
 )
-from dskype.bolts.replication.ownership import PlacementRow, SubscriptionOwner
+from dskype.bolts.replication.ownership import SubscriptionOwner
 from dskype.bolts.replication.replicas import Replicas
 from dskype.bolts.replication.transfers import Transfers
 from dskype.bolts.replication.workload_meter import WorkloadMeter
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
-from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
+from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions
 from dskype.distribution import distributor_of_plan, summarizes
 from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
@@ -78,10 +78,10 @@ class ReplicatedOwner(SubscriptionOwner):
 
     # -- placements -------------------------------------------------------------------------------
 
-    def place(self, rows: Sequence[PlacementRow], source: int) -> None:
+    def place(self, placements: streams.Placements, source: int) -> None:
         """Apply placements, epochs and ends in order; runs of new top-k subscriptions go to the engine together."""
         new: list[tuple[str, str, Placement]] = []
-        for name, registration, record in rows:
+        for name, registration, record in placements.each("subscription", "registration", "placement"):
             message = decode_placement(record)
             if isinstance(message, Placement) and isinstance(message.subscription, TopkSubscription):
                 new.append((name, registration, message))
@@ -95,7 +95,7 @@ class ReplicatedOwner(SubscriptionOwner):
                 self._check_coverage()
             elif isinstance(message, AllMoved):
                 if self._coverage.record_finished(message.version, source):
-                    self._collector.emit((message.version,), streams.SWITCHED)
+                    streams.Switched(version=message.version).emit(self._collector)
             elif isinstance(message, MovePlan):
                 self._transfers.adopt_plan(*message)
             elif isinstance(message, PartitionMap | SizeShift):
@@ -133,16 +133,16 @@ class ReplicatedOwner(SubscriptionOwner):
         elif not placements.apply(slot, message):
             del self._boolean.slots[name]
 
-    def receive_transfers(self, rows: Sequence[PlacementRow]) -> None:
+    def receive_transfers(self, rows: Sequence[streams.Transfers]) -> None:
         """Open the boolean subscriptions that other tasks have sent, where they are expected, and take costs over."""
-        for name, registration, record in rows:
-            if record["type"] == HandedOver.kind:
+        for row in rows:
+            if row.record["type"] == HandedOver.kind:
                 if self._meter is not None:
-                    self._meter.take(HandedOver.decode(record))
+                    self._meter.take(HandedOver.decode(row.record))
                 continue
-            arrived = self._transfers.arrive(name, registration, record)
+            arrived = self._transfers.arrive(row.subscription, row.registration, row.record)
             if arrived is not None:
-                self._open_boolean(name, registration, arrived)
+                self._open_boolean(row.subscription, row.registration, arrived)
 
     def _apply_to_replica(self, name: str, message: Epoch | End | Survey) -> None:
         slot = self._topk.slots[name]
@@ -220,7 +220,7 @@ class ReplicatedOwner(SubscriptionOwner):
             self._meter.size(message)
 
     def _send_to_balancer(self, message: BalanceMessage) -> None:
-        self._collector.emit_direct(self._distribution_tasks[0], (message.kind, message.encode()), streams.BALANCE)
+        streams.Balance(kind=message.kind, record=message.encode()).emit_direct(self._collector, self._distribution_tasks[0])
 
     def match(self, arrived: Arrived) -> None:
         """Publish the matches of boolean subscriptions, and measure the workload."""
@@ -240,11 +240,11 @@ class ReplicatedOwner(SubscriptionOwner):
         self._replicas.watermark = self._boolean_placements.watermark = self._topk.watermark
         self._topk.mark_changed(self._replicas.send_changes(changes, before, self._counters["deltas"].inc))
 
-    def resolve(self, answers: Answers) -> Changes:
+    def resolve(self, slots: np.ndarray, answers: RankedLists) -> Changes:
         """Merge answers; replicas whose lists are now known send them."""
-        bases = self._replicas.bases(answers.slots)
-        changes = self._topk.resolve(answers)
-        known = np.setdiff1d(answers.slots, changes.due)
+        bases = self._replicas.bases(slots)
+        changes = self._topk.resolve(slots, answers)
+        known = np.setdiff1d(slots, changes.due)
         self._replicas.record_resolved(known)
         self._settle(known, bases)
         return changes

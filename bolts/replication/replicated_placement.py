@@ -229,7 +229,7 @@ class ReplicatedPlacement(PlacementStrategy):
             self._send(index, "", "", message)
 
     def _send_registration(self, name: str, registration: str, event: str, message: Begin | Finish) -> None:
-        self._collector.emit((name, registration, event, message._asdict()), streams.REGISTRATIONS)
+        streams.Registrations(subscription=name, registration=registration, event=event, record=message._asdict()).emit(self._collector)
 
     def _epoch(
         self, number: int, tasks: Iterable[int], guard: float, *, plan: int | None = None, since: int | None = None, moving: bool = False, **lists: list[int]
@@ -260,13 +260,15 @@ class ReplicatedPlacement(PlacementStrategy):
     def handle(self, batch: TupleBatch) -> None:
         """Handle reports of replicas, new plans, and messages that a plan is in force."""
         stream = batch.get_source_stream_id()
-        for row in batch.rows():
-            if stream == streams.SHORTAGES:
-                self.handle_report(ReplicaReport.decode(row), batch.get_source_task())
-            elif stream == streams.PLANS:
-                self.enqueue_plan(*row)
-            else:
-                self.drop_old_routes(*row)
+        if stream == streams.Shortages.name:
+            for report in streams.Shortages.rows(batch):
+                self.handle_report(ReplicaReport.of(report), batch.get_source_task())
+        elif stream == streams.Plans.name:
+            for plan in streams.Plans.rows(batch):
+                self.enqueue_plan(plan.version, plan.plan)
+        else:
+            for switched in streams.Switched.rows(batch):
+                self.drop_old_routes(switched.version)
 
     def handle_report(self, report: ReplicaReport, task: int) -> None:
         """Act on a report of a task (its id), unless it is out of date."""

@@ -145,11 +145,11 @@ class SummarizedPlacement(ReplicatedPlacement):
 
     def handle(self, batch: TupleBatch) -> None:
         """Handle messages of other distribution tasks, reports of replicas, plans, and messages that a plan is in force."""
-        if batch.get_source_stream_id() != streams.INTEREST:
+        if batch.get_source_stream_id() != streams.Interest.name:
             super().handle(batch)
             return
-        for kind, record in batch.rows():
-            self._exchange.receive(decode_interest(kind, record), batch.get_source_task())
+        for row in streams.Interest.rows(batch):
+            self._exchange.receive(decode_interest(row.kind, row.record), batch.get_source_task())
 
     def handle_report(self, report: ReplicaReport, task: int) -> None:
         """Act on a report of a task (its id) as soon as the pairs that it leads to are settled."""

@@ -56,12 +56,13 @@ class Transfers:
     def send(self, name: str, registration: str, subscription: BooleanSubscription, indexes: Sequence[int]) -> None:
         """Send a subscription to other tasks."""
         self._counter.inc(len(indexes))
+        transfer = streams.Transfers(subscription=name, registration=registration, record=subscription.encode())
         for index in indexes:
-            self._collector.emit_direct(self._tasks[index], (name, registration, subscription.encode()), streams.TRANSFERS)
+            transfer.emit_direct(self._collector, self._tasks[index])
 
     def hand_over(self, index: int, costs: HandedOver) -> None:
         """Send costs of cells to another task, for load balancing."""
-        self._collector.emit_direct(self._tasks[index], ("", "", costs.encode()), streams.TRANSFERS)
+        streams.Transfers(subscription="", registration="", record=costs.encode()).emit_direct(self._collector, self._tasks[index])
 
     # -- taking -------------------------------------------------------------------------------------------------------
 

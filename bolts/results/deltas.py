@@ -9,18 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts.columns import to_strings
+from dskype.spouts.streams import Results
 from dskype.topology.core.values import take_column
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["DeltaBatch"]
 
-_NUMBERS = {"ops": np.int8, "watermarks": np.int64, "scores": np.float64, "ranks": np.int32, "seqs": np.int64, "positions": np.int64}
+_TEXTS = frozenset({"subscriptions", "registrations", "messages", "metas"})
 
 
 class DeltaBatch(NamedTuple):
     """Deltas in the order of publication, as columns of one length: arrays (numpy, pyarrow) or lists of plain values.
 
-    The fields and their order are those of the stream ``results``. A column that is None is absent.
+    A column that is None is absent.
 
     :ivar subscriptions: ids.
     :ivar registrations: ``"<partition>-<offset>"``.
@@ -29,7 +30,7 @@ class DeltaBatch(NamedTuple):
     :ivar messages: ids as JSON text.
     :ivar scores: float64, read where the op is ``ADD``.
     :ivar ranks: int32, 1-based, read where the op is ``ADD``.
-    :ivar metas: JSON text of the subscriptions' ``meta``, or None; after :meth:`decode` "" if a subscription has none.
+    :ivar metas: JSON text of the subscriptions' ``meta``, or None; after :meth:`of` "" if a subscription has none.
     :ivar seqs: int64, sequence numbers of the messages; for merging only.
     :ivar positions: int64, positions of the messages; for merging only.
     """
@@ -58,27 +59,56 @@ class DeltaBatch(NamedTuple):
             *(None if parts[0] is None else np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts) for parts in zip(*batches))
         )
 
-    def encode(self) -> list[Any]:
-        """Return the columns of the stream ``results``, with zeros and "" for absent columns.
+    def encode(self) -> Results:
+        """Return the batch as it travels, with zeros and "" for absent columns.
 
         :raises IllegalArgumentException: the columns differ in length.
         """
         n = len(self.subscriptions)
         check_lengths(self[:5])
-        numbers = {
-            name: np.zeros(n, dtype) if (column := getattr(self, name)) is None else np.asarray(numbers_of(column), dtype) for name, dtype in _NUMBERS.items()
-        }
-        texts = [to_strings(column).dictionary_encode() for column in self[:2]]
+
+        def numbers(column: Any, name: str) -> np.ndarray:
+            dtype = Results.columns[name].dtype
+            return np.zeros(n, dtype) if column is None else np.asarray(numbers_of(column), dtype)
+
         if self.metas is None:
             metas = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([""]))
         else:
             metas = pa.array(self.metas, pa.string()).fill_null("").dictionary_encode()
-        return list(DeltaBatch(*texts, messages=to_strings(self.messages), metas=metas, **numbers))
+        return Results(
+            subscription=to_strings(self.subscriptions).dictionary_encode(),
+            registration=to_strings(self.registrations).dictionary_encode(),
+            kind=numbers(self.ops, "kind"),
+            watermark=numbers(self.watermarks, "watermark"),
+            message=to_strings(self.messages),
+            score=numbers(self.scores, "score"),
+            rank=numbers(self.ranks, "rank"),
+            meta=metas,
+            seq=numbers(self.seqs, "seq"),
+            position=numbers(self.positions, "position"),
+        )
 
     @classmethod
-    def decode(cls, columns: Sequence[Any]) -> DeltaBatch:
-        """Return the batch in columns of the stream ``results``, or in its first columns: texts as pyarrow strings, numbers as arrays."""
-        return cls(*(np.asarray(column) if name in _NUMBERS else to_strings(column) for name, column in zip(cls._fields, columns)))
+    def of(cls, results: Results) -> DeltaBatch:
+        """Return the deltas in a batch of the stream."""
+        return cls(
+            subscriptions=results.subscription,
+            registrations=results.registration,
+            ops=results.kind,
+            watermarks=results.watermark,
+            messages=results.message,
+            scores=results.score,
+            ranks=results.rank,
+            metas=results.meta,
+            seqs=results.seq,
+            positions=results.position,
+        ).plain()
+
+    def plain(self) -> DeltaBatch:
+        """Return the same deltas with texts as pyarrow strings, and numbers as arrays; absent columns stay absent."""
+        return DeltaBatch(
+            *(None if column is None else to_strings(column) if name in _TEXTS else np.asarray(column) for name, column in self._asdict().items())
+        )
 
 
 def check_lengths(columns: Iterable[Any]) -> None:

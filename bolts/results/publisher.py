@@ -14,8 +14,8 @@ from dskype.bolts.results.events import ADD, EVENTS, MATCH, event_record, limite
 from dskype.bolts.results.formats import MessageKeys, delta_records, heads, json_names, match_records, names_of, state_values
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.match_kernels import Names
-from dskype.spouts import streams
 from dskype.spouts.columns import to_strings
+from dskype.spouts.streams import Lists
 from dskype.spouts.topics import Topics
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -106,7 +106,7 @@ class ResultPublisher:
     def emit_deltas(self, batch: DeltaBatch) -> None:
         """Emit deltas on stream ``results``, whatever ``dskype.results`` says."""
         if len(batch.subscriptions):
-            self._collector.emit_batch(batch.encode(), stream=streams.RESULTS)
+            batch.encode().emit_batch(self._collector)
 
     def write_deltas(self, batch: DeltaBatch) -> None:
         """Write deltas to Kafka, without the metas that are too many bytes; see :func:`~dskype.bolts.results.formats.delta_records`."""
@@ -246,4 +246,4 @@ class ResultPublisher:
         return n
 
     def _emit(self, subscriptions: Sequence[str], kind: str, records: list[Any]) -> None:
-        self._collector.emit_batch([list(subscriptions), [kind] * len(records), records], stream=streams.LISTS)
+        Lists(subscription=list(subscriptions), kind=[kind] * len(records), record=records).emit_batch(self._collector)

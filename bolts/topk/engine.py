@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.base import Changes, SubscriptionIndex
 from dskype.bolts.topk.buffers._kernels import first_unranked
-from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
+from dskype.bolts.topk.buffers.base import ResultBuffers, Step
+from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -183,7 +185,7 @@ class TopkEngine:
             few live messages, which have to be requested again at the current watermark.
         """
         slots = self._check_slots(slots)
-        answers = Lists(readable(offsets, np.int64), readable(seqs, np.int64), readable(positions, np.int64), readable(scores, np.float64))
+        answers = readable_lists(RankedLists(offsets, seqs, positions, scores))
         if len(answers.offsets) != len(slots) + 1:
             raise IllegalArgumentException(explain("Every slot needs one answer.", given=len(answers.offsets) - 1, legal=str(len(slots))))
         if not (pending := self.buffers.pending(slots)).all():
@@ -201,14 +203,14 @@ class TopkEngine:
             starts, lengths = answers.offsets[:-1][order], np.diff(answers.offsets)[order]
             total = int(lengths.sum())
             gathered = [kernels.gather(array, starts, lengths, total) for array in answers[1:]]
-            answers = Lists(np.concatenate(([0], np.cumsum(lengths))), *gathered)
+            answers = RankedLists(np.concatenate(([0], np.cumsum(lengths))), *gathered)
             slots = slots[order]
         step = self.buffers.resolve(slots, answers, self.watermark)
         self._retune(step.retuned)
         due = np.sort(step.due)
         return Changes(*step.changes, due, np.setdiff1d(slots, due, assume_unique=True))
 
-    def topk(self, slots: np.ndarray) -> Lists:
+    def topk(self, slots: np.ndarray) -> RankedLists:
         """Return the published lists (offsets, seqs, positions, scores) of slots, in rank order; those of pending slots are out of date."""
         return self.buffers.published(self._check_slots(slots, unique=False))
 

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.spouts.batch import MessageBatch, select_lists
+from dskype.spouts.columns import csr_to_lists, lists_to_csr
+from dskype.spouts.streams import Requests
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.plugins import Plugins
 
-__all__ = ["WINDOWS", "Answers", "MessageWindow", "QueryBatch", "make_window"]
+__all__ = ["WINDOWS", "MessageWindow", "QueryBatch", "make_window"]
 
 
 class QueryBatch(NamedTuple):
@@ -38,6 +41,32 @@ class QueryBatch(NamedTuple):
     offsets: np.ndarray
     terms: np.ndarray
     weights: np.ndarray
+
+    @classmethod
+    def of(cls, requests: Requests) -> QueryBatch:
+        """Return the queries in a batch of requests; their arrays may be read-only views of the frame."""
+        offsets, terms = lists_to_csr(requests.terms, np.int64)
+        return cls(
+            watermark=np.asarray(requests.watermark, np.int64),
+            wanted=np.asarray(requests.count, np.int64),
+            alpha=np.asarray(requests.alpha, np.float64),
+            lat=np.asarray(requests.lat, np.float64),
+            lon=np.asarray(requests.lon, np.float64),
+            offsets=offsets,
+            terms=terms,
+            weights=lists_to_csr(requests.weights, np.float64)[1],
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of :class:`Requests` that hold the queries."""
+        return {
+            "watermark": self.watermark,
+            "count": self.wanted,
+            "alpha": self.alpha,
+            "lat": self.lat,
+            "lon": self.lon,
+            **{name: csr_to_lists(self.offsets, getattr(self, name)) for name in ("terms", "weights")},
+        }
 
     @property
     def n(self) -> int:
@@ -64,22 +93,6 @@ class QueryBatch(NamedTuple):
         offsets, index = select_lists(self.offsets, rows)
         watermark, wanted, alpha, lat, lon = (column[rows] for column in self[:5])
         return QueryBatch(watermark, wanted, alpha, lat, lon, offsets, self.terms[index], self.weights[index])
-
-
-class Answers(NamedTuple):
-    """The answers to a :class:`QueryBatch`, in its order.
-
-    :ivar offsets: int64[n + 1]; the answer to query *i* are the rows ``offsets[i]`` to ``offsets[i + 1]``, in rank order:
-        higher score first, then newer (position, then seq) first.
-    :ivar seqs: int64[], sequence numbers of messages.
-    :ivar positions: int64[].
-    :ivar scores: float64[].
-    """
-
-    offsets: np.ndarray
-    seqs: np.ndarray
-    positions: np.ndarray
-    scores: np.ndarray
 
 
 class MessageWindow(ABC):
@@ -114,8 +127,8 @@ class MessageWindow(ABC):
         """
 
     @abstractmethod
-    def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
-        """Return the best messages with a common keyword for each query, in rank order.
+    def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> RankedLists:
+        """Return a list for each query: the best messages with a common keyword.
 
         :param queries: at any watermarks whose windows are not freed; the arrays may be read-only.
         :param extent: |W|, or the span in ms.

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.window import _kernels
-from dskype.bolts.window.base import Answers, QueryBatch
+from dskype.bolts.window.base import QueryBatch
 from dskype.bolts.window.kept import KeptMessages, Queue, kernel_array
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -149,7 +150,7 @@ class ChunkWindow(KeptMessages):
 
     # -- queries ----------------------------------------------------------------------------------
 
-    def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
+    def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> RankedLists:
         """See :meth:`MessageWindow.topk`; at most linear in the postings of the query's keywords, and O(log entries) per chunk and keyword."""
         queries = self._kernel_queries(queries, extent)
         messages = self._columns
@@ -163,7 +164,7 @@ class ChunkWindow(KeptMessages):
         offsets, rows, scores = _kernels.topk(
             messages, chunks, self._tail.arrays, queries, self._floors(queries, thresholds), extent, float(diagonal_deg), self._scratch
         )
-        return Answers(offsets, messages.seq[rows], messages.position[rows], scores)
+        return RankedLists(offsets, messages.seq[rows], messages.position[rows], scores)
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -9,15 +9,16 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.bolts.boolean import BooleanIndex, make_index
 from dskype.distribution.base import Sample
 from dskype.distribution.leaf_loads import checked_subscriptions
 from dskype.distribution.loads import LoadModel
-from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
-from dskype.topology.core.frames import DataFrame, decode_frame, encode_data, encode_segment
+from dskype.spouts.streams import Matching
+from dskype.topology.core.frames import decode_frame, encode_data, encode_segment
 
 __all__ = ["SIZES", "Point", "calibrate", "fitted"]
 
@@ -53,8 +54,17 @@ def calibrate(index: str = "lanes", sizes: tuple[int, ...] = SIZES, seed: int = 
     """
     rng = np.random.default_rng([seed, 41])
     messages = _messages(rng)
-    columns = [messages.seq, messages.position, messages.lat, messages.lon, *(csr_to_lists(messages.offsets, x) for x in (messages.terms, messages.weights))]
-    frame = encode_data(0, 0, [encode_segment(streams.MATCHING, messages.n, columns, None)])
+    sent = Matching(
+        seq=messages.seq,
+        position=messages.position,
+        id=pa.array(map(str, messages.seq), pa.string()),
+        lat=messages.lat,
+        lon=messages.lon,
+        terms=csr_to_lists(messages.offsets, messages.terms),
+        weights=csr_to_lists(messages.offsets, messages.weights),
+        arrival_ms=np.zeros(messages.n, np.int64),
+    )
+    frame = encode_data(0, 0, [encode_segment(sent.name, messages.n, list(sent.values()), None)])
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -94,8 +104,7 @@ def _messages(rng: np.random.Generator) -> MessageBatch:
 
 def _match(index: BooleanIndex, frame: bytes) -> None:
     """Do what a subscription task does with a frame of messages."""
-    columns: Any = cast(DataFrame, decode_frame(frame)).segments[0].columns
-    index.match(MessageBatch.from_columns(*columns))
+    index.match(MessageBatch.of(Matching.make(cast(Any, decode_frame(frame)).segments[0].columns)))
 
 
 def _seconds(work: Callable[[], object]) -> float:

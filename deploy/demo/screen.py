@@ -42,16 +42,16 @@ _LINE_EVERY_S = 5.0
 _WIDE, _WIDTH = 116, 120
 
 STREAMS = (
-    (1, streams.MESSAGES, "message-spout", "distribution-bolt"),
-    (2, streams.SUBSCRIPTIONS, "subscription-spout", "distribution-bolt"),
-    (3, streams.MATCHING, "distribution-bolt", "subscription-bolt"),
-    (3, streams.PLACEMENTS, "distribution-bolt", "subscription-bolt"),
-    (4, streams.WINDOW, "distribution-bolt", "message-bolt"),
-    (5, streams.REQUESTS, "subscription-bolt", "message-bolt"),
-    (5, streams.PROGRESS, "subscription-bolt", "message-bolt"),
-    (6, streams.PARTIALS, "message-bolt", "aggregation-bolt"),
-    (7, streams.ANSWERS, "aggregation-bolt", "subscription-bolt"),
-    (8, streams.RESULTS, "subscription-bolt", "result-bolt"),
+    (1, streams.Messages.name, "message-spout", "distribution-bolt"),
+    (2, streams.Subscriptions.name, "subscription-spout", "distribution-bolt"),
+    (3, streams.Matching.name, "distribution-bolt", "subscription-bolt"),
+    (3, streams.Placements.name, "distribution-bolt", "subscription-bolt"),
+    (4, streams.Window.name, "distribution-bolt", "message-bolt"),
+    (5, streams.Requests.name, "subscription-bolt", "message-bolt"),
+    (5, streams.Progress.name, "subscription-bolt", "message-bolt"),
+    (6, streams.Partials.name, "message-bolt", "aggregation-bolt"),
+    (7, streams.Answers.name, "aggregation-bolt", "subscription-bolt"),
+    (8, streams.Results.name, "subscription-bolt", "result-bolt"),
 )
 """(number, stream, from, to) as in Table 1 of the journal paper."""
 
@@ -334,7 +334,7 @@ class Figures:
         moment.matched = self.watermark(stats) + 1
         moment.lag = max(0, moment.published - moment.matched)
         moment.pending = self.metric(stats, "pending_evaluations")
-        moment.evaluations = stats.total("subscription-bolt", "emitted", streams.REQUESTS)
+        moment.evaluations = stats.total("subscription-bolt", "emitted", streams.Requests.name)
         moment.published_per_s = self._rate("messages published", moment.published, now)
         moment.matched_per_s = self._rate("messages matched", moment.matched, now)
         moment.results_per_s = self._rate("records of results", moment.results.all, now)
@@ -342,7 +342,7 @@ class Figures:
         moment.dead_letters = sum(stats.total(name, "dead_letters") for name in self._tasks)
         for number, stream, source, target in STREAMS:
             tuples = stats.total(source, "transferred", stream) if source in self._tasks and target in self._tasks else 0
-            if stream == streams.RESULTS and not tuples:  # there are no replicas to merge, so results go straight to their topics
+            if stream == streams.Results.name and not tuples:  # there are no replicas to merge, so results go straight to their topics
                 target, tuples = "Kafka", moment.results.all
             moment.streams.append(StreamRow(number, stream, source, target, tuples, self._rate((source, stream), tuples, now)))
         for name, tasks in self._tasks.items():

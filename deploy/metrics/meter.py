@@ -46,7 +46,7 @@ BUCKETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
 BATCH_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 """Upper bounds of the histogram of micro-batches."""
 _STORE = {"waiting": "states-waiting", "written": "states-written", "stale": "states-stale", "failures": "store-failures"}
-_ORDER = {stream: i for i, stream in enumerate(streams.FIELDS)}
+_ORDER = {stream: i for i, stream in enumerate(streams.STREAMS)}
 _REGISTERED = ("subscriptions_registered", "registered")
 ONE_PLACE = "hashing"
 """The only distributor that never has a subscription on several tasks. By name, because whoever only measures need not have the packages of distributors."""
@@ -273,7 +273,7 @@ class Meter:
 
     def distribution(self) -> tuple[str, str] | None:
         """Return the components that distribute and that match messages, the ends of stream ``matching``; None if there is no such stream."""
-        return next(((source, target) for source, stream, target in self.edges() if stream == streams.MATCHING), None)
+        return next(((source, target) for source, stream, target in self.edges() if stream == streams.Matching.name), None)
 
 
 def _ratio(a: float, b: float) -> float | None:
@@ -381,11 +381,11 @@ def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, 
 
 def _dskype(meter: Meter, rates: _Rates, conf: Mapping[str, Any], source: str, target: str) -> dict[str, Any]:
     stats = meter.stats
-    sources = [s for s, stream, t in meter.edges() if (stream, t) == (streams.MESSAGES, source)]
-    messages = sum(stats.total(source, "executed", f"{s}/{streams.MESSAGES}") for s in sources)
-    recent = sum(rates.growth(source, f"executed/{s}/{streams.MESSAGES}") for s in sources)
-    sent, sent_recently = stats.total(source, "transferred", streams.MATCHING), rates.growth(source, f"transferred/{streams.MATCHING}")
-    matching = f"{source}/{streams.MATCHING}"
+    sources = [s for s, stream, t in meter.edges() if (stream, t) == (streams.Messages.name, source)]
+    messages = sum(stats.total(source, "executed", f"{s}/{streams.Messages.name}") for s in sources)
+    recent = sum(rates.growth(source, f"executed/{s}/{streams.Messages.name}") for s in sources)
+    sent, sent_recently = stats.total(source, "transferred", streams.Matching.name), rates.growth(source, f"transferred/{streams.Matching.name}")
+    matching = f"{source}/{streams.Matching.name}"
     size = stats.total(target, "stream_bytes", matching)
     living, registered = placements(meter, target), registered_subscriptions(meter, conf)
     over_window = recent > 0

@@ -70,7 +70,9 @@ class Trend:
                 "balance": found["balance"]["busy"],
                 "p50_ms": latency.get("p50_ms"),
                 "p99_ms": latency.get("p99_ms"),
-                "tasks": {id: (task["executed"].get(f"{source}/{streams.MATCHING}", 0), task["busy_ns"] / 1e9) for id, task in meter.tasks(target).items()},
+                "tasks": {
+                    id: (task["executed"].get(f"{source}/{streams.Matching.name}", 0), task["busy_ns"] / 1e9) for id, task in meter.tasks(target).items()
+                },
             }
         )
 

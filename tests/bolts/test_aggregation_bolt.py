@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dskype.bolts.aggregation_bolt import AggregationBolt
+from dskype.spouts import streams
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
-from dskype.spouts.streams import FIELDS, PARTIALS
 from dskype.topology import TopologyBuilder
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import InvalidTopologyException
@@ -65,7 +65,7 @@ def give(made, task, partials, arrow=True):
         columns[0], columns[2], columns[3] = (np.array(columns[i]) for i in (0, 2, 3))
         for i, dtype in ((4, np.int64), (5, np.int64), (6, np.float64)):
             columns[i] = csr_to_lists(*lists_to_csr(columns[i], dtype))
-    made.execute_batch(TupleBatch(columns, StreamMeta("message-bolt", task, PARTIALS, FIELDS[PARTIALS]), len(partials)))
+    made.execute_batch(TupleBatch(columns, StreamMeta("message-bolt", task, streams.Partials.name, streams.Partials.fields), len(partials)))
 
 
 def answer(request, asker, rows):

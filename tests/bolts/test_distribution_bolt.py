@@ -59,8 +59,8 @@ def distributed(distributor, subscription_tasks, message_tasks, n):
     bolt, sent, context = DistributionBolt(), Sent(), Context(subscription_tasks, message_tasks)
     bolt.prepare({"dskype.space": [-180, -90, 180, 90], "dskype.window.messages": 10, "dskype.distributor": distributor}, context, sent)
     texts, columns = messages(n)
-    fields = streams.FIELDS[streams.MESSAGES]
-    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.MESSAGES, fields), n))
+    fields = streams.Messages.fields
+    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.Messages.name, fields), n))
     offsets, terms, weights = Vocabulary.empty().weigh_texts(texts, Tokenizer())
     batch = MessageBatch(*columns[:2], *columns[3:5], offsets, terms, weights)
     rows = [
@@ -86,9 +86,9 @@ def test_every_task_gets_its_messages_whole_and_in_order(distributor, subscripti
     expected = {}
     for index, task in enumerate(context.get_component_tasks("subscription-bolt")):
         chosen = range(len(rows)) if routes is None else routes.rows[routes.tasks == index].tolist()
-        expected[streams.MATCHING, task] = [rows[i] for i in chosen]
+        expected[streams.Matching.name, task] = [rows[i] for i in chosen]
     for index, task in enumerate(context.get_component_tasks("message-bolt")):
-        expected[streams.WINDOW, task] = [row[:-1] for row in rows if row[0] % message_tasks == index]
+        expected[streams.Window.name, task] = [row[:-1] for row in rows if row[0] % message_tasks == index]
     assert {key: sent for key, sent in expected.items() if sent} == found
 
 
@@ -98,10 +98,10 @@ def test_areas_travel_as_pairs_to_subscriptions_and_as_their_centres_to_the_wind
     bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": distributor}, Context(2, 2), sent)
     lat, lon = np.array([[1.0, 3.0], [5.0, 5.0], [-10.0, 10.0]]), np.array([[2.0, 8.0], [7.0, 7.0], [170.0, -160.0]])
     columns = [np.arange(3), np.arange(3), ["1", "2", "3"], lat, lon, ["lake"] * 3, np.zeros(3, np.int64)]
-    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.MESSAGES, streams.FIELDS[streams.MESSAGES]), 3))
-    matching = {row[0]: row[3:5] for (stream, _), rows in sent.rows.items() if stream == streams.MATCHING for row in rows}
+    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.Messages.name, streams.Messages.fields), 3))
+    matching = {row[0]: row[3:5] for (stream, _), rows in sent.rows.items() if stream == streams.Matching.name for row in rows}
     assert matching == {0: ([1, 3], [2, 8]), 1: ([5, 5], [7, 7]), 2: ([-10, 10], [170, -160])}
-    window = {row[0]: row[3:5] for (stream, _), rows in sent.rows.items() if stream == streams.WINDOW for row in rows}
+    window = {row[0]: row[3:5] for (stream, _), rows in sent.rows.items() if stream == streams.Window.name for row in rows}
     assert window == {0: (2, 5), 1: (5, 7), 2: (0, -175)}
 
 
@@ -109,8 +109,8 @@ def test_messages_without_keywords_are_kept_and_match_nothing():
     bolt, sent = DistributionBolt(), Sent()
     bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": "prefix"}, Context(3, 1), sent)
     columns = [np.arange(2), np.arange(2), ["1", "2"], np.zeros(2), np.zeros(2), ["!", ""], np.zeros(2, np.int64)]
-    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.MESSAGES, streams.FIELDS[streams.MESSAGES]), 2))
-    assert list(sent.rows) == [(streams.WINDOW, 80)] and len(sent.rows[streams.WINDOW, 80]) == 2
+    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.Messages.name, streams.Messages.fields), 2))
+    assert list(sent.rows) == [(streams.Window.name, 80)] and len(sent.rows[streams.Window.name, 80]) == 2
 
 
 @pytest.mark.parametrize(("named", "given"), [({}, 1), ({"words": 1}, 1), ({"words": 3}, 3)])

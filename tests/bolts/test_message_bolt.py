@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from dskype.bolts.message_bolt import MessageBolt
+from dskype.spouts import streams
 from dskype.spouts.columns import lists_to_csr
-from dskype.spouts.streams import FIELDS, PROGRESS, REQUESTS, WINDOW
 from dskype.topology import TopologyBuilder
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
@@ -76,17 +76,17 @@ class Alone:
         self.collector.rows = rows
 
     def _run(self, component, task, stream, columns):
-        self.bolt.execute_batch(TupleBatch(columns, StreamMeta(component, task, stream, FIELDS[stream]), len(columns[0])))
+        self.bolt.execute_batch(TupleBatch(columns, StreamMeta(component, task, stream, streams.STREAMS[stream].fields), len(columns[0])))
 
     def messages(self, messages, task=DISTRIBUTORS[0]):
         self.sent += messages
-        self._run("distribution-bolt", task, WINDOW, window_columns(messages))
+        self._run("distribution-bolt", task, streams.Window.name, window_columns(messages))
 
     def ask(self, numbers, queries, task=ASKERS[0], arrow=True):
-        self._run("subscription-bolt", task, REQUESTS, request_columns(numbers, queries, arrow=arrow))
+        self._run("subscription-bolt", task, streams.Requests.name, request_columns(numbers, queries, arrow=arrow))
 
     def progress(self, watermark, task):
-        self._run("subscription-bolt", task, PROGRESS, [[watermark]])
+        self._run("subscription-bolt", task, streams.Progress.name, [[watermark]])
 
     def answered(self):
         return {(row[2], row[0]) for row in self.collector.rows}
@@ -216,7 +216,7 @@ def test_lists_may_come_as_arrow_columns_or_as_plain_lists():
             columns = [c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() if isinstance(c, pa.Array) else c for c in columns]
         else:
             columns[2] = pa.array(columns[2]).dictionary_encode()
-        alone._run("distribution-bolt", 1, WINDOW, columns)
+        alone._run("distribution-bolt", 1, streams.Window.name, columns)
         alone.bolt.on_watermark(39)
         alone.ask(list(range(300)), queries, arrow=arrow)
         results.append(alone.collector.rows)

@@ -11,7 +11,7 @@ from dskype.spouts import streams
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.tuples import StreamMeta, TupleBatch
 
-META = StreamMeta("distribution-bolt", 3, streams.MATCHING, streams.FIELDS[streams.MATCHING])
+META = StreamMeta("distribution-bolt", 3, streams.Matching.name, streams.Matching.fields)
 
 
 def frame(rows, areas=False):

@@ -101,8 +101,8 @@ class Made(BatchBolt):
         pass
 
     def declare_output_fields(self, declarer):
-        for stream in (streams.RESULTS, streams.LISTS):
-            declarer.declare_stream(stream, streams.FIELDS[stream])
+        for stream in (streams.Results.name, streams.Lists.name):
+            declarer.declare_stream(stream, streams.STREAMS[stream].fields)
 
 
 def topology(via_bolt=True, tick_secs=2):
@@ -110,9 +110,9 @@ def topology(via_bolt=True, tick_secs=2):
     builder.set_spout("watermarks", Watermarks())
     builder.set_bolt("subscription-bolt", Made(via_bolt), 2).all_grouping("watermarks")
     if via_bolt:
-        builder.set_bolt("result-bolt", ResultBolt(tick_secs), 2).fields_grouping("subscription-bolt", Fields("subscription"), streams.RESULTS).fields_grouping(
-            "subscription-bolt", Fields("subscription"), streams.LISTS
-        )
+        builder.set_bolt("result-bolt", ResultBolt(tick_secs), 2).fields_grouping(
+            "subscription-bolt", Fields("subscription"), streams.Results.name
+        ).fields_grouping("subscription-bolt", Fields("subscription"), streams.Lists.name)
     return builder.create_topology()
 
 

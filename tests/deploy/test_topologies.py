@@ -2,9 +2,12 @@
 
 import pytest
 
+from dskype.bolts.dskype_topology import dskype_topology
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.distribution import check_distributor
+from dskype.spouts import streams
 from dskype.spouts.settings import Settings
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.flux import load
 from dskype.topology.planning.plan import TopologyPlan
 
@@ -19,6 +22,36 @@ def test_a_file_is_a_topology_that_can_be_submitted(file, distributor, balanced)
     plan = TopologyPlan.build(found.name, f"{found.name}-1-0", dict(found.config), found.topology)
     assert settings.distributor == distributor and (settings.balance is not None) is balanced
     assert "subscription-bolt" in plan.component_ids
+
+
+@pytest.mark.parametrize("file", ["dskype.yaml", "ps2stream.yaml", "tornado.yaml"])
+def test_a_file_has_the_components_and_streams_of_the_python_function(file):
+    found = load(file, registry=registry(), resources=[TOPOLOGIES], resource=True)
+    assert found.name == "dskype"
+    theirs, ours = found.topology.components, dskype_topology(found.name).create_topology().components
+    assert theirs.keys() == ours.keys()
+    for name, spec in ours.items():
+        other = theirs[name]
+        assert (type(other.obj), vars(other.obj)) == (type(spec.obj), vars(spec.obj)), name
+        assert (other.inputs, other.outputs) == (spec.inputs, spec.outputs), name
+
+
+def test_the_python_function_wires_every_stream_once():
+    components = dskype_topology().create_topology().components
+    wired = [stream for spec in components.values() for _, stream in spec.inputs]
+    assert sorted(wired) == sorted(streams.STREAMS) == sorted(stream for spec in components.values() for stream in spec.outputs)
+    assert all(info.fields == streams.STREAMS[stream].fields for spec in components.values() for stream, info in spec.outputs.items())
+    for target, spec in components.items():
+        for (source, stream), grouping in spec.inputs.items():
+            assert (grouping.kind == "direct") is components[source].outputs[stream].direct, (source, stream, target)
+
+
+def test_the_python_function_takes_numbers_of_tasks():
+    components = dskype_topology("mine", {"subscription-bolt": 4}).create_topology().components
+    assert components["subscription-bolt"].parallelism_hint == 4 and components["message-bolt"].parallelism_hint in (None, 1)
+    assert components["subscription-spout"].obj.topics == ["mine.subscriptions", "mine.plans"]
+    with pytest.raises(IllegalArgumentException, match="DSkype does not have this component. given: 'bolt'; legal: message-spout, "):
+        dskype_topology(tasks={"bolt": 1})
 
 
 def test_every_file_of_dskype_is_tested():

@@ -16,11 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dskype.bolts import boolean
-from dskype.bolts.aggregation_bolt import AggregationBolt
-from dskype.bolts.distribution_bolt import DistributionBolt
-from dskype.bolts.message_bolt import MessageBolt
-from dskype.bolts.result_bolt import ResultBolt
-from dskype.bolts.subscription_bolt import SubscriptionBolt
+from dskype.bolts.dskype_topology import dskype_topology
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
 from dskype.deploy.verification import Inputs, Report
@@ -28,12 +24,9 @@ from dskype.deploy.verification.writes import check_topology_writes
 from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
-from dskype.topology import TopologyBuilder
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException
-from dskype.topology.fields import Fields
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
@@ -58,27 +51,7 @@ def vocabulary():
 
 def topology(tasks, name="dskype"):
     """Build DSkype; ``tasks``: component -> number of tasks."""
-    builder, topics = TopologyBuilder(), Topics.for_topology(name)
-    builder.set_spout("message-spout", MessageSpout(topics.messages), tasks.get("message-spout", 1))
-    builder.set_spout("subscription-spout", SubscriptionSpout(topics.subscriptions, plans=topics.plans), tasks.get("subscription-spout", 1))
-    builder.set_bolt("distribution-bolt", DistributionBolt(), tasks.get("distribution-bolt", 1)).shuffle_grouping("message-spout", "messages").fields_grouping(
-        "subscription-spout", Fields("subscription"), "subscriptions"
-    ).all_grouping("subscription-spout", "plans").fields_grouping("subscription-bolt", Fields("subscription"), "shortages").all_grouping(
-        "subscription-bolt", "switched"
-    ).direct_grouping("distribution-bolt", "interest").direct_grouping("subscription-bolt", "balance")
-    builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)).direct_grouping(
-        "distribution-bolt", "matching"
-    ).direct_grouping("distribution-bolt", "placements").direct_grouping("subscription-bolt", "transfers").direct_grouping("aggregation-bolt", "answers")
-    builder.set_bolt("message-bolt", MessageBolt(), tasks.get("message-bolt", 1)).direct_grouping("distribution-bolt", "window").all_grouping(
-        "subscription-bolt", "requests"
-    ).all_grouping("subscription-bolt", "progress")
-    builder.set_bolt("aggregation-bolt", AggregationBolt(), tasks.get("aggregation-bolt", 1)).fields_grouping(
-        "message-bolt", Fields("subscription"), "partials"
-    )
-    builder.set_bolt("result-bolt", ResultBolt(tick_secs=1), tasks.get("result-bolt", 1)).fields_grouping(
-        "subscription-bolt", Fields("subscription"), "results"
-    ).fields_grouping("subscription-bolt", Fields("subscription"), "lists").fields_grouping("distribution-bolt", Fields("subscription"), "registrations")
-    return builder.create_topology()
+    return dskype_topology(name, tasks, result_tick_secs=1).create_topology()
 
 
 class Simulation:

@@ -127,10 +127,10 @@ class Inboxes(threading.Thread):
         consumer.close()
 
     def _read(self, task: int, offset: int, source: int, segment: Any) -> None:
-        if segment.stream == streams.TRANSFERS:
+        if segment.stream == streams.Transfers.name:
             names = column_to_list(segment.columns[0])
             self.events += [Event(self._versions[task], "moved", source, task, offset, subscription) for subscription in names]
-        elif segment.stream == streams.PLACEMENTS:
+        elif segment.stream == streams.Placements.name:
             for message in column_to_list(segment.columns[2]):
                 if message["type"] == "plan":
                     self._versions[task] = max(self._versions[task], message["version"])

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
-from dskype.bolts.topk.buffers.store import BufferStore, Lists
+from dskype.bolts.topk.buffers.store import BufferStore
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["Lists", "ResultBuffers", "Step"]
+__all__ = ["ResultBuffers", "Step"]
 
 
 class Step(NamedTuple):
@@ -68,7 +69,7 @@ class ResultBuffers(ABC):
         """
 
     @abstractmethod
-    def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
+    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int) -> Step:
         """Merge answers with the collected messages, and publish the lists at ``watermark``, which is that of the last :meth:`apply`.
 
         :param slots: int32[n], rising, pending.
@@ -107,7 +108,7 @@ class ResultBuffers(ABC):
         """Make due slots pending (int32[n], each once): they collect every match from now on."""
         self.store.collect(slots)
 
-    def published(self, slots: np.ndarray) -> Lists:
+    def published(self, slots: np.ndarray) -> RankedLists:
         """Return the lists that were published last; those of pending slots are frozen."""
         return self.store.published(slots)
 

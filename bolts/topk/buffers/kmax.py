@@ -35,10 +35,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
 from dskype.bolts.topk.buffers import resolve_kernels
-from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
+from dskype.bolts.topk.buffers.base import ResultBuffers, Step
 from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -71,7 +72,7 @@ class KmaxBuffers(ResultBuffers):
         """Process matches and expiry; O(kmax) per entry that enters or leaves, O(1) per match that is not admitted."""
         return self._advance(messages, matches, watermark, skyband=False)
 
-    def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
+    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int) -> Step:
         """Merge answers with collected messages; O(messages)."""
         store, block = self.store, self.store.pool.block
         store.expect(answers.seqs, answers.positions)

@@ -14,7 +14,7 @@ from dskype.topology.kernel_cache import njit
 def resolve_kmax(buffers, calendar, slots, answers, expired, watermark):
     """Merge answers with collected messages, and publish the lists; ``slots`` are pending and rise.
 
-    :param answers: dskype.bolts.topk.buffers.store.Lists, one for each slot.
+    :param answers: dskype.bolts.ranked_lists.RankedLists, one for each slot.
     :param expired: positions up to this one have left the window.
     :returns: (log, number of changes, slots that are due again int32[]).
     """
@@ -100,7 +100,7 @@ def choose_theta(chosen, bound, by_ratio, ratio, merged, k):
 def resolve_skyband(buffers, calendar, slots, answers, wanted, ranks, ratio, expired, watermark):
     """Merge answers with collected messages, choose theta, and publish the lists; ``slots`` are pending and rise.
 
-    :param answers: dskype.bolts.topk.buffers.store.Lists, one for each slot.
+    :param answers: dskype.bolts.ranked_lists.RankedLists, one for each slot.
     :param wanted: int64[n], the length of a full answer.
     :param ranks: int64[n]; theta is the score at this rank of the answer; 0: theta is ``ratio`` times the k-th score.
     :param expired: positions up to this one have left the window.

@@ -31,11 +31,12 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
 from dskype.bolts.topk.buffers import resolve_kernels
 from dskype.bolts.topk.buffers import step_kernels as steps
-from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
+from dskype.bolts.topk.buffers.base import ResultBuffers, Step
 from dskype.bolts.topk.buffers.cost import LEAST_RHO, CostModel, Pace
 from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.spouts.batch import MessageBatch
@@ -69,7 +70,7 @@ class Skybands(ResultBuffers):
         """Process matches and expiry; O(entries) per entry that enters or leaves, and O(log k) more per entry that enters."""
         return self._advance(messages, matches, watermark, skyband=True)
 
-    def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
+    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int) -> Step:
         """Merge answers with collected messages; O(messages log k)."""
         store = self.store
         store.expect(answers.seqs, answers.positions)

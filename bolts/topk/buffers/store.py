@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
@@ -16,31 +17,18 @@ from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["BufferStore", "Lists", "readable_lists"]
+__all__ = ["BufferStore", "readable_lists"]
 
 _PERIODS = 1 << 16
 _KEPT = 1 << 18
 """A log with room for more changes is replaced by a small one after use."""
 
 
-class Lists(NamedTuple):
-    """One list of messages per slot, in rank order.
-
-    :ivar offsets: int64[slots + 1]; list *i* is ``offsets[i]:offsets[i + 1]`` of the other arrays.
-    :ivar seqs: int64[].
-    :ivar positions: int64[].
-    :ivar scores: float64[].
-    """
-
-    offsets: np.ndarray
-    seqs: np.ndarray
-    positions: np.ndarray
-    scores: np.ndarray
-
-
-def readable_lists(lists: Lists) -> Lists:
+def readable_lists(lists: RankedLists) -> RankedLists:
     """Return lists as kernels take them."""
-    return Lists(readable(lists.offsets, np.int64), readable(lists.seqs, np.int64), readable(lists.positions, np.int64), readable(lists.scores, np.float64))
+    return RankedLists(
+        readable(lists.offsets, np.int64), readable(lists.seqs, np.int64), readable(lists.positions, np.int64), readable(lists.scores, np.float64)
+    )
 
 
 class BufferStore:
@@ -178,7 +166,7 @@ class BufferStore:
         self.pool.block[slots, kernels.STATE] = kernels.PENDING
         self.theta[slots] = -np.inf
 
-    def published(self, slots: np.ndarray) -> Lists:
+    def published(self, slots: np.ndarray) -> RankedLists:
         """Return the published lists; O(k) each."""
         block = self.pool.block[slots]
         active = block[:, kernels.STATE] == kernels.ACTIVE
@@ -236,11 +224,11 @@ class BufferStore:
         """Bytes of all arrays."""
         return self.pool.memory_bytes + sum(a.nbytes for a in (*self.calendar, *self._log, *self._scratch, self._due, self._marked))
 
-    def _lists(self, starts: np.ndarray, lengths: np.ndarray) -> Lists:
+    def _lists(self, starts: np.ndarray, lengths: np.ndarray) -> RankedLists:
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         seqs, scores = self.pool.gather(starts, lengths, "seq", "score")
-        return Lists(offsets, seqs, self.pool.gather(starts, lengths, "position")[0] if self.apart else seqs.copy(), scores)
+        return RankedLists(offsets, seqs, self.pool.gather(starts, lengths, "position")[0] if self.apart else seqs.copy(), scores)
 
     def _check(self, watermark: int, extent: int) -> None:
         """Verify the invariants of all kinds of buffers."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import csr_to_lists, lists_to_csr
+from dskype.spouts.columns import csr_to_lists
+from dskype.spouts.streams import Matching
 from dskype.topology.core.frames import decode_frame, encode_data, encode_segment
-from dskype.topology.core.values import take_column
 from dskype.topology.groupings import RowTasks
 
 __all__ = ["Frames", "decoded", "encode_frames", "ids_of", "message_columns"]
@@ -34,21 +33,30 @@ def ids_of(m: MessageBatch) -> pa.Array:
     return pa.array(list(map(str, m.seq.tolist())), pa.string())
 
 
-def message_columns(m: MessageBatch, ids: pa.Array) -> list[Any]:
-    """Return the columns of the stream ``matching``."""
-    return [m.seq, m.position, ids, m.lat, m.lon, csr_to_lists(m.offsets, m.terms), csr_to_lists(m.offsets, m.weights), np.zeros(m.n, np.int64)]
+def message_columns(m: MessageBatch, ids: pa.Array) -> Matching:
+    """Return messages as they travel."""
+    return Matching(
+        seq=m.seq,
+        position=m.position,
+        id=ids,
+        lat=m.lat,
+        lon=m.lon,
+        terms=csr_to_lists(m.offsets, m.terms),
+        weights=csr_to_lists(m.offsets, m.weights),
+        arrival_ms=np.zeros(m.n, np.int64),
+    )
 
 
-def encode_frames(columns: list[Any], routes: RowTasks | None, tasks: int) -> Frames:
+def encode_frames(messages: Matching, routes: RowTasks | None, tasks: int) -> Frames:
     """Encode the frame of each task.
 
-    :param columns: from :func:`message_columns`.
+    :param messages: from :func:`message_columns`.
     :param routes: which message goes to which task; None: every message to every task.
     """
-    n = len(columns[0])
+    n = len(messages.seq)
     if routes is None:
         for _ in range(tasks):  # encode one frame per task, as the bolt does, but keep only one of these equal frames
-            value = encode_data(0, 0, [encode_segment(streams.MATCHING, n, columns, None)])
+            value = encode_data(0, 0, [encode_segment(Matching.name, n, list(messages.values()), None)])
         return Frames([value] * tasks, np.full(tasks, n), np.full(tasks, len(value)))
     order = np.argsort(routes.tasks, kind="stable")
     bounds = np.searchsorted(routes.tasks[order], np.arange(tasks + 1))
@@ -57,8 +65,7 @@ def encode_frames(columns: list[Any], routes: RowTasks | None, tasks: int) -> Fr
         value = None
         if first < last:
             rows = routes.rows[order[first:last]]
-            part = [take_column(column, rows) for column in columns]
-            value = encode_data(0, 0, [encode_segment(streams.MATCHING, last - first, part, None)])
+            value = encode_data(0, 0, [encode_segment(Matching.name, last - first, list(messages.take(rows).values()), None)])
         values.append(value)
     return Frames(values, np.diff(bounds), np.array([len(value or b"") for value in values]))
 
@@ -67,6 +74,4 @@ def decoded(frame: bytes | None) -> MessageBatch:
     """Return the messages of a frame, as the subscription bolt reads them."""
     if frame is None:
         return MessageBatch.empty()
-    seq, position, _, lat, lon, terms, weights, _ = decode_frame(frame).segments[0].columns
-    offsets, flat_terms = lists_to_csr(terms, np.int64)
-    return MessageBatch(*(np.array(array) for array in (seq, position, lat, lon, offsets, flat_terms, lists_to_csr(weights, np.float64)[1])))
+    return MessageBatch.of(Matching.make(decode_frame(frame).segments[0].columns))

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dskype.bolts.topk.buffers.base import Lists
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.deploy.client.balancing import balance
 from dskype.deploy.lab.dskype.frames import decoded, encode_frames, ids_of, message_columns
@@ -36,6 +36,7 @@ from dskype.deploy.lab.skype.workload import look_up
 from dskype.distribution.base import Distributor
 from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts.batch import MessageBatch, select_lists
+from dskype.spouts.streams import Matching
 from dskype.spouts.text import Tokenizer
 
 __all__ = ["Simulation", "simulate", "subscription_at"]
@@ -175,7 +176,7 @@ class Simulation:
         m, distributor = self.workload.messages.slice(start, stop), self.distributor
         ids = ids_of(m)
         if number == 0:  # compile kernels and touch memory first
-            self._encode([m.seq, ids], distributor.message_tasks(m), number)
+            self._encode(message_columns(m, ids), distributor.message_tasks(m), number)
         t0 = time.process_time()
         routes = distributor.message_tasks(m)
         t1 = time.process_time()
@@ -184,8 +185,8 @@ class Simulation:
         self.routing[number], self.encoding[number] = t1 - t0, t2 - t1
         return frames
 
-    def _encode(self, columns: list[Any], routes: Any, number: int) -> list[bytes | None]:
-        frames = encode_frames(columns, routes, self.tasks)
+    def _encode(self, messages: Matching, routes: Any, number: int) -> list[bytes | None]:
+        frames = encode_frames(messages, routes, self.tasks)
         self.received[number], self.bytes[number] = frames.received, frames.bytes
         return frames.values
 
@@ -341,7 +342,7 @@ class _Rows:
         return slots
 
 
-def _of_rows(lists: Lists, rows: np.ndarray) -> Lists:
+def _of_rows(lists: RankedLists, rows: np.ndarray) -> RankedLists:
     """Return the lists of some rows."""
     offsets, index = select_lists(lists.offsets, rows)
-    return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
+    return RankedLists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dskype.bolts.topk.buffers.base import Lists
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.bolts.window.base import make_window
 from dskype.deploy.cli.arguments import UsageError
@@ -136,7 +136,7 @@ class View:
         floors[full] = workload.lists.scores[starts[full] + limit - 1]
         filled = np.minimum(1.0, lengths / limit)
         self.subscriptions, self.floors, self.filled = every.take(np.arange(n)), floors[:n], filled[:n]
-        lists = Lists(workload.lists.offsets[: n + 1], *workload.lists[1:])
+        lists = RankedLists(workload.lists.offsets[: n + 1], *workload.lists[1:])
         self.lists = lists if k == workload.most_k else shorten(lists, np.full(n, limit))
         self.sample = sample_of(workload.window_messages(), every.take(np.arange(n, len(rows))), floors[n:], filled[n:])
 
@@ -163,7 +163,7 @@ class Workload:
             self.window.insert(part, list(map(str, part.seq.tolist())))
         self.subscriptions = self._draw(n)
         found = look_up(self.window, self.subscriptions, scale.window - 1, np.full(n, self.limit(most_k)), scale.window, self.diagonal_deg)
-        self.lists = Lists(found.offsets, found.seqs, found.seqs, found.scores)  # of a count window: positions are sequence numbers
+        self.lists = RankedLists(found.offsets, found.seqs, found.seqs, found.scores)  # of a count window: positions are sequence numbers
 
     def view(self, k: int, share: float = 1.0) -> View:
         """Return a share of the subscriptions, each with this k."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.skype import Skype
-from dskype.bolts.topk.buffers.base import Lists
 from dskype.deploy.lab.comparing import show_share
 from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.skype.experiments import Setting
@@ -40,16 +40,16 @@ class Known:
 
     def __init__(self) -> None:
         self._key: Any = None
-        self._lists: Lists | None = None
+        self._lists: RankedLists | None = None
         self._count = 0
 
-    def lists_of(self, key: Any, skype: Skype, subscriptions: Subscriptions) -> Callable[[np.ndarray], Lists]:
+    def lists_of(self, key: Any, skype: Skype, subscriptions: Subscriptions) -> Callable[[np.ndarray], RankedLists]:
         """Return a function that returns the best messages of the window for all subscriptions.
 
         :param key: everything that the lists depend on.
         """
 
-        def lists(wanted: np.ndarray) -> Lists:
+        def lists(wanted: np.ndarray) -> RankedLists:
             count = int(wanted.max())
             if self._lists is None or self._key != key or self._count < count:
                 wanted_by_all = np.full(len(subscriptions), count)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.pool import grown
 from dskype.bolts.topk.table import TermIds
-from dskype.bolts.window.base import Answers, QueryBatch
+from dskype.bolts.window.base import QueryBatch
 from dskype.bolts.window.kept import KeptMessages, Queue, kernel_array
 from dskype.deploy.lab.skype import irtree_kernels as _kernels
 from dskype.deploy.lab.skype import irtree_search_kernels
@@ -127,13 +128,13 @@ class IrTreeWindow(KeptMessages):
 
     # -- queries ----------------------------------------------------------------------------------
 
-    def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
+    def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> RankedLists:
         """See :meth:`MessageWindow.topk`."""
         queries, messages, terms = self._kernel_queries(queries, extent), self._columns, self._terms.map
         offsets, rows, scores = irtree_search_kernels.topk(
             self._tree, self._rows, messages, terms.key, terms.local, queries, self._floors(queries, thresholds), extent, float(diagonal_deg)
         )
-        return Answers(offsets, messages.seq[rows], messages.position[rows], scores)
+        return RankedLists(offsets, messages.seq[rows], messages.position[rows], scores)
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dskype.bolts.topk.buffers.base import Lists
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.window.base import MessageWindow, QueryBatch
 from dskype.deploy.lab.corpus import Corpus
 from dskype.spouts.batch import MessageBatch, select_lists
@@ -78,7 +78,7 @@ def look_up(
     extent: int,
     diagonal_deg: float,
     tell: Callable[[float], None] = lambda share: None,
-) -> Lists:
+) -> RankedLists:
     """Return the best messages of the window at a watermark for subscriptions, in rank order.
 
     :param count: int64[n], how many of them.
@@ -92,15 +92,15 @@ def look_up(
         tell(start / max(1, n))
     tell(1.0)
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
-    return Lists(np.concatenate([[0], np.cumsum(lengths)]), *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
+    return RankedLists(np.concatenate([[0], np.cumsum(lengths)]), *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
 
 
-def shorten(lists: Lists, count: np.ndarray) -> Lists:
+def shorten(lists: RankedLists, count: np.ndarray) -> RankedLists:
     """Return the first ``count`` messages of each list."""
     lengths = np.minimum(np.diff(lists.offsets), count)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     index = np.arange(offsets[-1]) + np.repeat(lists.offsets[:-1] - offsets[:-1], lengths)
-    return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
+    return RankedLists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
 
 
 class Stream:

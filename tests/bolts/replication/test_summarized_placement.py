@@ -23,7 +23,7 @@ class Collector:
         self.sent, self.told, self.interest = [], [], []
 
     def emit_direct(self, task, row, stream):
-        if stream == streams.INTEREST:
+        if stream == streams.Interest.name:
             assert task == OTHER
             self.interest.append(decode_interest(*row))
         else:

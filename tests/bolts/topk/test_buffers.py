@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
-from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
+from dskype.bolts.topk.buffers.base import ResultBuffers, Step
 from dskype.bolts.topk.buffers.kmax import KmaxBuffers
 from dskype.bolts.topk.buffers.store import BufferStore
 from dskype.bolts.topk.engine import BUFFERS
@@ -28,9 +29,9 @@ def bare_messages(seqs: list[int], positions: list[int]) -> MessageBatch:
     )
 
 
-def as_lists(entries: list[list[tuple[float, int, int]]]) -> Lists:
+def as_lists(entries: list[list[tuple[float, int, int]]]) -> RankedLists:
     flat = [entry for one in entries for entry in one]
-    return Lists(
+    return RankedLists(
         np.cumsum([0, *map(len, entries)]).astype(np.int64),
         np.array([e[2] for e in flat], np.int64),
         np.array([e[1] for e in flat], np.int64),

@@ -8,8 +8,8 @@ import numpy as np
 
 from dskype.bolts.aggregation_bolt import AggregationBolt
 from dskype.bolts.message_bolt import MessageBolt
+from dskype.spouts import streams
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
-from dskype.spouts.streams import ANSWERS, FIELDS, PROGRESS, REQUESTS, WINDOW
 from dskype.topology import Fields, Spout, TopologyBuilder
 from dskype.topology.components import BatchBolt
 from dskype.topology.planning.plan import TopologyPlan
@@ -79,7 +79,7 @@ class Distributor(Spout):
 
     def _send(self, target, messages):
         for row in zip(*(column if isinstance(column, list) else column.tolist() for column in window_columns(messages))):
-            self.collector.emit_direct(target, row, stream=WINDOW)
+            self.collector.emit_direct(target, row, stream=streams.Window.name)
 
     def snapshot(self):
         return [self.sent, self.steps, self.last_ms]
@@ -88,7 +88,7 @@ class Distributor(Spout):
         self.sent, self.steps, self.last_ms = state
 
     def declare_output_fields(self, declarer):
-        declarer.declare_stream(WINDOW, FIELDS[WINDOW], direct=True)
+        declarer.declare_stream(streams.Window.name, streams.Window.fields, direct=True)
         declarer.declare_stream("step", Fields("step"))
 
 
@@ -104,7 +104,7 @@ class Asker(BatchBolt):
         self.asked, self.answers = [], []
 
     def execute_batch(self, batch):
-        if batch.get_source_stream_id() != ANSWERS:
+        if batch.get_source_stream_id() != streams.Answers.name:
             self._ask(batch.n, 0)
             return
         columns = [column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in batch.columns]
@@ -126,10 +126,10 @@ class Asker(BatchBolt):
         if queries:
             numbers = list(range(len(self.asked), len(self.asked) + len(queries)))
             self.asked += queries
-            self.collector.emit_batch(request_columns(numbers, queries, arrow=bool(random.random() < 0.5)), REQUESTS)
+            self.collector.emit_batch(request_columns(numbers, queries, arrow=bool(random.random() < 0.5)), streams.Requests.name)
         if watermark > self.announced and (random.random() < 0.5 or watermark == self.last):
             self.announced = watermark if watermark == self.last else int(random.integers(self.announced, watermark + 1))
-            self.collector.emit((self.announced,), PROGRESS)
+            self.collector.emit((self.announced,), streams.Progress.name)
 
     def snapshot(self):
         return [self.now, self.announced, self.calls, self.asked, self.answers]
@@ -138,8 +138,8 @@ class Asker(BatchBolt):
         self.now, self.announced, self.calls, self.asked, self.answers = (list(s) if isinstance(s, list) else s for s in state)
 
     def declare_output_fields(self, declarer):
-        declarer.declare_stream(REQUESTS, FIELDS[REQUESTS])
-        declarer.declare_stream(PROGRESS, FIELDS[PROGRESS])
+        declarer.declare_stream(streams.Requests.name, streams.Requests.fields)
+        declarer.declare_stream(streams.Progress.name, streams.Progress.fields)
 
 
 class Play:
@@ -156,9 +156,11 @@ class Play:
         builder = TopologyBuilder()
         builder.set_spout("distribution-bolt", Distributor(self.messages), tasks[0])
         asker = builder.set_bolt("subscription-bolt", Asker(extent, self.last), tasks[1])
-        asker.all_grouping("distribution-bolt", "step").direct_grouping("aggregation-bolt", ANSWERS)
+        asker.all_grouping("distribution-bolt", "step").direct_grouping("aggregation-bolt", streams.Answers.name)
         message = builder.set_bolt("message-bolt", MessageBolt("chunks", {"capacity": capacity}), 2).set_num_tasks(tasks[2])
-        message.direct_grouping("distribution-bolt", WINDOW).all_grouping("subscription-bolt", REQUESTS).all_grouping("subscription-bolt", PROGRESS)
+        message.direct_grouping("distribution-bolt", streams.Window.name).all_grouping("subscription-bolt", streams.Requests.name).all_grouping(
+            "subscription-bolt", streams.Progress.name
+        )
         builder.set_bolt("aggregation-bolt", AggregationBolt(), tasks[3]).fields_grouping("message-bolt", Fields("subscription"), "partials")
         conf = {**CONF, "dskype.window.messages" if kind == "count" else "dskype.window.span.ms": extent}
         self.time_ms = 1_000_000

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.window.base import Answers, MessageWindow, QueryBatch
+from dskype.bolts.ranked_lists import RankedLists
+from dskype.bolts.window.base import MessageWindow, QueryBatch
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import lists_to_csr
 from tests import naive
@@ -102,7 +103,7 @@ def exact_topk(query: dict[str, Any], messages: list[dict[str, Any]], extent: in
     return [(seq, position, s) for s, position, seq in naive.ranked(query, messages, query["watermark"], extent, DIAGONAL)[: query["k"]]]
 
 
-def rows(answers: Answers, i: int) -> list[tuple[int, int, float]]:
+def rows(answers: RankedLists, i: int) -> list[tuple[int, int, float]]:
     """Return the answer to query ``i`` as (seq, position, score)."""
     part = slice(answers.offsets[i], answers.offsets[i + 1])
     return list(zip(answers.seqs[part].tolist(), answers.positions[part].tolist(), answers.scores[part].tolist()))

@@ -172,7 +172,7 @@ def test_the_demos_topology_can_be_loaded():
     components = set(loaded.topology.components)
     assert {c for _, _, source, target in STREAMS for c in (source, target)} <= components
     declared = {(source, stream) for _, stream, source, _ in STREAMS}
-    assert {(source, s) for source in components for s in streams.FIELDS if (source, s) in declared} == declared
+    assert {(source, s) for source in components for s in streams.STREAMS if (source, s) in declared} == declared
 
 
 # --- following --------------------------------------------------------------------------------------------------------

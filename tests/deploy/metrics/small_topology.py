@@ -19,10 +19,10 @@ class Relay(BatchBolt):
         context.register_counter("subscriptions_registered").inc(5)
 
     def execute_batch(self, batch: Any) -> None:
-        self._collector.emit_batch([batch["seq"]], streams.MATCHING)
+        self._collector.emit_batch([batch["seq"]], streams.Matching.name)
 
     def declare_output_fields(self, declarer: Any) -> None:
-        declarer.declare_stream(streams.MATCHING, ["seq"])
+        declarer.declare_stream(streams.Matching.name, ["seq"])
 
 
 class Sink(BatchBolt):
@@ -42,6 +42,6 @@ def small_topology(name: str) -> Any:
     """Build it: spout ``spout``, bolts ``relay`` and, with two tasks that get everything, ``sink``."""
     builder = TopologyBuilder()
     builder.set_spout("spout", MessageSpout(Topics.for_topology(name).messages), 1)
-    builder.set_bolt("relay", Relay(), 1).shuffle_grouping("spout", streams.MESSAGES)
-    builder.set_bolt("sink", Sink(), 2).all_grouping("relay", streams.MATCHING)
+    builder.set_bolt("relay", Relay(), 1).shuffle_grouping("spout", streams.Messages.name)
+    builder.set_bolt("sink", Sink(), 2).all_grouping("relay", streams.Matching.name)
     return builder.create_topology()
