@@ -40,7 +40,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, dataclas
 
 import numpy as np
 
-from dskype.topology.core.values import slice_column, take_column
 from dskype.topology.fields import Fields
 from dskype.topology.tuples import TupleBatch, column_to_list
 
@@ -139,10 +138,14 @@ class Stream:
 
     def take(self, rows: np.ndarray) -> Self:
         """Return the tuples with these numbers (int64[]), in this order."""
+        from dskype.topology.core.values import take_column  # here, because clients use the names of streams, and have no pyarrow
+
         return self.make([take_column(column, rows) for column in self.values()])
 
     def slice(self, start: int, stop: int) -> Self:
         """Return the tuples from ``start`` up to ``stop``, without a copy where the type of a column allows it."""
+        from dskype.topology.core.values import slice_column  # as above
+
         return self.make([slice_column(column, start, stop) for column in self.values()])
 
     def emit(self, collector: Any) -> None:

@@ -73,6 +73,8 @@ def test_imports_inside_functions_have_a_measured_reason():
     }
     assert inside == {
         ("builder", "cloudpickle"),
+        ("groupings", "numpy"),
+        ("planning.system", "Acker"),
         ("routing.java_hash", "_kernels"),
         ("planning.acker", "acker_kernels"),
         ("core.chunking", "find_borders"),
