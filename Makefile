@@ -6,6 +6,7 @@
 # PYTEST_ARGS='-k broker'   which tests to run
 # PYTEST_FLAGS=             run all tests in one process, instead of those with Spark in two and the rest in two others
 # CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.lab.chaos -h
+# GUARD_ARGS='--against v0.1.0 --rounds 15'    options of the comparison, see: python -m dskype.deploy.lab.guard -h
 # ATTACK_SCALE=10           how many times more 'make attack' asks, holds and sends than the tests do
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
@@ -23,7 +24,7 @@ export PYTHONPYCACHEPREFIX
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology docs docs-serve check test lint types prepared relock chaos attack doctor clean compose-up compose-demo compose-down compose-logs
+.PHONY: help setup run topology docs docs-serve check test lint types prepared lab-test bench-guard relock chaos attack doctor clean compose-up compose-demo compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +33,7 @@ TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
 DEMO_ARGS ?=
 CHAOS_ARGS ?=
+GUARD_ARGS ?=
 ATTACK_SCALE ?= 10
 PYTEST_FLAGS ?= -n 4
 PYTEST_ARGS ?=
@@ -80,6 +82,9 @@ test: prepared ## Run all tests, after lint and types; at the end stand the slow
 
 lab-test: $(INSTALLED) ## Run the tests of the laboratory only: indexes and experiments of papers, benchmarks
 	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) --times -m lab $(PYTEST_ARGS)
+
+bench-guard: setup ## Compare the speed of this state with an earlier one, in turn, in one run (GUARD_ARGS='--against REVISION')
+	@$(BIN)/python -P -m dskype.deploy.lab.guard $(GUARD_ARGS)
 
 # Only what setup.cfg asks for changes: uv keeps the other versions of the lock.
 relock: $(INSTALLED) ## Write the locks of Python packages and of jars again, after a change of setup.cfg or of Kafka's version
