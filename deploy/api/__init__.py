@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dskype.bolts.dskype_topology import dskype_topology
     from dskype.bolts.results.base import StoreUnavailable
     from dskype.bolts.skype import Skype, TextSkype
     from dskype.deploy.client.dead_letters import DeadLetters
@@ -93,11 +94,13 @@ __all__ = [
     "UnreachableError",
     "WindowedBolt",
     "__version__",
+    "dskype_topology",
     "is_tick",
 ]
 
 # The same names once more for run time: module below dskype -> what it defines. tests/deploy/api/ compares both lists.
 _DEFINED = {
+    "bolts.dskype_topology": "dskype_topology",
     "bolts.results.base": "StoreUnavailable",
     "bolts.skype": "Skype TextSkype",
     "deploy.client.dead_letters": "DeadLetters",
