@@ -67,7 +67,7 @@ lint: $(INSTALLED) ## Check code and format with ruff
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 
-types: $(INSTALLED) ## Check the types of the emulator and of the public contracts with mypy
+types: $(INSTALLED) ## Check the types of everything but the laboratory with mypy
 	@$(BIN)/mypy --no-error-summary
 
 prepared: $(INSTALLED)

@@ -348,7 +348,7 @@ class AGrid:
             assert widths == 1 + len({cells.x0 for cells in inside if x[0] < cells.x0 <= x[-1]})
         assert all(cells == self.all_cells.intersection(cells) and cells.cells for cells in found.values())
         for number, cells in found.items():
-            for first, side in ((0, cells._replace(x0=cells.x1, x1=cells.x1 + 1)), (4, cells._replace(y0=cells.y1, y1=cells.y1 + 1))):
-                near = sorted((other[1 - first // 4], p) for p, other in found.items() if side.intersection(other).cells)
+            for first, beside in ((0, cells._replace(x0=cells.x1, x1=cells.x1 + 1)), (4, cells._replace(y0=cells.y1, y1=cells.y1 + 1))):
+                near = sorted((other[1 - first // 4], p) for p, other in found.items() if beside.intersection(other).cells)
                 stored = arrays.links[number, first : first + 4].tolist()
                 assert stored[0] == -1 if len(near) > 4 else stored == [p for _, p in near] + [-1] * (4 - len(near))

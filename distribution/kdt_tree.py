@@ -253,10 +253,10 @@ def _numbers_of_partitions(nodes: Sequence[Node], tasks: int, limits: Limits) ->
     chosen = np.zeros((len(nodes) + 1, tasks + 1), np.int64)
     least[0, 0] = 0.0
     for i, j in itertools.product(range(1, len(nodes) + 1), range(1, tasks + 1)):
-        k = np.arange(1, min(most, j) + 1)
-        options = least[i - 1, j - k] + sums[i - 1, k]
+        parts = np.arange(1, min(most, j) + 1)
+        options = least[i - 1, j - parts] + sums[i - 1, parts]
         best = int(options.argmin())
-        least[i, j], chosen[i, j] = options[best], k[best]
+        least[i, j], chosen[i, j] = options[best], parts[best]
     left = int(np.flatnonzero(np.isfinite(least[-1]))[-1])  # as many as can be
     counts = []
     for i in range(len(nodes), 0, -1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,8 +32,8 @@ class KeywordDistributor(Partitioned):
     """
 
     name = "keyword"
-    legal_options = ("method", "cost")
-    methods = ("together", *METHODS)
+    legal_options: ClassVar[tuple[str, ...]] = ("method", "cost")
+    methods: ClassVar[tuple[str, ...]] = ("together", *METHODS)
 
     def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
         """Return the cost of each task for a sample that was placed and routed."""
@@ -85,7 +85,7 @@ class PrefixDistributor(KeywordDistributor):
     """
 
     name = "prefix"
-    legal_options = ("method", "cost", "slack")
+    legal_options: ClassVar[tuple[str, ...]] = ("method", "cost", "slack")
 
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ def judged(root_of: Callable[[Sample], Leaf], sample: Sample, tasks: int, every:
     :param root_of: returns the whole world with the loads of a sample.
     """
     loads: list[list[np.ndarray]] = [[] for _ in every]
-    hopeful = range(len(every))
+    hopeful: Sequence[int] = range(len(every))
     for draw in range(_DRAWS):
         roots = [root_of(half) for half in halves(sample, draw)]
         for i in hopeful:

@@ -50,7 +50,8 @@ class Rows(NamedTuple):
         terms: list[int] = []
         owners: list[int] = []
         program: list[int] = []
-        programs, literals = [0], []
+        programs: list[int] = [0]
+        literals: list[int] = []
         for i, expression in enumerate(expressions):
             conjuncts, rest = decompose(expression)
             number = -1
@@ -284,7 +285,8 @@ class PartsIndex(BooleanIndex):
             spare.append(at)
             at = int(a.part[at, k.NEXT])
         assert sorted(parts + spare) == list(range(a.meta[k.PARTS])) and a.meta[k.PARTS] <= len(a.part) == len(a.box)
-        blocks, uses, programs = self._list_blocks(), [], {}
+        blocks, uses = self._list_blocks(), []
+        programs: dict[int, Any] = {}
         for part in parts:
             slot, start = int(a.part[part, k.SLOT]), int(a.part[part, k.START])
             header = int(a.pool[start])

@@ -271,8 +271,8 @@ class ResultFollower:
             with self._past.reading(self, self._present, self._places.offsets) as (reader, begun):
                 if self.closed:
                     return []
-                if begun and (events := self._began(reader)):
-                    return events
+                if begun and (first := self._began(reader)):
+                    return first
                 if not self._places.reached(self._mark):
                     most = max(1, min(_READ_RECORDS, int(_READ_BYTES / self._record_bytes)))
                     self._left_over.extend(reader.poll(_READ_S, most))

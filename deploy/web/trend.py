@@ -59,7 +59,7 @@ class Trend:
         if roles is None or found["messages"] is None:
             return
         source, target = roles
-        latency = next((row for row in found["latency"] if row["component"] == target), {})
+        latency: Mapping[str, Any] = next((row for row in found["latency"] if row["component"] == target), {})
         self._rows.append(
             {
                 "time_ms": time_ms,
