@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dskype.deploy.lab.emulator.measure import print_table
 from dskype.deploy.lab.guard_parts import PARTS
-from dskype.deploy.machine.processes import spawn_tied
+from dskype.deploy.machine.processes import file_command, spawn_tied
 from dskype.topology.errors import explain
 
 __all__ = ["main"]
@@ -35,7 +35,7 @@ class Side:
     def __init__(self, root: Path) -> None:
         # The links in .namespace make the folders of a checkout the package dskype, before what is installed.
         environment = {**os.environ, "PYTHONPATH": str(root / ".namespace")}
-        command = [sys.executable, "-P", str(Path(__file__).with_name("guard_parts.py"))]
+        command = file_command(Path(__file__).with_name("guard_parts.py"))
         self._process = spawn_tied(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def measure(self, part: str) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["command_line", "module_command", "spawn_tied"]
+__all__ = ["command_line", "file_command", "module_command", "spawn_tied"]
 
 # The child asks the kernel to be killed together with its parent, then executes the program; the request survives exec. A separate interpreter
 # does this, because code between fork and exec of a process with threads (preexec_fn) can deadlock. 1 is PR_SET_PDEATHSIG, 9 is SIGKILL.
@@ -30,11 +30,16 @@ _requests_pid = 0
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module as a program, with this process's Python. No other place builds such a command.
+    """Return the command that runs a module as a program, with this process's Python. No other place builds such a command, except :func:`file_command`.
 
     ``-P``: without it, Python imports modules that lie in the working folder before all others, and anybody may have put them there.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def file_command(file: Path) -> list[str]:
+    """Return the command that runs a file as a program, with this process's Python: one that is not a module where it runs."""
+    return [sys.executable, "-P", str(file)]
 
 
 def spawn_tied(command: Sequence[str], **popen_options: Any) -> subprocess.Popen[bytes]:
