@@ -8,7 +8,7 @@ from dskype.distribution.agrid import AGrid
 from dskype.distribution.base import Placed
 from dskype.distribution.keyword import loose_limit
 from dskype.distribution.subscriptions import TopkSubscription
-from dskype.spouts.score_kernels import MARGIN, score
+from dskype.spouts.score_kernels import MARGIN
 
 __all__ = ["near_tasks", "reach_of"]
 
@@ -38,7 +38,7 @@ def near_tasks(subscription: TopkSubscription, threshold: float, reach: np.ndarr
     west, south, east, north = reach.T
     lat, lon, alpha = subscription.lat, subscription.lon, subscription.alpha
     distance_deg = np.hypot(np.maximum(np.maximum(west - lon, lon - east), 0.0), np.maximum(np.maximum(south - lat, lat - north), 0.0))
-    bounds = score.py_func(alpha, 1.0 - distance_deg / _LONGEST_DEG, 1.0) + MARGIN  # on arrays: compiled for them it would only start later
+    bounds = alpha * (1.0 - distance_deg / _LONGEST_DEG) + (1.0 - alpha) + MARGIN
     best = np.full(tasks, -np.inf)
     np.maximum.at(best, tasks_of, bounds)
     near = best >= min(loose_limit(threshold, _SLACK), best.max())
