@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.bolts.boolean import parts_kernels
-from dskype.bolts.boolean.match_kernels import Messages, Scratch
-from dskype.bolts.boolean.parts import PartsIndex
 from dskype.deploy.lab.laps import keyword_first_kernels as kernels
+from dskype.deploy.lab.laps import parts_kernels
+from dskype.deploy.lab.laps.match_kernels import Messages, Scratch
+from dskype.deploy.lab.laps.parts import PartsIndex
 
 __all__ = ["KeywordFirstIndex"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.bolts.boolean.match_kernels import enlarged, mark_terms, overlap, put, satisfied, sorted_once
-from dskype.bolts.boolean.parts_kernels import (
+from dskype.deploy.lab.laps.match_kernels import enlarged, mark_terms, overlap, put, satisfied, sorted_once
+from dskype.deploy.lab.laps.parts_kernels import (
     EMPTY,
     KEYS,
     NEED_KEYS,

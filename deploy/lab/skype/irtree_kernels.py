@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
+from dskype.deploy.lab.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["Rows", "Tree", "collapse", "insert", "keywords", "plant", "remove", "tidy"]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.bolts.topk._kernels import find_term
 from dskype.bolts.window._kernels import answers, lowest, make_best, offer
+from dskype.deploy.lab.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.deploy.lab.skype.irtree_kernels import FIRST, LEVEL, MARK, NEXT, NODES, OWNER, ROOT, index_of
 from dskype.spouts.score_kernels import score, ssim
 from dskype.topology.kernel_cache import njit

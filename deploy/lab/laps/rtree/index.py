@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dskype.bolts.boolean import parts_kernels
-from dskype.bolts.boolean.match_kernels import Messages, Scratch
-from dskype.bolts.boolean.parts import PartsIndex
+from dskype.deploy.lab.laps import parts_kernels
+from dskype.deploy.lab.laps.match_kernels import Messages, Scratch
+from dskype.deploy.lab.laps.parts import PartsIndex
 from dskype.deploy.lab.laps.rtree import order_kernels, search_kernels, tree_kernels
 from dskype.deploy.lab.laps.rtree import token_kernels as kernels
 from dskype.topology.errors import IllegalArgumentException, explain

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts.boolean.match_kernels import enlarged, mark_terms, overlap, put, satisfied, sorted_once
-from dskype.bolts.boolean.parts_kernels import EMPTY, ROOT, find, low, posting_list
-from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
+from dskype.deploy.lab.laps.match_kernels import enlarged, mark_terms, overlap, put, satisfied, sorted_once
+from dskype.deploy.lab.laps.parts_kernels import EMPTY, ROOT, find, low, posting_list
 from dskype.deploy.lab.laps.rtree.token_kernels import COUNT, INVERTED, LEVEL, LISTS, SPATIAL, nth_token
+from dskype.deploy.lab.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["match"]

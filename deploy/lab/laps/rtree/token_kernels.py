@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.bolts.boolean.parts_kernels import EMPTY, ROOT, STALE, append, discard_list, enter, erase, find, posting_list, shorten, terms_of
+from dskype.deploy.lab.laps.parts_kernels import EMPTY, ROOT, STALE, append, discard_list, enter, erase, find, posting_list, shorten, terms_of
 from dskype.topology.kernel_cache import njit
 
 __all__ = [

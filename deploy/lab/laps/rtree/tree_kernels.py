@@ -1,13 +1,13 @@
 """Kernels of the R-tree over parts: insertion with splits, removal, and joining nodes that have too few children.
 
-Rectangles in nodes are float32 (see :func:`~dskype.bolts.boolean.parts_kernels.low`); those of the subscriptions decide where borders meet.
+Rectangles in nodes are float32 (see :func:`~dskype.deploy.lab.laps.parts_kernels.low`); those of the subscriptions decide where borders meet.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dskype.bolts.boolean.parts_kernels import (
+from dskype.deploy.lab.laps.parts_kernels import (
     EMPTY,
     KEYS,
     NEED_KEYS,
@@ -33,7 +33,6 @@ from dskype.bolts.boolean.parts_kernels import (
     put_part,
     terms_of,
 )
-from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
 from dskype.deploy.lab.laps.rtree.token_kernels import (
     COUNT,
     INVERTED,
@@ -53,6 +52,7 @@ from dskype.deploy.lab.laps.rtree.token_kernels import (
     move_part,
     weight_of,
 )
+from dskype.deploy.lab.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["insert", "part_rect", "plant", "rebuild", "remove"]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dskype.bolts.boolean import INDEXES, make_index, parts, parts_kernels
+from dskype.bolts.boolean import INDEXES, make_index
+from dskype.deploy.lab.laps import parts, parts_kernels
 from dskype.deploy.lab.laps.rtree import token_kernels
 from dskype.deploy.lab.laps.rtree.index import TreeIndex
 from dskype.topology import IllegalArgumentException

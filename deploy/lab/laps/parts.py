@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.bolts.boolean import parts_kernels as kernels
 from dskype.bolts.boolean.base import BooleanIndex, arrays_bytes, box_of, enlarged, foreign_snapshot
-from dskype.bolts.boolean.conjuncts import decompose
-from dskype.bolts.boolean.match_kernels import Messages, Scratch
 from dskype.bolts.topk.table import TermIds, readable
+from dskype.deploy.lab.laps import parts_kernels as kernels
+from dskype.deploy.lab.laps.conjuncts import decompose
+from dskype.deploy.lab.laps.match_kernels import Messages, Scratch
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -73,7 +73,7 @@ class Rows(NamedTuple):
 class PartsIndex(BooleanIndex):
     """Decomposes each subscription into parts, of one conjunct and one rectangle each, and finds these.
 
-    An expression becomes its conjuncts (see :mod:`~dskype.bolts.boolean.conjuncts`); a rectangle that crosses the antimeridian becomes
+    An expression becomes its conjuncts (see :mod:`~dskype.deploy.lab.laps.conjuncts`); a rectangle that crosses the antimeridian becomes
     two. Terms have dense ids. Memory: 4 bytes per slot, 48 per part, 4 per term and 8 more, 28 per distinct term, and what the index adds; growing arrays have up
     to a quarter more.
     """

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts.boolean.parts_kernels import SLOT, program_of, terms_of
-from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.bolts.topk._kernels import find_term
+from dskype.deploy.lab.laps.parts_kernels import SLOT, program_of, terms_of
+from dskype.deploy.lab.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["Messages", "Scratch", "enlarged", "mark_terms", "overlap", "put", "satisfied", "sorted_once"]

@@ -2,11 +2,10 @@ import itertools
 
 import pytest
 
-from dskype.bolts.boolean.conjuncts import GROWTH, decompose
+from dskype.deploy.lab.laps.conjuncts import GROWTH, decompose
 from dskype.topology import IllegalArgumentException
+from tests.bolts.boolean.oracle import any_expression, seeded
 from tests.naive import satisfies
-
-from .oracle import any_expression, seeded
 
 
 def size_of(expression):
