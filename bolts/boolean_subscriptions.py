@@ -9,6 +9,7 @@ from sortedcontainers import SortedList
 
 from dskype.bolts import boolean
 from dskype.bolts.busiest import Busiest
+from dskype.bolts.filters import Filters
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.distribution.subscriptions import BooleanSubscription
@@ -30,6 +31,7 @@ class BooleanSubscriptions:
 
     def __init__(self, settings: Settings) -> None:
         self._index = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
+        self._filters = Filters()
         self.metadata = SlotMetadata()
         self.slots: dict[str, int] = {}
         """Subscription -> slot. The owner removes names, so a slot may outlive its name."""
@@ -45,6 +47,8 @@ class BooleanSubscriptions:
         self.slots[name] = slot
         self.metadata.set(slot, name, registration, subscription.meta)
         self._index.insert(slot, subscription.bbox, subscription.expression)
+        if subscription.program is not None:
+            self._filters.set(slot, subscription.program)
         if subscription.expires_ms is not None:
             self._cover(slot)
             self._ends_ms[slot] = subscription.expires_ms
@@ -59,6 +63,7 @@ class BooleanSubscriptions:
     def forget(self, slot: int) -> None:
         """Empty a slot."""
         self._index.remove(slot)
+        self._filters.clear(slot)
         if slot < len(self._ends_ms):
             self._expiring.discard((int(self._ends_ms[slot]), slot))
             self._ends_ms[slot] = _NEVER_MS
@@ -68,6 +73,9 @@ class BooleanSubscriptions:
     def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows, slots): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived."""
         rows, slots = self._index.match(arrived.messages)
+        if self._filters and len(slots):
+            satisfied = self._filters.satisfying(arrived.messages, arrived.details, rows, slots)
+            rows, slots = rows[satisfied], slots[satisfied]
         if (self._expiring or self._expired) and len(slots):
             self._cover(int(slots.max()))
             alive = arrived.arrival_ms[rows] < self._ends_ms[slots]
@@ -99,12 +107,19 @@ class BooleanSubscriptions:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as arrays and plain values."""
-        return {"boolean": self._index.snapshot(), "filters": self.metadata.snapshot(), "ends_ms": self._expiries(), "expired": sorted(self._expired)}
+        return {
+            "boolean": self._index.snapshot(),
+            "filters": self.metadata.snapshot(),
+            "ends_ms": self._expiries(),
+            "expired": sorted(self._expired),
+            "programs": self._filters.snapshot(),
+        }
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
         self._index.restore(state["boolean"])
         self.metadata.restore(state["filters"])
+        self._filters.restore(state.get("programs"))
         self.slots = self.metadata.by_name()
         self._ends_ms = np.zeros(0, np.int64)
         for slot, ends_ms in state["ends_ms"]:

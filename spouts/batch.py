@@ -120,3 +120,51 @@ class MessageBatch(NamedTuple):
     def rectangles(self) -> np.ndarray:
         """Return the rectangles of the messages, float64[n, 4]: ``areas``, or an empty rectangle for each point."""
         return np.stack([self.lon, self.lat, self.lon, self.lat], axis=1) if self.areas is None else self.areas
+
+
+class Details(NamedTuple):
+    """What filters look at beside the terms of messages (:mod:`dskype.spouts.filters`).
+
+    :ivar order_offsets: int64[n + 1]; the words of message *i* in reading order are ``order[order_offsets[i]:order_offsets[i + 1]]``.
+    :ivar order: int16[]: indexes of the message's terms; -1 is a word that was left out, -2 the border between two fields of the text.
+    :ivar attribute_offsets: int64[n + 1]; the attributes of message *i* are ``attributes[attribute_offsets[i]:attribute_offsets[i + 1]]``.
+    :ivar attributes: int64[]: pairs of key and value, rising (:mod:`dskype.spouts.attributes`).
+    """
+
+    order_offsets: np.ndarray
+    order: np.ndarray
+    attribute_offsets: np.ndarray
+    attributes: np.ndarray
+
+    @classmethod
+    def empty(cls, n: int = 0) -> Details:
+        """Return the details of ``n`` messages without any."""
+        return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.int16), np.zeros(n + 1, np.int64), np.zeros(0, np.int64))
+
+    @classmethod
+    def of(cls, received: Matching) -> Details:
+        """Return the details in a batch of a stream; those of frames of earlier versions are empty."""
+        if received.order is None:
+            return cls.empty(len(received.seq))
+        return cls(*lists_to_csr(received.order, np.int16), *lists_to_csr(received.attributes, np.int64))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Details]) -> Details:
+        """Return the details of several batches of messages, one after another."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*_joined([p[:2] for p in parts], np.int16), *_joined([p[2:] for p in parts], np.int64))
+
+    def select(self, rows: np.ndarray) -> Details:
+        """Return the details of the messages at ``rows``, in that order."""
+        order_offsets, words = select_lists(self.order_offsets, rows)
+        attribute_offsets, pairs = select_lists(self.attribute_offsets, rows)
+        return Details(order_offsets, self.order[words], attribute_offsets, self.attributes[pairs])
+
+
+def _joined(lists: Sequence[tuple[np.ndarray, ...]], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns of lists, each (offsets from 0, values), one after another."""
+    starts = np.cumsum([0, *(offsets[-1] for offsets, _ in lists)])
+    offsets = [offsets[:-1] + start for (offsets, _), start in zip(lists, starts)]
+    values = [values for _, values in lists]
+    return np.concatenate([*offsets, starts[-1:]]).astype(np.int64), np.concatenate(values) if values else np.zeros(0, dtype)

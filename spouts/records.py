@@ -13,6 +13,8 @@ from json.encoder import encode_basestring as _quoted
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
+from dskype.spouts.expression_parser import ExpressionError, Language, parse
+from dskype.spouts.filters import is_wordless
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
@@ -175,7 +177,7 @@ class BooleanSubscription:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
         """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
-        return cls(record["id"], tuple(record["bbox"]), _as_lists(record["expression"]), record["ttl_s"], record["meta"])
+        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"])
 
 
 Subscription = TopkSubscription | BooleanSubscription
@@ -241,12 +243,18 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
         raise RecordError(explain(f"Expected the record's key in UTF-8 (wrong at byte {e.start + 1})", given=key[:40]), "invalid-utf8") from None
 
 
-def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Subscription:
+def parse_subscription(
+    key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS, language: Language | None = None
+) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, and each token counts as often as it occurs. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
+    tokens, and each token counts as often as it occurs.
 
+    ``{"type":"boolean","bbox"?:[west,south,east,north],"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a ``bbox`` the
+    subscription is about the whole globe, and without words about all messages in the bbox. One of the two must be there.
+
+    :param language: what expressions may speak of; None: of words, in the limits.
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
@@ -258,7 +266,7 @@ def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tok
     if kind == "topk":
         return _topk(id, record, tokenizer, space, limits)
     if kind == "boolean":
-        return _boolean(id, record, tokenizer, limits)
+        return _boolean(id, record, tokenizer, limits, language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms))
     return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
 
 
@@ -300,16 +308,26 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
     return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits))
 
 
-def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> BooleanSubscription:
-    if _one_of(record, "expression", "keywords") == "expression":
+_WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
+
+
+def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limits, language: Language) -> BooleanSubscription:
+    if not ("expression" in record or "keywords" in record):
+        if "bbox" not in record:
+            raise _error("no-keyword", "Expected 'expression', 'keywords' or 'bbox'", "none of them")
+        expression = expressions.EVERYTHING
+    elif _one_of(record, "expression", "keywords") == "expression":
         text = _check_folded(_check_text(record["expression"], "expression", limits.text_max_bytes), "expression", limits.text_max_bytes)
         try:
-            expression = expressions.parse(text, tokenizer, limits.expression_max_depth, limits.expression_max_terms)
-        except expressions.ExpressionError as e:
+            expression = parse(text, tokenizer, language)
+        except ExpressionError as e:
             raise RecordError(str(e), "invalid-expression") from None
     else:
         expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
-    bbox = _bbox(record)
+    if not language.wordless and is_wordless(expression):
+        hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
+        raise _error("no-keyword", "Expected an expression that needs a word", _short(repr(expressions.to_text(expression))), hint=hint)
+    bbox = _bbox(record) if "bbox" in record else _WORLD_BBOX
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         _refuse("invalid-ttl", "Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
@@ -561,6 +579,3 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
         raise _error("long-meta", "Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
     return meta
 
-
-def _as_lists(expression: Any) -> expressions.Expression:
-    return [expression[0], *map(_as_lists, expression[1:])] if isinstance(expression, (list, tuple)) else expression

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
+from dskype.spouts.attributes import Attributes
+from dskype.spouts.expression_parser import Language
 from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -31,6 +33,9 @@ DEFAULTS: dict[str, Any] = {
     "dskype.text.max.words": 16_384,
     "dskype.expression.max.depth": 16,
     "dskype.expression.max.terms": 256,
+    "dskype.attributes": {},
+    "dskype.boolean.prefixes": False,
+    "dskype.boolean.wordless": True,
     "dskype.limits.subscriptions": 20_000_000,
     "dskype.limits.subscription.cost": None,
     "dskype.limits.subscription.cost.action": "refuse",
@@ -76,6 +81,10 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
 others late. Beyond either limit a message becomes a dead letter.
+``dskype.attributes``: the attributes of messages, name -> type (:class:`~dskype.spouts.attributes.Attributes`).
+``dskype.boolean.prefixes``: whether subscriptions may ask for words that begin in some way (``muse*``); messages then carry a term for each beginning of a word.
+``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
+Each message then carries a term that all messages have, and one for each textual attribute.
 ``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
 below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
@@ -134,6 +143,13 @@ def _options(conf: Mapping[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _refuse(key, value, "a map of options")
     return dict(value)
+
+
+def _flag(conf: Mapping[str, Any], key: str) -> bool:
+    value = conf[key]
+    if type(value) is not bool:
+        raise _refuse(key, value, "true or false")
+    return value
 
 
 def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> float:
@@ -224,6 +240,9 @@ class Settings:
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar attributes: those that messages may have, by name.
+    :ivar prefixes: whether expressions may have prefixes.
+    :ivar wordless: whether a message may satisfy an expression by something that is no word.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
@@ -248,6 +267,9 @@ class Settings:
     vocabulary: str | None = None
     stop_words: tuple[str, ...] = ()
     limits: Limits = Limits()
+    attributes: Attributes = field(default_factory=Attributes)
+    prefixes: bool = False
+    wordless: bool = True
     subscriptions_max: int = 20_000_000
     cost_ceiling: float | None = None
     cost_action: str = "refuse"
@@ -346,6 +368,9 @@ class Settings:
             vocabulary=conf["dskype.vocabulary"] or None,
             stop_words=tuple(words),
             limits=limits,
+            attributes=Attributes.from_conf(conf["dskype.attributes"]),
+            prefixes=_flag(conf, "dskype.boolean.prefixes"),
+            wordless=_flag(conf, "dskype.boolean.wordless"),
             subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
             cost_ceiling=ceiling,
             cost_action=action,
@@ -363,6 +388,11 @@ class Settings:
             **plugins,
             **options,
         )
+
+    @property
+    def language(self) -> Language:
+        """What expressions may speak of."""
+        return Language(self.attributes, (), self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
 
     @property
     def topk_pause_max_ms(self) -> int:

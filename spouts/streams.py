@@ -33,7 +33,7 @@ called ``count``. They are not frozen, because a frozen one takes three times as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from dataclasses import fields as dataclass_fields
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
@@ -85,6 +85,7 @@ class Column(NamedTuple):
 Int8 = Annotated[Any, Column(np.int8)]
 Int32 = Annotated[Any, Column(np.int32)]
 Int64 = Annotated[Any, Column(np.int64)]
+Int16Lists = Annotated[Any, Column(np.int16, lists=True)]
 Float64 = Annotated[Any, Column(np.float64)]
 Milliseconds = Annotated[Any, Column(np.int64, unit="ms")]
 Degrees = Annotated[Any, Column(np.float64, unit="deg")]
@@ -101,6 +102,7 @@ class Stream:
     :cvar name: the stream's id.
     :cvar fields: the names of its columns, in order.
     :cvar columns: name -> what the column holds.
+    :cvar least: how many columns every version has had; the others have a default.
     """
 
     __slots__ = ()
@@ -108,15 +110,18 @@ class Stream:
     name: ClassVar[str]
     fields: ClassVar[Fields]
     columns: ClassVar[dict[str, Column]]
+    least: ClassVar[int]
     _values: ClassVar[Callable[[Any], tuple[Any, ...]]]
 
     @classmethod
     def make(cls, values: Sequence[Any]) -> Self:
         """Return the tuples with these columns, or the tuple with these values, in the order of the fields.
 
-        :raises ValueError: there are more or fewer than the stream has.
+        :raises ValueError: there are more than the stream has, or fewer than it had in earlier versions.
         """
-        return cls(**dict(zip(cls.fields.names, values, strict=True)))
+        if not cls.least <= len(values) <= len(cls.fields.names):
+            raise ValueError(f"expected {len(cls.fields.names)} columns of stream {cls.name!r}; given: {len(values)}")
+        return cls(**dict(zip(cls.fields.names, values)))
 
     @classmethod
     def of(cls, batch: TupleBatch) -> Self:
@@ -181,6 +186,7 @@ def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
         made.name = name
         made.columns = {field.name: hints[field.name].__metadata__[0] for field in dataclass_fields(made)}  # type: ignore[arg-type]
         made.fields = Fields(made.columns)
+        made.least = sum(field.default is MISSING for field in dataclass_fields(made))  # type: ignore[arg-type]
         get = attrgetter(*made.columns)
         made._values = staticmethod(get if len(made.columns) > 1 else lambda one: (get(one),))
         STREAMS[name] = made
@@ -198,6 +204,7 @@ class Messages(Stream):
     :ivar id: ids as JSON text (``17`` or ``"a17"``).
     :ivar lat: degrees, float64[n]; pairs of degrees, float64[n, 2], where some messages of a frame are areas
         (:func:`dskype.spouts.areas.areas_to_columns`). ``lon`` likewise.
+    :ivar attributes: pairs (key, value), rising (:mod:`dskype.spouts.attributes`); None in frames of earlier versions.
     """
 
     seq: Int64
@@ -207,6 +214,7 @@ class Messages(Stream):
     lon: Degrees
     text: Text
     arrival_ms: Milliseconds
+    attributes: Int64Lists = None
 
 
 @_stream("subscriptions")
@@ -228,7 +236,9 @@ class Matching(Stream):
 
     :ivar id: ids as JSON text.
     :ivar lat: as in :class:`Messages`; ``lon`` likewise.
-    :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
+    :ivar terms: ids of terms, rising within a message; ``weights``: theirs, 0 for terms that are no words.
+    :ivar order: the words in reading order (:class:`dskype.spouts.batch.Details`), and ``attributes`` as in :class:`Messages`; None in frames of
+        earlier versions.
     """
 
     seq: Int64
@@ -239,6 +249,8 @@ class Matching(Stream):
     terms: Int64Lists
     weights: Float64Lists
     arrival_ms: Milliseconds
+    order: Int16Lists = None
+    attributes: Int64Lists = None
 
 
 @_stream("placements")

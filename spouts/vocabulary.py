@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import _kernels
-from dskype.spouts.expression import Expression, map_terms, terms
 from dskype.spouts.frequencies import malformed, read_content, unreadable
 from dskype.spouts.text import WORD_RULE, Tokenizer, folded_characters
 from dskype.topology.core.atomic_files import replace_file
@@ -206,11 +205,6 @@ class Vocabulary:
         encoded = [token.encode() for token in tokens]
         ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
         return _kernels.find_terms(np.frombuffer(b"".join(encoded), np.uint8), ends, *self._table)
-
-    def map_expression(self, expression: Expression) -> Expression:
-        """Return a keyword expression with term ids in place of words."""
-        words = terms(expression)
-        return map_terms(expression, dict(zip(words, self.ids(words).tolist())).__getitem__)
 
     def df(self, ids: np.ndarray | Sequence[int]) -> np.ndarray:
         """Return document frequencies, int64[n]; 1 for unknown terms."""
