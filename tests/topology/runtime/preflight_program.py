@@ -17,10 +17,10 @@ from dskype.deploy.cli.main import main as dskype
 from dskype.deploy.machine.spark_archive import existing_archive
 from dskype.deploy.machine.spark_classes import spark_class_path
 from dskype.topology.core.file_store import FileSnapshotStore
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
-from dskype.topology.runtime.preflight import PreflightError, check_executors
-from dskype.topology.runtime.session import start_session
+from dskype.topology.runtime.driver.preflight import PreflightError, check_executors
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.spark.session import start_session
+from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 
 from .standalone import executors_of_minutes
 

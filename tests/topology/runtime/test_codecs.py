@@ -15,11 +15,13 @@ from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.spouts.topics import Topics
 from dskype.topology import Fields, KafkaBolt, KafkaSpout, TopologyBuilder, TopologyError
 from dskype.topology.planning.plan import TopologyPlan, chunks_topic, inbox_topic, metrics_topic, state_topic
-from dskype.topology.runtime.driver import TopologyDriver
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_to_end
-from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, NimbusService, load_states
-from dskype.topology.runtime.topics import TopologyTopics
+from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver.topics import TopologyTopics
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import KafkaInboxReader, read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, NimbusService, load_states
+from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 
 pytestmark = pytest.mark.product
 

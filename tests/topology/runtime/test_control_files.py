@@ -9,9 +9,9 @@ import pytest
 from dskype.spouts.settings import CHANGEABLE_SETTINGS
 from dskype.topology import Fields, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.control_files import FIRST_OFFSETS, MANIFEST, ControlFileError, Manifest, differences, read_json, write_json
-from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.driver.inputs import ExternalInputs
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.stores.control_files import FIRST_OFFSETS, MANIFEST, ControlFileError, Manifest, differences, read_json, write_json
 
 from .components import PacedNumbers, Recorder, RunningSum
 

@@ -12,8 +12,8 @@ import pyspark.daemon
 import pyspark.worker
 import pytest
 
-from dskype.topology.runtime.daemon import _quiet_main
-from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
+from dskype.topology.runtime.processes.daemon import _quiet_main
+from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
 from .helpers import wait_for
 
@@ -48,7 +48,7 @@ def test_a_worker_whose_connection_spark_has_closed_ends_without_a_word(main, mo
 def test_a_daemon_that_starts_a_supervisor_alone_imports_nothing_for_workers(tmp_path, supervisor_alone):
     told = tmp_path / "told"
     environ = {k: v for k, v in os.environ.items() if k != SUPERVISOR_VARIABLE} | ({"DSKYPE_SUPERVISOR_FILE": str(told)} if supervisor_alone else {})
-    command = [sys.executable, "-P", "-m", "dskype.topology.runtime.daemon", "pyspark.worker"]
+    command = [sys.executable, "-P", "-m", "dskype.topology.runtime.processes.daemon", "pyspark.worker"]
     with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
         try:
             daemon.stdout.read(4)  # its port, which it tells when it has imported everything

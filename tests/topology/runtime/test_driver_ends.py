@@ -16,12 +16,13 @@ from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.runtime import driver as driver_module
-from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, ResumeRefusedError
-from dskype.topology.runtime.driver import TopologyDriver
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
-from dskype.topology.runtime.nimbus_topic import ClusterClient
-from dskype.topology.runtime.topics import TopologyTopics
+from dskype.topology.runtime.driver import driver as driver_module
+from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver.topics import TopologyTopics
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
+from dskype.topology.runtime.stores.control_files import MANIFEST, ControlFileError, ResumeRefusedError
 
 from .components import PacedNumbers, Recorder, RunningSum, sum_chain, sums_expected
 from .helpers import await_output, existing_topics, make_topic, wait_for

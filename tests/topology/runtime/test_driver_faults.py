@@ -19,9 +19,9 @@ import pytest
 
 from dskype.deploy.machine.folders import FolderInUseError
 from dskype.topology.config import Config
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.object_store import ObjectSnapshotStore
-from dskype.topology.runtime.session import scratch_of
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.spark.session import scratch_of
+from dskype.topology.runtime.stores.object_store import ObjectSnapshotStore
 
 from .components import sums_expected
 from .helpers import (

@@ -11,7 +11,7 @@ from kafka.errors import KafkaTimeoutError
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.first_batches import await_first_batches
+from dskype.topology.runtime.driver.first_batches import await_first_batches
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
 

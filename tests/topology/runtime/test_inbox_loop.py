@@ -11,8 +11,8 @@ from dskype.topology.core.executor import Executor, Owner
 from dskype.topology.core.frames import encode_control, encode_pulse, expand_records
 from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime import inbox_loop
-from dskype.topology.runtime.inbox_loop import InboxLoop, KeptPositions
+from dskype.topology.runtime.transport import inbox_loop
+from dskype.topology.runtime.transport.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FeederSpout
 from tests.topology.simulated.test_owners import emitted

@@ -11,13 +11,14 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder, TopologyError, TopologyPlan
-from dskype.topology.runtime import connections, record_producer
-from dskype.topology.runtime import kafka as kafka_clients
-from dskype.topology.runtime.driver import TopologyDriver
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
-from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
-from dskype.topology.runtime.librdkafka import connection_settings
-from dskype.topology.runtime.topics import TopologyTopics
+from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver.topics import TopologyTopics
+from dskype.topology.runtime.kafka import clients as kafka_clients
+from dskype.topology.runtime.kafka import connections, record_producer
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.librdkafka import connection_settings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 
 
 def driver(tmp_path: Path, spout: KafkaSpout, bolt: KafkaBolt) -> TopologyDriver:

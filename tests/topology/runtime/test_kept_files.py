@@ -11,8 +11,8 @@ from dskype.topology import BasicBolt, Fields, Spout, TopologyBuilder
 from dskype.topology.errors import TopologyError
 from dskype.topology.nimbus.manager import TopologyManager
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime import nimbus_topic
-from dskype.topology.runtime.kept_files import declared_files, keep_files
+from dskype.topology.runtime.nimbus import nimbus_topic
+from dskype.topology.runtime.stores.kept_files import declared_files, keep_files
 
 
 class Words(Spout):
@@ -145,7 +145,9 @@ def test_a_first_start_without_the_file_is_refused_and_leaves_no_index(tmp_path,
 
 
 def test_a_start_that_was_broken_off_leaves_nothing_that_a_resume_would_trust(tmp_path, words, monkeypatch):
-    monkeypatch.setattr("dskype.topology.runtime.kept_files.write_json", lambda path, document: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        "dskype.topology.runtime.stores.kept_files.write_json", lambda path, document: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(OSError, match="No space"):
         keep_files(plan_of({"words.file": str(words)}), tmp_path, False)
     monkeypatch.undo()

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from dskype.topology.core.snapshots import FencedError, MemorySnapshotStore
-from dskype.topology.runtime.leases import Leases, SupersededError
+from dskype.topology.runtime.transport.leases import Leases, SupersededError
 
 
 class Shared:

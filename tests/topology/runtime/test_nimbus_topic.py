@@ -21,9 +21,10 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError, TransitionException
 from dskype.topology.nimbus.manager import TopologyManager
 from dskype.topology.planning.plan import inbox_topic, metrics_topic
-from dskype.topology.runtime import liveness, nimbus_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, ClusterClient, NimbusService, load_removed, load_states, watch_drivers
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus import liveness, nimbus_topic
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, ClusterClient, NimbusService, load_removed, load_states, watch_drivers
 
 from .components import PacedNumbers, RunningSum
 from .helpers import existing_topics, freeze, wait_for

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from dskype.topology.core.file_store import FileSnapshotStore
-from dskype.topology.runtime import preflight
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.preflight import PreflightError, check_executors
-from dskype.topology.runtime.resume import installed_version
-from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE
+from dskype.topology.runtime.driver import preflight
+from dskype.topology.runtime.driver.preflight import PreflightError, check_executors
+from dskype.topology.runtime.driver.resume import installed_version
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
 from .standalone import hiding, standalone
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dskype.topology.runtime import processes
-from dskype.topology.runtime.processes import Stop, StopSignal, bind_socket, connect_socket, runtime_folder, short_address
-from dskype.topology.runtime.supervisor import _sweep
+from dskype.topology.runtime.processes import host as processes
+from dskype.topology.runtime.processes.host import Stop, StopSignal, bind_socket, connect_socket, runtime_folder, short_address
+from dskype.topology.runtime.processes.supervisor import _sweep
 
 
 @pytest.fixture

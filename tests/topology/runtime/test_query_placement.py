@@ -8,7 +8,7 @@ import pytest
 
 from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.spark_executors import NoSparkExecutorError, SparkExecutor, find_executors, place
+from dskype.topology.runtime.spark.spark_executors import NoSparkExecutorError, SparkExecutor, find_executors, place
 
 from .components import PacedNumbers, RunningSum
 

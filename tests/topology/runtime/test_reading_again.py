@@ -8,7 +8,9 @@ import pytest
 from kafka import KafkaProducer
 
 from dskype.topology.core.loss import LostInputError
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import KafkaInboxReader
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 from .helpers import make_topic
 

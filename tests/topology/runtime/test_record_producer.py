@@ -16,11 +16,11 @@ from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, Me
 from dskype.deploy.machine import launch
 from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime import driver as driver_module
-from dskype.topology.runtime import librdkafka, librdkafka_producer, record_producer, write_watch
-from dskype.topology.runtime.driver import TopologyDriver
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.write_watch import WriteWatch
+from dskype.topology.runtime.driver import driver as driver_module
+from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.kafka import librdkafka, librdkafka_producer, record_producer, write_watch
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.write_watch import WriteWatch
 
 from .helpers import wait_for
 

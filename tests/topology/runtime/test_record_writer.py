@@ -7,8 +7,9 @@ from confluent_kafka import KafkaException
 
 from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.topology.core.frames import OutRecord
-from dskype.topology.runtime import record_writer
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import KafkaInboxReader
+from dskype.topology.runtime.transport import record_writer
 
 from .helpers import make_topic
 

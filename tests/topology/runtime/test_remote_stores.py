@@ -13,11 +13,13 @@ from s3fs import S3FileSystem
 from dskype.topology.core.chunking import LEAST_BYTES, MOST_BYTES, cut
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, encode_snapshot
 from dskype.topology.errors import TopologyError
-from dskype.topology.runtime import kafka_store
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
-from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
-from dskype.topology.runtime.object_store import ObjectSnapshotStore
-from dskype.topology.runtime.state_log import Commit, PartitionLog
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.stores import kafka_store
+from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
+from dskype.topology.runtime.stores.object_store import ObjectSnapshotStore
+from dskype.topology.runtime.stores.state_log import Commit, PartitionLog
 from tests.topology.core import test_snapshots as contract
 
 from .object_server import object_server

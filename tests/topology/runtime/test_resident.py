@@ -24,12 +24,13 @@ from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import LostStateError, WriteError, encode_snapshot
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, metrics_topic
-from dskype.topology.runtime import resident as resident_module
-from dskype.topology.runtime.executor_log import _Log, redirect_output
-from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
-from dskype.topology.runtime.leases import SupersededError
-from dskype.topology.runtime.processes import Stop, StopSignal
-from dskype.topology.runtime.resident import Payload, _Resident
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.processes import resident as resident_module
+from dskype.topology.runtime.processes.executor_log import _Log, redirect_output
+from dskype.topology.runtime.processes.host import Stop, StopSignal
+from dskype.topology.runtime.processes.resident import Payload, _Resident
+from dskype.topology.runtime.transport.leases import SupersededError
 from dskype.topology.testing import TestWordSpout
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dskype.topology.runtime.component_query import ComponentQuery
-from dskype.topology.runtime.session import spark_settings
+from dskype.topology.runtime.spark.component_query import ComponentQuery
+from dskype.topology.runtime.spark.session import spark_settings
 
 
 def test_paths_of_the_user_are_seen_from_the_users_folder(tmp_path, monkeypatch):

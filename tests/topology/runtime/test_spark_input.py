@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dskype.topology.runtime import spark_input
-from dskype.topology.runtime.spark_input import HELLO, SparkInput
-from dskype.topology.runtime.wire import receive
+from dskype.topology.runtime.transport import spark_input
+from dskype.topology.runtime.transport.spark_input import HELLO, SparkInput
+from dskype.topology.runtime.transport.wire import receive
 from dskype.topology.tuples import InRecord
 
 END = struct.pack("<i", 0)

@@ -14,14 +14,16 @@ from types import SimpleNamespace
 import pytest
 
 from dskype.topology.core.file_store import FileSnapshotStore
-from dskype.topology.runtime import kept_files, nimbus_topic, standby
-from dskype.topology.runtime.control_files import FIRST_OFFSETS, MANIFEST, Manifest, write_json
-from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, ClusterClient
-from dskype.topology.runtime.resume import check_changes, read_started
-from dskype.topology.runtime.shared_files import SharedFiles
-from dskype.topology.runtime.standby import LOST_AFTER_BEATS, RANK_BEATS, LossWatch, TopologyKilledError
-from dskype.topology.runtime.stores import ship_files
+from dskype.topology.runtime.driver.resume import check_changes, read_started
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.nimbus import nimbus_topic, standby
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, ClusterClient
+from dskype.topology.runtime.nimbus.standby import LOST_AFTER_BEATS, RANK_BEATS, LossWatch, TopologyKilledError
+from dskype.topology.runtime.stores import kept_files
+from dskype.topology.runtime.stores.choice import ship_files
+from dskype.topology.runtime.stores.control_files import FIRST_OFFSETS, MANIFEST, Manifest, write_json
+from dskype.topology.runtime.stores.shared_files import SharedFiles
 
 from .helpers import wait_for
 from .test_kept_files import plan_of

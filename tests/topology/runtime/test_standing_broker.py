@@ -21,11 +21,13 @@ from dskype.spouts.topics import Topics
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.core.snapshots import WriteError
 from dskype.topology.nimbus.manager import TopologyManager
-from dskype.topology.runtime import kafka_store, record_producer
-from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
-from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
-from dskype.topology.runtime.nimbus_topic import ClusterClient, NimbusService, load_states
-from dskype.topology.runtime.record_writer import RecordWriter
+from dskype.topology.runtime.kafka import record_producer
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient, NimbusService, load_states
+from dskype.topology.runtime.stores import kafka_store
+from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
+from dskype.topology.runtime.transport.record_writer import RecordWriter
 
 from .helpers import freeze, make_topic, wait_for
 from .test_nimbus_topic import Backend, word_topology

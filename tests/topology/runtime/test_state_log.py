@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dskype.topology.runtime.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
+from dskype.topology.runtime.stores.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
 
 KEPT = 3
 

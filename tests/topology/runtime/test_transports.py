@@ -10,11 +10,11 @@ from dskype.deploy.machine.connection import client_arguments
 from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime import transports as transports_module
-from dskype.topology.runtime.driver import TopologyDriver
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.librdkafka import UnsupportedOptionError, connection_settings
-from dskype.topology.runtime.transports import TaskSlots, TooFewSlotsError, Transports
+from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError, connection_settings
+from dskype.topology.runtime.spark import transports as transports_module
+from dskype.topology.runtime.spark.transports import TaskSlots, TooFewSlotsError, Transports
 from dskype.topology.testing import TestWordCounter, TestWordSpout
 
 
