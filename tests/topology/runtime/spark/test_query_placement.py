@@ -10,7 +10,7 @@ from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.spark.spark_executors import NoSparkExecutorError, SparkExecutor, find_executors, place
 
-from .components import PacedNumbers, RunningSum
+from ..components import PacedNumbers, RunningSum
 
 
 def plan_of(workers: int) -> TopologyPlan:

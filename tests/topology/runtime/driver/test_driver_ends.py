@@ -24,8 +24,8 @@ from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 from dskype.topology.runtime.stores.control_files import MANIFEST, ControlFileError, ResumeRefusedError
 
-from .components import PacedNumbers, Recorder, RunningSum, sum_chain, sums_expected
-from .helpers import await_output, existing_topics, make_topic, wait_for
+from ..components import PacedNumbers, Recorder, RunningSum, sum_chain, sums_expected
+from ..helpers import await_output, existing_topics, make_topic, wait_for
 
 
 class Unprepared(BasicBolt):

@@ -11,7 +11,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import KafkaInboxReader
 from dskype.topology.runtime.transport import record_writer
 
-from .helpers import make_topic
+from ..helpers import make_topic
 
 KAFKA = KafkaSettings("127.0.0.1:1")
 

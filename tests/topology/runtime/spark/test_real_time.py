@@ -8,8 +8,8 @@ from collections import Counter
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import inbox_topic
 
-from .components import sum_chain, sums_expected
-from .helpers import make_topic, output, wait_for
+from ..components import sum_chain, sums_expected
+from ..helpers import make_topic, output, wait_for
 
 TOTAL, RATE = 12_000, 800
 

@@ -25,8 +25,8 @@ from dskype.topology.runtime.stores.choice import ship_files
 from dskype.topology.runtime.stores.control_files import FIRST_OFFSETS, MANIFEST, Manifest, write_json
 from dskype.topology.runtime.stores.shared_files import SharedFiles
 
-from .helpers import wait_for
-from .test_kept_files import plan_of
+from ..helpers import wait_for
+from ..stores.test_kept_files import plan_of
 
 DRIVER = {"host": "one", "pid": 1, "machine": "one", "started": 5}
 NEXT = {**DRIVER, "host": "two"}

@@ -20,7 +20,7 @@ from dskype.topology.runtime.driver.stalls import StallWatch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.liveness import DEAD_AFTER_S, SILENT_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 
-from .helpers import wait_for
+from ..helpers import wait_for
 
 # -- restarts -------------------------------------------------------------------------------------
 

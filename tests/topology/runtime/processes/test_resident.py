@@ -34,8 +34,8 @@ from dskype.topology.runtime.transport.leases import SupersededError
 from dskype.topology.testing import TestWordSpout
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
-from .components import Recorder
-from .helpers import alive, make_topic, wait_for
+from ..components import Recorder
+from ..helpers import alive, make_topic, wait_for
 
 
 class Stand:

@@ -13,7 +13,7 @@ from dskype.topology.runtime.driver.inputs import ExternalInputs
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.stores.control_files import FIRST_OFFSETS, MANIFEST, ControlFileError, Manifest, differences, read_json, write_json
 
-from .components import PacedNumbers, Recorder, RunningSum
+from ..components import PacedNumbers, Recorder, RunningSum
 
 
 def manifest(conf=None, tasks=2, extra=False, own=None, version="1.0") -> Manifest:

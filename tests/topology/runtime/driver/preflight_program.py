@@ -1,4 +1,4 @@
-"""Asks Spark's executors, a line at a time: ``python -m tests.topology.runtime.preflight_program MASTER FOLDER BROKERS``.
+"""Asks Spark's executors, a line at a time: ``python -m tests.topology.runtime.driver.preflight_program MASTER FOLDER BROKERS``.
 
 For every line of standard input, ``folder`` or ``kafka`` and the seconds to wait, it prints ``hosts: [...]`` or the error. For ``doctor`` and an interpreter it
 prints what ``dskype doctor --master`` says of the cluster, as JSON with its exit code; the doctor starts Spark itself, in the same JVM, so these lines come last.
@@ -22,7 +22,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.spark.session import start_session
 from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 
-from .standalone import executors_of_minutes
+from ..standalone import executors_of_minutes
 
 _SPARK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m", **executors_of_minutes()}
 

@@ -12,7 +12,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import KafkaInboxReader
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
-from .helpers import make_topic
+from ..helpers import make_topic
 
 
 @pytest.mark.parametrize("stop", [7, None])

@@ -29,8 +29,8 @@ from dskype.topology.runtime.stores import kafka_store
 from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.transport.record_writer import RecordWriter
 
-from .helpers import freeze, make_topic, wait_for
-from .test_nimbus_topic import Backend, word_topology
+from ..helpers import freeze, make_topic, wait_for
+from ..nimbus.test_nimbus_topic import Backend, word_topology
 
 pytestmark = pytest.mark.product
 

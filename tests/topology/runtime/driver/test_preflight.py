@@ -19,7 +19,7 @@ from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
-from .standalone import hiding, standalone
+from ..standalone import hiding, standalone
 
 PYTHON, DSKYPE = platform.python_version(), installed_version()
 MINOR = PYTHON.rpartition(".")[0]
@@ -129,11 +129,11 @@ def test_missing_workers_a_folder_that_is_not_shared_and_another_interpreter_are
     with (
         standalone(tmp_path / "spark", workers=0, cores=2) as cluster,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.topology.runtime.preflight_program", cluster.url, str(folder), bootstrap_servers],
+            [sys.executable, "-m", "tests.topology.runtime.driver.preflight_program", cluster.url, str(folder), bootstrap_servers],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[4],
         ) as program,
     ):
 

@@ -23,8 +23,8 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.spark.session import scratch_of
 from dskype.topology.runtime.stores.object_store import ObjectSnapshotStore
 
-from .components import sums_expected
-from .helpers import (
+from ..components import sums_expected
+from ..helpers import (
     alive,
     await_output,
     count_records,
@@ -39,10 +39,10 @@ from .helpers import (
     supervisors,
     wait_for,
 )
-from .object_server import object_server
+from ..stores.object_server import object_server
 
 TOTAL, RATE = 24_000, 2_500
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 
 
 class Driver:
@@ -53,7 +53,7 @@ class Driver:
         self.scratch = scratch_of(Path(arguments["folder"]) / "logs" / "spark.log")
         self.work.mkdir(exist_ok=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.topology.runtime.driver_program", json.dumps(arguments)],
+            [sys.executable, "-m", "tests.topology.runtime.driver.driver_program", json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

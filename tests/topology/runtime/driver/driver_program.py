@@ -1,4 +1,4 @@
-"""A driver in a process of its own, which tests kill: ``python -m tests.topology.runtime.driver_program '<json>'``.
+"""A driver in a process of its own, which tests kill: ``python -m tests.topology.runtime.driver.driver_program '<json>'``.
 
 Says ``running`` when the topology is submitted and ``done`` when the sink has had every tuple. ``conf`` is configuration of the topology.
 """
@@ -11,7 +11,7 @@ import sys
 from dskype.topology.errors import TopologyError
 from dskype.topology.local import LocalCluster
 
-from .components import sum_chain
+from ..components import sum_chain
 
 
 def main(arguments: dict) -> None:

@@ -22,7 +22,7 @@ from dskype.topology.runtime.kafka import librdkafka, librdkafka_producer, recor
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.write_watch import WriteWatch
 
-from .helpers import wait_for
+from ..helpers import wait_for
 
 Error = confluent_kafka.KafkaError
 
