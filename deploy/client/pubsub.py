@@ -38,11 +38,12 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import PLAN_KEY, Topics
 from dskype.topology.core.redaction import hidden_paths
+from dskype.topology.core.steady_clock import AttentiveClock
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
-from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
-from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
-from dskype.topology.runtime.standstill import AttentiveClock
+from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
+from dskype.topology.runtime.kafka.record_producer import Delivery, RecordProducer, Stored
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
 
 __all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError"]
 
@@ -156,7 +157,7 @@ class PubSub:
             return self._settings
 
     def running(self) -> dict[str, Any] | None:
-        """Return the topology's record in the nimbus topic (``topology/runtime/nimbus_topic.py``); None if there is none."""
+        """Return the topology's record in the nimbus topic (``topology/runtime/nimbus/nimbus_topic.py``); None if there is none."""
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
 
     def running_conf(self) -> dict[str, Any] | None:

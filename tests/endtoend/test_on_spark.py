@@ -21,7 +21,7 @@ from dskype.distribution import make_distributor
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.config import Config
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka.clients import KafkaSettings
 from tests.topology.runtime.helpers import daemons, executors
 from tests.topology.runtime.helpers import kill as kill_processes
 

@@ -166,7 +166,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _runs(client: Any) -> bool:
-    from dskype.topology.runtime.nimbus_topic import watch_drivers
+    from dskype.topology.runtime.nimbus.nimbus_topic import watch_drivers
 
     record = client.running()
     return record is not None and watch_drivers(client.kafka, {client.name: record})[client.name]

@@ -4,7 +4,8 @@ import pytest
 
 from dskype.topology import local
 from dskype.topology.core import steady_clock
-from dskype.topology.runtime import driver, resident
+from dskype.topology.runtime.driver import driver
+from dskype.topology.runtime.processes import resident
 
 
 @pytest.mark.parametrize("module", [steady_clock, driver, resident, local])

@@ -15,9 +15,9 @@ import pytest
 from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime import driver as driver_module
-from dskype.topology.runtime.driver import TopologyDriver, now_ms
-from dskype.topology.runtime.kafka import TopicAdmin
+from dskype.topology.runtime.driver import driver as driver_module
+from dskype.topology.runtime.driver.driver import TopologyDriver, now_ms
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 from .components import sum_chain, sums_expected
 from .helpers import await_output, daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for
