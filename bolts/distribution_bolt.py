@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.checks import require_component
+from dskype.bolts.message_terms import MessageTerms
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.balancing import make_balancer
@@ -21,7 +22,9 @@ from dskype.distribution.subscriptions import BooleanSubscription, Subscription,
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import csr_to_lists
+from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr, to_strings
+from dskype.spouts.expression import as_lists, words
+from dskype.spouts.filters import compile_filter
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
@@ -114,6 +117,7 @@ class DistributionBolt(BatchBolt):
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._component = collector, context.get_this_component_id()
         self._tokenizer = Tokenizer(settings.stop_words)
+        self._message_terms = MessageTerms(settings, self._tokenizer)
         self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
         self._subscription_tasks = context.get_component_tasks(self._subscription_bolt)
         self._message_tasks = context.get_component_tasks(self._message_bolt)
@@ -164,27 +168,33 @@ class DistributionBolt(BatchBolt):
 
     def _distribute_messages(self, batch: TupleBatch) -> None:
         received = streams.Messages.of(batch)
-        offsets, terms, weights = self._vocabulary.weigh_texts(received.text, self._tokenizer)
+        texts = to_strings(received.text)
+        analyzed = self._vocabulary.analyze(texts, self._tokenizer)
+        attributes = empty_lists(len(texts), np.int64) if received.attributes is None else received.attributes
+        found = self._message_terms.add(analyzed, texts, *lists_to_csr(attributes, np.int64))
         lat, lon, areas = columns_to_areas(received.lat, received.lon)
-        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, offsets, terms, weights, areas)
-        shared = {
-            "seq": messages.seq,
-            "position": messages.position,
-            "id": received.id,
-            "terms": csr_to_lists(offsets, terms),
-            "weights": csr_to_lists(offsets, weights),
-        }
+        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, found.offsets, found.terms, found.weights, areas)
+        shared = {"seq": messages.seq, "position": messages.position, "id": received.id}
         if self._balancer is not None:
             self._balancer.record(messages)
         routes = self._placement.routes(messages)
         pairs = dict(zip(("lat", "lon"), areas_to_columns(lat, lon, areas)))
-        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms)
+        matching = streams.Matching(
+            **shared,
+            **pairs,
+            terms=csr_to_lists(found.offsets, found.terms),
+            weights=csr_to_lists(found.offsets, found.weights),
+            arrival_ms=received.arrival_ms,
+            order=csr_to_lists(found.order_offsets, found.order),
+            attributes=attributes,
+        )
         if routes is None:
             for task in self._subscription_tasks:
                 matching.emit_direct_batch(self._collector, task)
         else:
             self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
-        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon), messages.seq)
+        terms, weights = csr_to_lists(analyzed.offsets, analyzed.terms), csr_to_lists(analyzed.offsets, analyzed.weights)
+        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, terms=terms, weights=weights), messages.seq)
 
     def _send_to_message_tasks(self, window: streams.Window, seq: np.ndarray) -> None:
         tasks = self._message_tasks
@@ -220,7 +230,9 @@ class DistributionBolt(BatchBolt):
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
             return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"))
-        return BooleanSubscription(record["bbox"], self._vocabulary.map_expression(record["expression"]), record.get("expires_ms"), record.get("meta"))
+        expression = as_lists(record["expression"])
+        condition, program = compile_filter(expression, self._vocabulary.ids_of(words(expression)), self._settings.language.fields)
+        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program)
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""

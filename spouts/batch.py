@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dskype.spouts.areas import columns_to_areas
 from dskype.spouts.columns import lists_to_csr
 from dskype.spouts.streams import Matching, Window
 
-__all__ = ["MessageBatch", "select_lists"]
+__all__ = ["Details", "MessageBatch", "select_lists"]
 
 _FLOATS = frozenset({"lat", "lon", "weights"})
 

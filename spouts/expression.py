@@ -161,6 +161,5 @@ def _phrase_text(within: int, places: list[int], written: list[Any]) -> str:
 def _attribute_text(name: str, op: str, *values: Any) -> str:
     if op == "exists":
         return f"exists({name})"
-    shown = [json.dumps(value, ensure_ascii=False) for value in values]
+    shown = [str(int(value)) if type(value) is float and value.is_integer() else json.dumps(value, ensure_ascii=False) for value in values]
     return f"{name} {op.upper()} ({', '.join(shown)})" if op == "in" else f"{name} {op.upper()} {shown[0]}"
-

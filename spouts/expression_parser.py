@@ -19,7 +19,7 @@ from dskype.spouts.expression import PREFIX_LENGTHS, Expression, join
 from dskype.spouts.text import Tokenizer, count_words, without_ignored
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["ExpressionError", "Language", "parse"]
+__all__ = ["WORDS_ONLY", "ExpressionError", "Language", "parse"]
 
 _LEXEMES = re.compile(r'\s+|[(),]|"[^"]*"?|<=|>=|!=|[<>]|=+|(?:[^\s()",<>=!]|!(?!=))+')
 
@@ -85,6 +85,10 @@ class Language(NamedTuple):
     max_terms: int = 256
 
 
+WORDS_ONLY = Language()
+"""The language of a topology without attributes, fields and prefixes."""
+
+
 class _Lexeme(NamedTuple):
     """A part of the text: ``first`` and ``end`` in the folded text, ``position`` in the one that was given, from 1."""
 
@@ -99,7 +103,7 @@ class _Lexeme(NamedTuple):
         return self.text.upper()
 
 
-def parse(text: str, tokenizer: Tokenizer, language: Language = Language()) -> Expression:
+def parse(text: str, tokenizer: Tokenizer, language: Language = WORDS_ONLY) -> Expression:
     """Read an expression.
 
     A phrase, or a word that the tokenizer cuts (``wi-fi``), asks for its words in this order, one right after the other. A stop word in it

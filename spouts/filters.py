@@ -31,7 +31,23 @@ from typing import Any, NamedTuple
 
 from dskype.spouts.attributes import number_bits, term_hash, value_hash
 
-__all__ = ["COUNT", "EVERY_MESSAGE", "EXISTS", "IF", "NOT", "NUMBER", "PHRASE", "TALLY", "TERM", "UNLESS", "VALUE", "VERSION", "Compiled", "compile_filter", "is_wordless"]
+__all__ = [
+    "COUNT",
+    "EVERY_MESSAGE",
+    "EXISTS",
+    "IF",
+    "NOT",
+    "NUMBER",
+    "PHRASE",
+    "TALLY",
+    "TERM",
+    "UNLESS",
+    "VALUE",
+    "VERSION",
+    "Compiled",
+    "compile_filter",
+    "is_wordless",
+]
 
 VERSION = 1
 TERM, NUMBER, VALUE, EXISTS, PHRASE, NOT, UNLESS, IF, COUNT, TALLY = range(1, 11)

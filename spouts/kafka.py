@@ -282,7 +282,9 @@ class SubscriptionSpout(KafkaSpout):
                 if record.value is None:
                     rows.append(streams.Subscriptions(subscription=parse_key(record.key, settings.limits), registration=registration, record=None))
                     continue
-                parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+                parsed = parse_subscription(
+                    record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language
+                )
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:

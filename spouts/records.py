@@ -578,4 +578,3 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
     if size > limits.meta_max_bytes:
         raise _error("long-meta", "Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
     return meta
-

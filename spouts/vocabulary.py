@@ -225,6 +225,10 @@ class Vocabulary:
         ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
         return _kernels.find_terms(np.frombuffer(b"".join(encoded), np.uint8), ends, *self._table)
 
+    def ids_of(self, words: Sequence[str]) -> dict[str, int]:
+        """Return word -> id, as plain integers."""
+        return dict(zip(words, self.ids(words).tolist())) if words else {}
+
     def df(self, ids: np.ndarray | Sequence[int]) -> np.ndarray:
         """Return document frequencies, int64[n]; 1 for unknown terms."""
         ids = np.asarray(ids, np.int64)

@@ -173,7 +173,7 @@ class PubSub:
         settings = self.settings
         if self._tokenizer is None:
             self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
-        parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+        parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
         self._ceiling.check(parsed)
         return parsed
 
