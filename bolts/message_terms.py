@@ -61,14 +61,14 @@ class MessageTerms:
         starts = np.searchsorted(owners, np.arange(n + 1))
         return Analyzed(*kernels.add_terms(*map(read_only, analyzed), read_only(starts), read_only(added)))
 
-    def _prefix_terms(self, text: str) -> set[int]:
+    def _prefix_terms(self, text: str) -> list[int]:
         found: set[int] = set()
         for field, part in zip(self._fields or (None,), text.split(BORDER) if self._fields else (text,)):
             for word in set(self._tokenizer.tokens(part)):
                 found.update(_beginnings(None, word))
                 if field is not None:
                     found.update(_beginnings(field, word))
-        return found
+        return sorted(found)
 
 
 @lru_cache(1 << 16)
