@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns
+from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import Message, RecordError, areas_of, parse_key, parse_message, parse_plan, parse_subscription
+from dskype.spouts.records import Message, RecordError, areas_of, encode_attributes, parse_key, parse_message, parse_plan, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
@@ -53,6 +54,10 @@ class MessageSpout(KafkaSpout):
 
     def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
         super().__init__(topics, kafka_options=kafka_options, first_poll_strategy="EARLIEST", outputs={streams.Messages.name: streams.Messages.fields})
+
+    def declare_output_fields(self, declarer: Any) -> None:
+        """Declare the stream ``messages``."""
+        streams.Messages.declare(declarer)
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings; refuse several tasks with a count window."""
@@ -97,17 +102,19 @@ class MessageSpout(KafkaSpout):
         timed = settings.window_kind == "time"
         space, limits = settings.space, settings.limits
         good: list[tuple[Any, Any, int]] = []
+        attributes: list[list[int]] = []
         refused: list[tuple[Any, DeadLetter]] = []
         for record in records:
             try:
                 message = parse_message(record.value, space=space, limits=limits)
                 position = self._event_time_ms(message, record) if timed else 0
+                attributes.append(encode_attributes(settings.attributes, message))
             except RecordError as error:
                 refused.append((record, error))
                 continue
             good.append((record, message, position))
         if good:
-            self._emit(good, timed)
+            self._emit(good, attributes, timed)
         if timed and records:
             self._note_read((records[0].topic, records[0].partition), max(record.timestamp_ms for record in records))
             self._follow()
@@ -127,7 +134,7 @@ class MessageSpout(KafkaSpout):
             )
         return ts
 
-    def _emit(self, good: list[tuple[Any, Any, int]], timed: bool) -> None:
+    def _emit(self, good: list[tuple[Any, Any, int]], attributes: list[list[int]], timed: bool) -> None:
         n = len(good)
         first = self._numbered
         seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index
@@ -142,6 +149,7 @@ class MessageSpout(KafkaSpout):
             lon=lon,
             text=pa.array([m.text for _, m, _ in good], pa.string()),
             arrival_ms=np.array([r.timestamp_ms for r, _, _ in good], np.int64),
+            attributes=csr_to_lists(*lists_to_csr(attributes, np.int64)) if self._settings.attributes else empty_lists(n, np.int64),
         ).emit_batch(self._collector)
         self._numbered += n
         self._write_runs(good, first)

@@ -13,11 +13,12 @@ from json.encoder import encode_basestring as _quoted
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
+from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import ExpressionError, Language, parse
 from dskype.spouts.filters import is_wordless
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
-from dskype.topology.errors import DeadLetter, explain
+from dskype.topology.errors import DeadLetter, IllegalArgumentException, explain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "Subscription",
     "TopkSubscription",
     "areas_of",
+    "encode_attributes",
     "longest_record_bytes",
     "parse_key",
     "parse_message",
@@ -95,6 +97,7 @@ class Message(NamedTuple):
     :ivar lat, lon: degrees, inside the data space; of an area, its centre.
     :ivar ts: event time in ms since the epoch, 0..2^53 - 1, but not what is meant as seconds; None if the record has none.
     :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
+    :ivar attributes: the JSON object of its attributes; None if the record has none.
     """
 
     id: str | None
@@ -103,6 +106,7 @@ class Message(NamedTuple):
     lon: float
     ts: int | None
     bbox: tuple[float, float, float, float] | None = None
+    attributes: dict[str, Any] | None = None
 
 
 def areas_of(messages: Sequence[Message]) -> np.ndarray | None:
@@ -226,6 +230,19 @@ def parse_message(value: bytes | None, *, space: Space = WORLD, limits: Limits =
     if ts is not None or "ts" in record:
         _check_time(record, ts)
     return Message(id, text, lat, lon, ts, bbox)
+
+
+def encode_attributes(declared: Attributes, message: Message) -> list[int]:
+    """Return the attributes of a message as they travel (:meth:`Attributes.encode`).
+
+    :raises RecordError: one is missing or has another type.
+    """
+    if not declared:
+        return []
+    try:
+        return declared.encode(message.attributes)
+    except IllegalArgumentException as error:
+        raise RecordError(str(error), "invalid-attributes") from None
 
 
 def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:

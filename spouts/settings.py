@@ -35,7 +35,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.expression.max.terms": 256,
     "dskype.attributes": {},
     "dskype.boolean.prefixes": False,
-    "dskype.boolean.wordless": True,
+    "dskype.boolean.wordless": False,
     "dskype.limits.subscriptions": 20_000_000,
     "dskype.limits.subscription.cost": None,
     "dskype.limits.subscription.cost.action": "refuse",
@@ -84,7 +84,8 @@ others late. Beyond either limit a message becomes a dead letter.
 ``dskype.attributes``: the attributes of messages, name -> type (:class:`~dskype.spouts.attributes.Attributes`).
 ``dskype.boolean.prefixes``: whether subscriptions may ask for words that begin in some way (``muse*``); messages then carry a term for each beginning of a word.
 ``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
-Each message then carries a term that all messages have, and one for each textual attribute.
+Each message then has a term that all messages have, and one for each value of a textual attribute. The topology files of this product set it; the default is
+false, because with it messages go to other tasks, and a topology of an earlier version must go on as it was.
 ``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
 below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
@@ -269,7 +270,7 @@ class Settings:
     limits: Limits = Limits()
     attributes: Attributes = field(default_factory=Attributes)
     prefixes: bool = False
-    wordless: bool = True
+    wordless: bool = False
     subscriptions_max: int = 20_000_000
     cost_ceiling: float | None = None
     cost_action: str = "refuse"
