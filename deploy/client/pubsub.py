@@ -183,7 +183,7 @@ class PubSub:
         :raises RecordError: the topology would refuse it.
         """
         settings = self.settings
-        return parse_message(value, space=settings.space, limits=settings.limits)
+        return parse_message(value, space=settings.space, limits=settings.limits, text_fields=settings.text_fields)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
