@@ -69,8 +69,8 @@ class MessageTerms:
         offsets, added = terms
         if not len(added):
             return messages
-        words = map(read_only, (messages.offsets, messages.terms, messages.weights))
-        merged = kernels.add_terms(*words, read_only(offsets), read_only(added))
+        columns = map(read_only, (messages.offsets, messages.terms, messages.weights, offsets, added))
+        merged = kernels.add_terms(*columns)
         return messages._replace(offsets=merged[0], terms=merged[1], weights=merged[2])
 
 
