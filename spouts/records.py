@@ -95,6 +95,7 @@ class Message(NamedTuple):
     :ivar lat, lon: degrees, inside the data space; of an area, its centre.
     :ivar ts: event time in ms since the epoch, 0..2^53 - 1, but not what is meant as seconds; None if the record has none.
     :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
+    :ivar attributes: the JSON object of its attributes; None if the record has none.
     """
 
     id: str | None
@@ -103,6 +104,7 @@ class Message(NamedTuple):
     lon: float
     ts: int | None
     bbox: tuple[float, float, float, float] | None = None
+    attributes: dict[str, Any] | None = None
 
 
 def areas_of(messages: Sequence[Message]) -> np.ndarray | None:
@@ -189,16 +191,16 @@ def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
 
 
 def parse_message(value: bytes | None, *, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Message:
-    """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms}``.
+    """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms, "attributes"?: {name: value}}``.
 
     An area has ``"bbox": [west, south, east, north]`` in place of ``lat`` and ``lon``; its centre must be inside the data space.
 
     :raises RecordError: if it cannot be used.
 
     >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
-    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None)
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None)
     >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
-    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0))
+    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None)
     >>> parse_message(b'{"text": "Late coffee", "lat": 198.1, "lon": 11.6}')
     Traceback (most recent call last):
     dskype.spouts.records.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
@@ -225,7 +227,12 @@ def parse_message(value: bytes | None, *, space: Space = WORLD, limits: Limits =
     ts = record.get("ts")
     if ts is not None or "ts" in record:
         _check_time(record, ts)
-    return Message(id, text, lat, lon, ts, bbox)
+    attributes = None
+    if "attributes" in record:
+        attributes = record["attributes"]
+        if type(attributes) is not dict:
+            _refuse("invalid-attributes", "Expected 'attributes' as a JSON object", record, "attributes", 'such as {"price": 12.5}')
+    return Message(id, text, lat, lon, ts, bbox, attributes)
 
 
 def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
