@@ -358,7 +358,7 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
         try:
             expression = parse(text, tokenizer, language)
         except ExpressionError as e:
-            raise RecordError(str(e), "invalid-expression") from None
+            raise RecordError(str(e), "invalid-expression") from e
     else:
         expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
     if not language.wordless and is_wordless(expression):
