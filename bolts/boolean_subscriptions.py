@@ -11,6 +11,7 @@ from dskype.bolts import boolean
 from dskype.bolts.busiest import Busiest
 from dskype.bolts.filters import Filters
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.message_terms import MessageTerms
 from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.settings import Settings
@@ -32,6 +33,7 @@ class BooleanSubscriptions:
     def __init__(self, settings: Settings) -> None:
         self._index = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         self._filters = Filters()
+        self._terms = MessageTerms(settings)
         self.metadata = SlotMetadata()
         self.slots: dict[str, int] = {}
         """Subscription -> slot. The owner removes names, so a slot may outlive its name."""
@@ -72,9 +74,10 @@ class BooleanSubscriptions:
 
     def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows, slots): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived."""
-        rows, slots = self._index.match(arrived.messages)
+        terms = self._terms.of(arrived.details)
+        rows, slots = self._index.match(self._terms.add(arrived.messages, terms))
         if self._filters and len(slots):
-            satisfied = self._filters.satisfying(arrived.messages, arrived.details, rows, slots)
+            satisfied = self._filters.satisfying(arrived.messages, arrived.details, terms, rows, slots)
             rows, slots = rows[satisfied], slots[satisfied]
         if (self._expiring or self._expired) and len(slots):
             self._cover(int(slots.max()))

@@ -65,12 +65,14 @@ class Filters:
             used += end - begin
         self._programs, self._used = programs, used
 
-    def satisfying(self, messages: MessageBatch, details: Details, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    def satisfying(self, messages: MessageBatch, details: Details, extra: tuple[np.ndarray, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a slot whether the message satisfies the slot's program, bool[m]; True where it has none. O(steps).
 
+        :param messages: with their words.
+        :param extra: their other terms (:meth:`dskype.bolts.message_terms.MessageTerms.of`).
         :param rows, slots: int32[m].
         """
-        texts = kernels.Texts(*map(read_only, (messages.offsets, messages.terms, *details)))
+        texts = kernels.Texts(*map(read_only, (messages.offsets, messages.terms, *extra, *details[:4])))
         return kernels.satisfying(read_only(self._programs), read_only(self._spans), read_only(rows), read_only(slots), texts)
 
     def snapshot(self) -> Any:
