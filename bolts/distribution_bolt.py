@@ -170,7 +170,13 @@ class DistributionBolt(BatchBolt):
         received = streams.Messages.of(batch)
         texts = to_strings(received.text)
         words = self._vocabulary.analyze(texts, self._tokenizer)
-        details = Details(words.order_offsets, words.order, *lists_to_csr(received.attributes, np.int64), *self._message_terms.prefixes(texts))
+        details = Details(
+            words.order_offsets,
+            words.order,
+            *lists_to_csr(received.attributes, np.int64),
+            *self._message_terms.prefixes(texts),
+            *lists_to_csr(received.region, np.float64),
+        )
         lat, lon, areas = columns_to_areas(received.lat, received.lon)
         messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, words.offsets, words.terms, words.weights, areas)
         shared = {
@@ -229,7 +235,7 @@ class DistributionBolt(BatchBolt):
             return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"))
         expression = expressions.as_lists(record["expression"])
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
-        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program)
+        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"))
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""

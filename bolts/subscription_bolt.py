@@ -33,7 +33,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs".split()
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs regions".split()
 """Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing."""
 
 

@@ -131,6 +131,8 @@ class Details(NamedTuple):
     :ivar attributes: int64[]: pairs of key and value, rising (:mod:`dskype.spouts.attributes`).
     :ivar prefix_offsets: int64[n + 1]; the beginnings of the words of message *i* are ``prefixes[prefix_offsets[i]:prefix_offsets[i + 1]]``.
     :ivar prefixes: int64[]: terms, rising; empty unless expressions may have prefixes.
+    :ivar region_offsets: int64[n + 1]; the region of message *i* is ``regions[region_offsets[i]:region_offsets[i + 1]]``.
+    :ivar regions: float64[]: encoded regions (:mod:`dskype.spouts.regions`); empty for points and rectangles.
     """
 
     order_offsets: np.ndarray
@@ -139,17 +141,24 @@ class Details(NamedTuple):
     attributes: np.ndarray
     prefix_offsets: np.ndarray
     prefixes: np.ndarray
+    region_offsets: np.ndarray
+    regions: np.ndarray
 
     @classmethod
     def empty(cls, n: int = 0) -> Details:
         """Return the details of ``n`` messages without any."""
         none, offsets = np.zeros(0, np.int64), np.zeros(n + 1, np.int64)
-        return cls(offsets, np.zeros(0, np.int16), offsets, none, offsets, none)
+        return cls(offsets, np.zeros(0, np.int16), offsets, none, offsets, none, offsets, np.zeros(0))
 
     @classmethod
     def of(cls, received: Matching) -> Details:
         """Return the details in a batch of a stream; those of frames of earlier versions are empty."""
-        return cls(*lists_to_csr(received.order, np.int16), *lists_to_csr(received.attributes, np.int64), *lists_to_csr(received.prefixes, np.int64))
+        return cls(
+            *lists_to_csr(received.order, np.int16),
+            *lists_to_csr(received.attributes, np.int64),
+            *lists_to_csr(received.prefixes, np.int64),
+            *lists_to_csr(received.region, np.float64),
+        )
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of a stream that carry the details."""
@@ -157,6 +166,7 @@ class Details(NamedTuple):
             "order": csr_to_lists(self.order_offsets, self.order),
             "attributes": csr_to_lists(self.attribute_offsets, self.attributes),
             "prefixes": csr_to_lists(self.prefix_offsets, self.prefixes),
+            "region": csr_to_lists(self.region_offsets, self.regions),
         }
 
     @classmethod
@@ -164,13 +174,13 @@ class Details(NamedTuple):
         """Return the details of several batches of messages, one after another."""
         if len(parts) == 1:
             return parts[0]
-        joined = [_joined([part[i : i + 2] for part in parts]) for i in (0, 2, 4)]
-        return cls(*joined[0], *joined[1], *joined[2])
+        joined = [_joined([part[i : i + 2] for part in parts]) for i in (0, 2, 4, 6)]
+        return cls(*joined[0], *joined[1], *joined[2], *joined[3])
 
     def select(self, rows: np.ndarray) -> Details:
         """Return the details of the messages at ``rows``, in that order."""
         found: list[np.ndarray] = []
-        for i in (0, 2, 4):
+        for i in (0, 2, 4, 6):
             offsets, index = select_lists(self[i], rows)
             found += offsets, self[i + 1][index]
         return Details(*found)

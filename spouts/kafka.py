@@ -172,6 +172,7 @@ class MessageSpout(KafkaSpout):
             text=pa.array([m.text for _, m, _ in good], pa.string()),
             arrival_ms=np.array([r.timestamp_ms for r, _, _ in good], np.int64),
             attributes=csr_to_lists(*lists_to_csr(attributes, np.int64)) if self._settings.attributes else empty_lists(n, np.int64),
+            region=csr_to_lists(*lists_to_csr([m.region for _, m, _ in good], np.float64)) if any(m.region for _, m, _ in good) else empty_lists(n, np.float64),
         ).emit_batch(self._collector)
         self._numbered += n
         self._write_runs(good, first)

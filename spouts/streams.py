@@ -198,7 +198,7 @@ def _stream(name: str, later: int = 0) -> Callable[[type[_S]], type[_S]]:
     return declare
 
 
-@_stream("messages", later=1)
+@_stream("messages", later=2)
 class Messages(Stream):
     """Messages as they have arrived.
 
@@ -208,6 +208,7 @@ class Messages(Stream):
     :ivar lat: degrees, float64[n]; pairs of degrees, float64[n, 2], where some messages of a frame are areas
         (:func:`dskype.spouts.areas.areas_to_columns`). ``lon`` likewise.
     :ivar attributes: pairs (key, value), rising (:mod:`dskype.spouts.attributes`).
+    :ivar region: encoded regions (:mod:`dskype.spouts.regions`) of messages that are neither points nor rectangles; empty for the others.
     """
 
     seq: Int64
@@ -218,6 +219,7 @@ class Messages(Stream):
     text: Text
     arrival_ms: Milliseconds
     attributes: Int64Lists
+    region: Float64Lists
 
 
 @_stream("subscriptions")
@@ -233,14 +235,14 @@ class Subscriptions(Stream):
     record: Plain
 
 
-@_stream("matching", later=3)
+@_stream("matching", later=4)
 class Matching(Stream):
     """Messages that a subscription task needs; the first columns are those of :class:`Window`, except that messages may be areas here.
 
     :ivar id: ids as JSON text.
     :ivar lat: as in :class:`Messages`; ``lon`` likewise.
     :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
-    :ivar order: the words in reading order, ``attributes`` as in :class:`Messages`, and ``prefixes``: see :class:`dskype.spouts.batch.Details`.
+    :ivar order: the words in reading order, ``attributes`` and ``region`` as in :class:`Messages`, and ``prefixes``: see :class:`dskype.spouts.batch.Details`.
     """
 
     seq: Int64
@@ -254,6 +256,7 @@ class Matching(Stream):
     order: Int16Lists
     attributes: Int64Lists
     prefixes: Int64Lists
+    region: Float64Lists
 
 
 @_stream("placements")
