@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from dskype.spouts.attributes import Attributes
@@ -23,32 +24,32 @@ WHOLE = Language(Attributes.from_conf(ATTRIBUTES), FIELDS, prefixes=True, max_de
 """Everything that expressions may speak of."""
 
 
-def random_expression(rng: random.Random, language: Language = WHOLE, depth: int = 4) -> Any:
+def random_expression(rng: random.Random, language: Language = WHOLE, depth: int = 4, words: Sequence[str] = WORDS) -> Any:
     """Return a tree as the parser simplifies it."""
     kind = rng.choice(["leaf", "and", "or", "not", "atleast"]) if depth else "leaf"
     if kind == "leaf":
-        return _leaf(rng, language)
+        return _leaf(rng, language, words)
     if kind == "not":
-        found = random_expression(rng, language, depth - 1)
+        found = random_expression(rng, language, depth - 1, words)
         return found[1] if isinstance(found, list) and found[0] == "not" else ["not", found]
-    parts = [random_expression(rng, language, depth - 1) for _ in range(rng.choice([2, 2, 3, 4]))]
+    parts = [random_expression(rng, language, depth - 1, words) for _ in range(rng.choice([2, 2, 3, 4]))]
     if kind == "atleast" and len(parts) > 2:
         return ["atleast", rng.randrange(2, len(parts)), *parts]
     return join("or" if kind == "or" else "and", parts)
 
 
-def _leaf(rng: random.Random, language: Language) -> Any:
+def _leaf(rng: random.Random, language: Language, words: Sequence[str]) -> Any:
     if language.attributes and rng.random() < 0.35:
         return _comparison(rng, language)
-    leaf: Any = rng.choice(WORDS)
+    leaf: Any = rng.choice(words)
     if rng.random() < 0.35:
         n = rng.choice([2, 2, 3])
         places = [0]
         for _ in range(n - 1):
             places.append(places[-1] + rng.choice([1, 1, 1, 2, 3]))
-        leaf = ["phrase", rng.choice([0, 0, 1, 2, 5]), places, rng.choices(WORDS, k=n)]
+        leaf = ["phrase", rng.choice([0, 0, 1, 2, 5]), places, rng.choices(words, k=n)]
     elif language.prefixes and rng.random() < 0.2:
-        leaf = ["prefix", rng.choice(["mu", "mus", "museum", "la", "not", "mü", "pri", "東京"])]
+        leaf = ["prefix", rng.choice([word for word in words if len(word) > 1])[: rng.choice([2, 2, 3, 5])]]
     return ["in", rng.choice(language.fields), leaf] if len(language.fields) > 1 and rng.random() < 0.25 else leaf
 
 
@@ -63,9 +64,9 @@ def _comparison(rng: random.Random, language: Language) -> Any:
     return ["attribute", attribute.name, comparison, *dict.fromkeys(rng.choices(values, k=n))]
 
 
-def random_text(rng: random.Random, words_max: int = 7) -> str:
+def random_text(rng: random.Random, words_max: int = 7, words: Sequence[str] = WORDS) -> str:
     """Return a text with some of the words, and stop words."""
-    return " ".join(rng.choice([*WORDS, *STOP_WORDS, "other"]) for _ in range(rng.randrange(words_max + 1)))
+    return " ".join(rng.choice([*words, *STOP_WORDS, "other"]) for _ in range(rng.randrange(words_max + 1)))
 
 
 def random_attributes(rng: random.Random) -> dict[str, Any]:
