@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from dskype.topology.components import Spout
 from dskype.topology.config import RECORD_BYTES, Config
@@ -109,25 +109,26 @@ class Task:
     def _process_record(self, record: InRecord) -> None:
         try:
             frame = decode_frame(record.value)
-            if type(frame) is DataFrame:
+            if isinstance(frame, DataFrame):
                 self._check(frame)
         except FrameError as error:
             self._receiver.note_damaged(record.value)
             self.dead_letter(record.value, DeadLetter(str(error), "invalid-frame"), "decode", record)
             return
+        value = cast(bytes, record.value)  # because it was decoded
         self.stats.frames += 1
-        self.stats.in_bytes += len(record.value)
-        if type(frame) is DataFrame:
-            component, streams = self.plan.task_component[frame.source_task], [segment.stream for segment in frame.segments]
-            self.stats.count_streams(component, streams, len(record.value), lambda: segment_sizes(record.value))
-            self._run_segments(self._receiver.accept(frame, record.value))
+        self.stats.in_bytes += len(value)
+        if isinstance(frame, DataFrame):
+            streams = [segment.stream for segment in frame.segments]
+            self.stats.count_streams(self.plan.task_component[frame.source_task], streams, len(value), lambda: segment_sizes(value))
+            self._run_segments(self._receiver.accept(frame, value))
+            return
+        if not isinstance(frame, Control) or frame.command != WAKE:
+            self.clock.tell(frame.now_ms, record.timestamp_ms)
+        if isinstance(frame, Tick):
+            self._run_tick(frame)
         else:
-            if type(frame) is not Control or frame.command != WAKE:
-                self.clock.tell(frame.now_ms, record.timestamp_ms)
-            if type(frame) is Tick:
-                self._run_tick(frame)
-            else:
-                self._run_control(frame)
+            self._run_control(frame)
 
     def _run_segments(self, segments: Iterable[tuple[int, int, Segment]]) -> None:
         for source, first_seq, segment in segments:
@@ -179,7 +180,7 @@ class Task:
         frames, records = self.outbox.flush(suppressed=self.suppressed), self.records.take()
         if self.suppressed:
             return []
-        self.stats.out_bytes += sum(len(frame.value) for frame in frames)
+        self.stats.out_bytes += sum(len(frame.value or b"") for frame in frames)
         return [*frames, *records]
 
     def flush_letters(self) -> list[OutRecord]:
