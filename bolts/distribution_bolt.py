@@ -24,7 +24,7 @@ from dskype.spouts.areas import areas_to_columns, columns_to_areas
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr, to_strings
 from dskype.spouts.expression import as_lists, words
-from dskype.spouts.filters import compile_filter
+from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
@@ -193,8 +193,17 @@ class DistributionBolt(BatchBolt):
                 matching.emit_direct_batch(self._collector, task)
         else:
             self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
-        terms, weights = csr_to_lists(analyzed.offsets, analyzed.terms), csr_to_lists(analyzed.offsets, analyzed.weights)
-        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, terms=terms, weights=weights), messages.seq)
+        kept = found if self._settings.prefixes else analyzed  # filters find prefixes by their terms, and attributes by themselves
+        window = streams.Window(
+            **shared,
+            lat=lat,
+            lon=lon,
+            terms=csr_to_lists(kept.offsets, kept.terms),
+            weights=csr_to_lists(kept.offsets, kept.weights),
+            order=csr_to_lists(kept.order_offsets, kept.order),
+            attributes=attributes,
+        )
+        self._send_to_message_tasks(window, messages.seq)
 
     def _send_to_message_tasks(self, window: streams.Window, seq: np.ndarray) -> None:
         tasks = self._message_tasks
@@ -229,7 +238,10 @@ class DistributionBolt(BatchBolt):
         """Return the subscription in a record of the subscription spout, with term ids in place of words."""
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
-            return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"))
+            where, program = as_lists(record.get("where")), None
+            if where is not None:
+                program = compile_program(where, self._vocabulary.ids_of(words(where)), self._settings.language.fields)
+            return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"), program)
         expression = as_lists(record["expression"])
         condition, program = compile_filter(expression, self._vocabulary.ids_of(words(expression)), self._settings.language.fields)
         return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program)

@@ -142,7 +142,7 @@ class Details(NamedTuple):
         return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.int16), np.zeros(n + 1, np.int64), np.zeros(0, np.int64))
 
     @classmethod
-    def of(cls, received: Matching) -> Details:
+    def of(cls, received: Matching | Window) -> Details:
         """Return the details in a batch of a stream; those of frames of earlier versions are empty."""
         if received.order is None:
             return cls.empty(len(received.seq))

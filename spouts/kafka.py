@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns
+from dskype.spouts.columns import empty_lists
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, areas_of, parse_key, parse_message, parse_plan, parse_subscription
 from dskype.spouts.settings import Settings
@@ -142,6 +143,7 @@ class MessageSpout(KafkaSpout):
             lon=lon,
             text=pa.array([m.text for _, m, _ in good], pa.string()),
             arrival_ms=np.array([r.timestamp_ms for r, _, _ in good], np.int64),
+            attributes=empty_lists(n, np.int64),
         ).emit_batch(self._collector)
         self._numbered += n
         self._write_runs(good, first)

@@ -273,7 +273,8 @@ class Window(Stream):
     """Messages that a message task keeps. An area lies at its centre.
 
     :ivar id: ids as JSON text.
-    :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
+    :ivar terms: ids of terms, rising within a message; ``weights``: theirs, 0 for terms that are no words.
+    :ivar order: as in :class:`Matching`, and ``attributes`` likewise.
     """
 
     seq: Int64
@@ -283,6 +284,8 @@ class Window(Stream):
     lon: Degrees
     terms: Int64Lists
     weights: Float64Lists
+    order: Int16Lists = None
+    attributes: Int64Lists = None
 
 
 @_stream("requests")
@@ -291,6 +294,7 @@ class Requests(Stream):
 
     :ivar request: number of the request, unique for the task that asks.
     :ivar count: the most messages wanted.
+    :ivar programs: which messages count (:mod:`dskype.spouts.filters`); an empty list: all do. None in frames of earlier versions.
     """
 
     request: Int64
@@ -302,6 +306,7 @@ class Requests(Stream):
     lon: Degrees
     terms: Int64Lists
     weights: Float64Lists
+    programs: Int64Lists = None
 
 
 @_stream("progress")
