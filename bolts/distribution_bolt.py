@@ -19,11 +19,11 @@ from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.summarized_placement import SummarizedPlacement
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
+from dskype.spouts import expression as expressions
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
-from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr, to_strings
-from dskype.spouts.expression import as_lists, words
+from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
 from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
@@ -109,15 +109,15 @@ class DistributionBolt(BatchBolt):
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the direct streams ``matching``, ``placements``, ``window`` and ``interest``, and ``registrations``."""
         for stream in (streams.Matching, streams.Placements, streams.Window, streams.Interest):
-            declarer.declare_stream(stream.name, stream.fields, direct=True)
-        declarer.declare_stream(streams.Registrations.name, streams.Registrations.fields)
+            stream.declare(declarer, direct=True)
+        streams.Registrations.declare(declarer)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process), and make the distributor and its strategy."""
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._component = collector, context.get_this_component_id()
         self._tokenizer = Tokenizer(settings.stop_words)
-        self._message_terms = MessageTerms(settings, self._tokenizer)
+        self._message_terms = MessageTerms(settings)
         self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
         self._subscription_tasks = context.get_component_tasks(self._subscription_bolt)
         self._message_tasks = context.get_component_tasks(self._message_bolt)
@@ -169,41 +169,37 @@ class DistributionBolt(BatchBolt):
     def _distribute_messages(self, batch: TupleBatch) -> None:
         received = streams.Messages.of(batch)
         texts = to_strings(received.text)
-        analyzed = self._vocabulary.analyze(texts, self._tokenizer)
-        attributes = empty_lists(len(texts), np.int64) if received.attributes is None else received.attributes
-        found = self._message_terms.add(analyzed, texts, *lists_to_csr(attributes, np.int64))
+        words = self._vocabulary.analyze(texts, self._tokenizer)
+        details = Details(
+            words.order_offsets,
+            words.order,
+            *lists_to_csr(received.attributes, np.int64),
+            *self._message_terms.prefixes(texts),
+            *lists_to_csr(received.region, np.float64),
+        )
         lat, lon, areas = columns_to_areas(received.lat, received.lon)
-        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, found.offsets, found.terms, found.weights, areas)
-        shared = {"seq": messages.seq, "position": messages.position, "id": received.id}
+        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, words.offsets, words.terms, words.weights, areas)
+        shared = {
+            "seq": messages.seq,
+            "position": messages.position,
+            "id": received.id,
+            "terms": csr_to_lists(words.offsets, words.terms),
+            "weights": csr_to_lists(words.offsets, words.weights),
+        }
+        messages = self._message_terms.add(messages, self._message_terms.of(details))
         if self._balancer is not None:
             self._balancer.record(messages)
         routes = self._placement.routes(messages)
         pairs = dict(zip(("lat", "lon"), areas_to_columns(lat, lon, areas)))
-        matching = streams.Matching(
-            **shared,
-            **pairs,
-            terms=csr_to_lists(found.offsets, found.terms),
-            weights=csr_to_lists(found.offsets, found.weights),
-            arrival_ms=received.arrival_ms,
-            order=csr_to_lists(found.order_offsets, found.order),
-            attributes=attributes,
-        )
+        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms, **details.columns())
         if routes is None:
             for task in self._subscription_tasks:
                 matching.emit_direct_batch(self._collector, task)
         else:
             self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
-        kept = found if self._settings.prefixes else analyzed  # filters find prefixes by their terms, and attributes by themselves
-        window = streams.Window(
-            **shared,
-            lat=lat,
-            lon=lon,
-            terms=csr_to_lists(kept.offsets, kept.terms),
-            weights=csr_to_lists(kept.offsets, kept.weights),
-            order=csr_to_lists(kept.order_offsets, kept.order),
-            attributes=attributes,
-        )
-        self._send_to_message_tasks(window, messages.seq)
+        columns = details.columns()
+        del columns["region"]  # an area lies at its centre there
+        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, **columns), messages.seq)
 
     def _send_to_message_tasks(self, window: streams.Window, seq: np.ndarray) -> None:
         tasks = self._message_tasks
@@ -238,13 +234,13 @@ class DistributionBolt(BatchBolt):
         """Return the subscription in a record of the subscription spout, with term ids in place of words."""
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
-            where, program = as_lists(record.get("where")), None
+            where, program = expressions.as_lists(record.get("where")), None
             if where is not None:
-                program = compile_program(where, self._vocabulary.ids_of(words(where)), self._settings.language.fields)
+                program = compile_program(where, self._vocabulary.ids_of(expressions.words(where)), self._settings.language.fields)
             return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"), program)
-        expression = as_lists(record["expression"])
-        condition, program = compile_filter(expression, self._vocabulary.ids_of(words(expression)), self._settings.language.fields)
-        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program)
+        expression = expressions.as_lists(record["expression"])
+        condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
+        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"))
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""

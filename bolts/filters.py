@@ -15,6 +15,9 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Filters", "Programs"]
 
+Lists = tuple[np.ndarray, np.ndarray]
+"""Lists of numbers: offsets int64[n + 1], and values."""
+
 
 class Programs(NamedTuple):
     """Programs (:mod:`dskype.spouts.filters`) of many subscriptions, one behind another.
@@ -49,15 +52,17 @@ class Programs(NamedTuple):
         offsets, index = select_lists(self.offsets, rows)
         return Programs(offsets, self.steps[index])
 
-    def satisfying(self, messages: MessageBatch, details: Details, rows: np.ndarray, which: np.ndarray) -> np.ndarray:
+    def satisfying(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a program whether the message satisfies it; see :meth:`Filters.satisfying`."""
         begins, ends = self.offsets[:-1], self.offsets[1:]
         spans = np.where(ends > begins, (begins, ends), 0).T
-        return _satisfying(self.steps, np.ascontiguousarray(spans), messages, details, rows, which)
+        return _satisfying(self.steps, np.ascontiguousarray(spans), messages, details, extra, rows, which)
 
 
-def _satisfying(programs: np.ndarray, spans: np.ndarray, messages: MessageBatch, details: Details, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    texts = kernels.Texts(*map(_readable, (messages.offsets, messages.terms, *details)))
+def _satisfying(
+    programs: np.ndarray, spans: np.ndarray, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray
+) -> np.ndarray:
+    texts = kernels.Texts(*map(_readable, (messages.offsets, messages.terms, *extra, *details[:4])))
     return kernels.satisfying(_readable(programs), _readable(spans), _readable(rows), _readable(slots), texts)
 
 
@@ -115,12 +120,14 @@ class Filters:
             used += end - begin
         self._programs, self._used = programs, used
 
-    def satisfying(self, messages: MessageBatch, details: Details, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    def satisfying(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a slot whether the message satisfies the slot's program, bool[m]; True where it has none. O(steps).
 
+        :param messages: with their words.
+        :param extra: their other terms (:meth:`dskype.bolts.message_terms.MessageTerms.of`).
         :param rows, slots: int32[m].
         """
-        return _satisfying(self._programs, self._spans, messages, details, rows, slots)
+        return _satisfying(self._programs, self._spans, messages, details, extra, rows, slots)
 
     def programs(self, slots: np.ndarray) -> Programs:
         """Return the programs of slots (int32[n]), in that order."""

@@ -116,7 +116,7 @@ class MessageBolt(BatchBolt):
         settings = Settings.from_conf(conf)
         self._extent, self._diagonal_deg = settings.extent, settings.space.diagonal_deg
         self._collector = collector
-        self._window = FilteredWindow(self._make_window(settings), settings.prefixes)
+        self._window = FilteredWindow(self._make_window(settings))
         self._askers = len(context.get_component_tasks(self._subscription_bolt))
         self._watermark = _BEFORE_ALL
         self._ahead: list[_Arrived] = []  # messages above the watermark

@@ -42,6 +42,7 @@ class BooleanSubscription(NamedTuple):
     :ivar expires_ms: time of expiry, in ms since 1970; None: it lives until it is unregistered.
     :ivar meta: JSON text that comes back with every match, or None.
     :ivar program: decides whether a message that meets the condition matches (:mod:`dskype.spouts.filters`); None: it does.
+    :ivar region: an encoded region (:mod:`dskype.spouts.regions`) that decides too, in the rectangle; None: the rectangle does.
     """
 
     bbox: Any
@@ -49,6 +50,7 @@ class BooleanSubscription(NamedTuple):
     expires_ms: int | None
     meta: str | None
     program: Any = None
+    region: Any = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""

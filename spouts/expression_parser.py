@@ -80,7 +80,7 @@ class Language(NamedTuple):
     attributes: Attributes = Attributes()
     fields: tuple[str, ...] = ()
     prefixes: bool = False
-    wordless: bool = True
+    wordless: bool = False
     max_depth: int = 16
     max_terms: int = 256
 

@@ -5,7 +5,7 @@ message that satisfies the expression satisfies it. It leads to candidates, and 
 So every index and every distributor takes every expression.
 
 A condition without words needs something that messages have instead: a value of an attribute, a prefix, or :data:`EVERY_MESSAGE`. These
-are terms too, with a sign that no word has, and messages carry them (:meth:`Details.terms`); a condition uses them only where it has no word.
+are terms too, with a sign that no word has (``category=cafe``, ``muse*``); a condition uses them only where it has no word.
 
 A program is a list of int64. It begins with its version; then follow instructions of an operation and its operands:
 

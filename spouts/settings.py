@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import Language
+from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping
 from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -23,6 +24,9 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.lateness.ms": 0,
     "dskype.window.ahead.ms": 60_000,
     "dskype.window.idle.ms": 500,
+    **{f"dskype.input.{name}": value for name, value in INPUT_DEFAULTS.items()},
+    "dskype.input.topics": {},
+    "dskype.text.fields": [],
     "dskype.vocabulary": None,
     "dskype.stop.words": [],
     "dskype.k.max": 100,
@@ -35,7 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.expression.max.terms": 256,
     "dskype.attributes": {},
     "dskype.boolean.prefixes": False,
-    "dskype.boolean.wordless": True,
+    "dskype.boolean.wordless": False,
     "dskype.limits.subscriptions": 20_000_000,
     "dskype.limits.subscription.cost": None,
     "dskype.limits.subscription.cost.action": "refuse",
@@ -84,7 +88,11 @@ others late. Beyond either limit a message becomes a dead letter.
 ``dskype.attributes``: the attributes of messages, name -> type (:class:`~dskype.spouts.attributes.Attributes`).
 ``dskype.boolean.prefixes``: whether subscriptions may ask for words that begin in some way (``muse*``); messages then carry a term for each beginning of a word.
 ``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
-Each message then carries a term that all messages have, and one for each textual attribute.
+Each message then has a term that all messages have, and one for each value of a textual attribute. The topology files of this product set it; the default is
+false, because with it messages go to other tasks, and a topology of an earlier version must go on as it was.
+``dskype.input.*``: where records of other forms have what a message consists of; see :mod:`dskype.spouts.input_mapping`.
+``dskype.input.topics``: topic -> what is different there, with the same keys.
+``dskype.text.fields``: the names of the text fields of a message, in order; without them a text is one string.
 ``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
 below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
@@ -157,6 +165,24 @@ def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> flo
     if type(value) not in (int, float) or not least <= value <= most:
         raise _refuse(key, value, f"a number from {least:g} to {most:g}")
     return float(value)
+
+
+def _names(conf: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = conf[key]
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value) or len(set(value)) < len(value):
+        raise _refuse(key, value, "a list of different names")
+    return tuple(value)
+
+
+def _inputs(conf: Mapping[str, Any]) -> tuple[InputMapping | None, dict[str, InputMapping]]:
+    """Return the mapping of records in general, None if they have DSkype's own form, and those of some topics."""
+    options = {name: conf[f"dskype.input.{name}"] for name in INPUT_DEFAULTS}
+    topics = conf["dskype.input.topics"]
+    if not isinstance(topics, Mapping) or not all(isinstance(topic, str) and isinstance(own, Mapping) for topic, own in topics.items()):
+        raise _refuse("dskype.input.topics", topics, "a map of topics to maps with some of " + ", ".join(INPUT_DEFAULTS))
+    mapping = InputMapping(options)
+    found = {topic: InputMapping({**options, **own}, f"dskype.input.topics: {topic}") for topic, own in topics.items()}
+    return (None if options == INPUT_DEFAULTS else mapping), found
 
 
 class BalanceSettings(NamedTuple):
@@ -239,6 +265,9 @@ class Settings:
     :ivar lateness_ms: time windows: how late a message may be.
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.
+    :ivar input: how records of other forms become messages; None: they have DSkype's own form. It is that of files, and of topics that are not in ``inputs``.
+    :ivar inputs: the same of some topics.
+    :ivar text_fields: the names of the text fields of a message, in order; none: a text is one string.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
     :ivar attributes: those that messages may have, by name.
     :ivar prefixes: whether expressions may have prefixes.
@@ -264,12 +293,15 @@ class Settings:
     lateness_ms: int = 0
     ahead_ms: int = 60_000
     idle_ms: int = 500
+    input: InputMapping | None = None
+    inputs: dict[str, InputMapping] = field(default_factory=dict)
+    text_fields: tuple[str, ...] = ()
     vocabulary: str | None = None
     stop_words: tuple[str, ...] = ()
     limits: Limits = Limits()
     attributes: Attributes = field(default_factory=Attributes)
     prefixes: bool = False
-    wordless: bool = True
+    wordless: bool = False
     subscriptions_max: int = 20_000_000
     cost_ceiling: float | None = None
     cost_action: str = "refuse"
@@ -357,6 +389,7 @@ class Settings:
         if not isinstance(words, (list, tuple)) or not all(isinstance(w, str) for w in words):
             raise _refuse("dskype.stop.words", words, "a list of words")
         plugins = {name: _text(conf, f"dskype.{key}") for name, key in cls._PLUGINS.items()}
+        mapping, mappings = _inputs(conf)
         options = {f"{name}_options": _options(conf, f"dskype.{key}.options") for name, key in cls._PLUGINS.items()}
         return cls(
             space=cls._space(conf["dskype.space"]),
@@ -365,6 +398,9 @@ class Settings:
             lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0),
             ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
             idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
+            input=mapping,
+            inputs=mappings,
+            text_fields=_names(conf, "dskype.text.fields"),
             vocabulary=conf["dskype.vocabulary"] or None,
             stop_words=tuple(words),
             limits=limits,
@@ -389,10 +425,14 @@ class Settings:
             **options,
         )
 
+    def mapping_of(self, topic: str, own: str) -> InputMapping | None:
+        """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""
+        return None if topic == own else self.inputs.get(topic, self.input)
+
     @property
     def language(self) -> Language:
         """What expressions may speak of."""
-        return Language(self.attributes, (), self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
+        return Language(self.attributes, self.text_fields, self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
 
     @property
     def topk_pause_max_ms(self) -> int:

@@ -41,7 +41,7 @@ def details(messages: Sequence[dict[str, Any]]) -> Details:
         order.append([place[word] for word in text(message)])
         pairs.append(ATTRIBUTES.encode(attributes(message)))
     offsets = [np.cumsum([0, *map(len, lists)]).astype(np.int64) for lists in (order, pairs)]
-    return Details(offsets[0], np.array(sum(order, []), np.int16), offsets[1], np.array(sum(pairs, []), np.int64))
+    return Details(offsets[0], np.array(sum(order, []), np.int16), offsets[1], np.array(sum(pairs, []), np.int64), *Details.empty(len(messages))[4:])
 
 
 def random_where(rng: random.Random, terms: Sequence[int], depth: int = 2) -> Any:

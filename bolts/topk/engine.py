@@ -202,7 +202,8 @@ class TopkEngine:
     def _satisfying(self, messages: MessageBatch, details: Details | None, start: int, matches: Matches) -> Matches:
         """Return the matches whose message satisfies the filter of the slot; rows count from ``start``."""
         rows = matches.message + np.int32(start)
-        chosen = self._filters.satisfying(messages, Details.empty(messages.n) if details is None else details, rows, matches.slot)
+        details = Details.empty(messages.n) if details is None else details
+        chosen = self._filters.satisfying(messages, details, (details.prefix_offsets, details.prefixes), rows, matches.slot)
         return matches if chosen.all() else Matches(*(column[chosen] for column in matches))
 
     def resolve(self, slots: np.ndarray, offsets: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray) -> Changes:

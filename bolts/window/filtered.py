@@ -28,17 +28,17 @@ class FilteredWindow(MessageWindow):
 
     It keeps what filters look at, and leaves the search to the window: it asks for the best messages of a filtered query, keeps those that
     satisfy the program, and asks for more until they are enough, or there are no more. How many more follows from the share that did. So an answer
-    is exact with any index. Memory, beside that of the window: 48 bytes a message, 8 for each of its terms, 2 for each word of
-    its text, 16 for each value of its attributes.
+    is exact with any index. Memory, beside that of the window: 48 bytes a message, 8 for each of its terms and prefixes, 2 for each
+    word of its text, 16 for each value of its attributes.
 
     :param window: an empty one.
-    :param prefixes: whether messages may have terms of weight 0 that are no words: only filters look at these.
     """
 
-    def __init__(self, window: MessageWindow, prefixes: bool = False) -> None:
-        self.window, self._prefixes = window, prefixes
+    def __init__(self, window: MessageWindow) -> None:
+        self.window = window
         self._position, self._seq = self._keys = Queue(np.int64), Queue(np.int64)
-        self._lists = tuple((Queue(np.int64), Queue(kind)) for kind in (np.int64, np.int16, np.int64))  # ends and values of terms, order, attributes
+        # Ends and values of terms, order, attributes and prefixes.
+        self._lists = tuple((Queue(np.int64), Queue(kind)) for kind in (np.int64, np.int16, np.int64, np.int64))
         self.asked = 0
         """How many messages filtered queries have asked the window for."""
 
@@ -53,10 +53,10 @@ class FilteredWindow(MessageWindow):
         :param details: what filters look at; None: the messages have none.
         """
         details = Details.empty(messages.n) if details is None else details
-        self.window.insert(_words_only(messages) if self._prefixes else messages, ids)
+        self.window.insert(messages, ids)
         self._position.append(messages.position)
         self._seq.append(messages.seq)
-        columns = (messages.offsets, messages.terms), details[:2], details[2:]
+        columns = (messages.offsets, messages.terms), details[:2], details[2:4], details[4:6]
         for (ends, values), (offsets, column) in zip(self._lists, columns):
             ends.append(offsets[1:] - offsets[0] + values.end)
             values.append(column[offsets[0] : offsets[-1]])
@@ -127,7 +127,8 @@ class FilteredWindow(MessageWindow):
         rows = _kernels.locate(self._position.view, self._seq.view, kernel_array(found.positions, np.int64), kernel_array(found.seqs, np.int64))
         known = np.flatnonzero(rows >= 0)  # messages of earlier versions have no details, and satisfy no filter
         messages, details = self._texts(rows[known])
-        passed[known] = programs.satisfying(messages, details, np.arange(len(known), dtype=np.int32), which[known])
+        extra = details.prefix_offsets, details.prefixes
+        passed[known] = programs.satisfying(messages, details, extra, np.arange(len(known), dtype=np.int32), which[known])
         counts = np.concatenate(([0], np.cumsum(passed)))
         before, after = counts[found.offsets[:-1]], counts[found.offsets[1:]]
         index = np.flatnonzero(passed & (counts[1:] - np.repeat(before, lengths) <= np.repeat(wanted, lengths)))
@@ -138,7 +139,7 @@ class FilteredWindow(MessageWindow):
         """Return what filters look at, of messages by their rows: terms without weights, and details."""
         offsets, terms, *details = (column for ends, values in self._lists for column in _gather(ends.view, values, rows))
         nothing = np.zeros(0)
-        return MessageBatch(rows, rows, nothing, nothing, offsets, terms, nothing), Details(*details)
+        return MessageBatch(rows, rows, nothing, nothing, offsets, terms, nothing), Details(*[*details, *Details.empty(len(rows))[6:]])
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -167,13 +168,6 @@ class FilteredWindow(MessageWindow):
         assert n <= len(self.window) and all(len(queue) == n for queue in (*self._keys, *(ends for ends, _ in self._lists)))
         for ends, values in self._lists:
             assert sorted(ends.view.tolist()) == ends.view.tolist() and (values.end == ends.view[-1] if n else not len(values))
-
-
-def _words_only(messages: MessageBatch) -> MessageBatch:
-    """Return messages without the terms that are no words."""
-    words = messages.weights > 0
-    kept = np.concatenate(([0], np.cumsum(words)))
-    return messages._replace(offsets=kept[messages.offsets], terms=messages.terms[words], weights=messages.weights[words])
 
 
 def _gather(ends: np.ndarray, values: Queue, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

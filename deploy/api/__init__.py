@@ -118,7 +118,7 @@ _DEFINED = {
     "topology.groupings": "CustomStreamGrouping",
     "topology.local": "LocalCluster",
     "topology.model": "StormTopology",
-    "topology.runtime.kafka": "KafkaSettings KafkaTimeoutError",
+    "topology.runtime.kafka.clients": "KafkaSettings KafkaTimeoutError",
     "topology.states": "StatefulBolt",
     "topology.submitter": "StormSubmitter",
     "topology.tuples": "Tuple TupleBatch is_tick",

@@ -247,7 +247,10 @@ class Task:
         for segment in frame.segments:
             if segment.stream is not None:
                 meta = self._meta(frame.source_task, segment.stream)
-                if segment.columns is not None and len(segment.columns) != meta.fields.size():
+                if segment.columns is not None and (missing := meta.fields.size() - len(segment.columns)):
+                    if 0 < missing <= self.plan.topology.components[meta.component].outputs[segment.stream].later:
+                        segment.columns += [[None] * segment.n] * missing
+                        continue
                     msg = (
                         f"a frame of stream {segment.stream!r} of component {meta.component!r} has the wrong arity; "
                         f"expected {meta.fields.size()} columns; given: {len(segment.columns)}"

@@ -35,7 +35,8 @@ def window_columns(messages: list[dict[str, Any]]) -> list[Any]:
         csr_to_lists(batch.offsets, batch.terms),
         csr_to_lists(batch.offsets, batch.weights),
         csr_to_lists(*details[:2]),
-        csr_to_lists(*details[2:]),
+        csr_to_lists(*details[2:4]),
+        csr_to_lists(*details[4:6]),
     ]
 
 

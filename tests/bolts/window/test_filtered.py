@@ -10,7 +10,7 @@ import pytest
 from dskype.bolts.window import filtered
 from dskype.bolts.window.base import WINDOWS, make_window
 from dskype.bolts.window.filtered import FilteredWindow
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from tests import naive_where
 
@@ -19,8 +19,8 @@ from .scenes import DIAGONAL, draw_messages, draw_queries, exact_topk, message_b
 SMALL: dict[str, dict[str, Any]] = {"chunks": {"capacity": 16}, "irtree": {"node_capacity": 4}}
 
 
-def make(name: str, prefixes: bool = False) -> FilteredWindow:
-    return FilteredWindow(make_window(name, SMALL.get(name)), prefixes)
+def make(name: str) -> FilteredWindow:
+    return FilteredWindow(make_window(name, SMALL.get(name)))
 
 
 def insert(window: FilteredWindow, messages: list[dict[str, Any]]) -> None:
@@ -93,15 +93,14 @@ def test_messages_in_snapshots_of_earlier_versions_satisfy_no_filter(name):
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_terms_that_are_no_words_are_for_filters_only(name):
+def test_prefixes_are_for_filters_only(name):
     """No query finds a message by the term of a prefix, but a filter does."""
-    window, prefix, word = make(name, prefixes=True), -9, 5
-    n = 30
-    terms = [[prefix, word] if i % 3 else [word] for i in range(n)]
-    offsets = np.cumsum([0, *map(len, terms)])
-    flat = np.array([term for own in terms for term in own])
+    window, prefix, word, n = make(name), -9, 5, 30
     seqs, nowhere = np.arange(n), np.zeros(n)
-    window.insert(MessageBatch(seqs, seqs, nowhere, nowhere, offsets, flat, (flat == word).astype(float)), [str(i) for i in range(n)])
+    has = (seqs % 3 > 0).astype(np.int64)
+    details = Details.empty(n)._replace(prefix_offsets=np.concatenate(([0], np.cumsum(has))), prefixes=np.full(has.sum(), prefix))
+    messages = MessageBatch(seqs, seqs, nowhere, nowhere, np.arange(n + 1), np.full(n, word), np.ones(n))
+    window.insert(messages, [str(i) for i in range(n)], details)
     window._check()
     base = {"watermark": n - 1, "k": n, "alpha": 0.0, "lat": 0.0, "lon": 0.0}
     queries = [{**base, "weights": {word: 1.0}}, {**base, "weights": {prefix: 1.0}}, {**base, "weights": {word: 1.0}, "where": str(prefix)}]
