@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
+from dskype.spouts.analyzer_settings import AnalyzerSettings, make_analyzer, read_analyzer, read_fields
 from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
+from dskype.spouts.text import MOST_TERMS, Tokenizer
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings", "list_bytes"]
@@ -23,6 +25,8 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.idle.ms": 500,
     "dskype.vocabulary": None,
     "dskype.stop.words": [],
+    "dskype.text.analyzer": "plain",
+    "dskype.text.fields": None,
     "dskype.k.max": 100,
     "dskype.meta.max.bytes": 512,
     "dskype.id.max.bytes": 128,
@@ -76,6 +80,8 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
 others late. Beyond either limit a message becomes a dead letter.
+``dskype.text.analyzer``: what becomes of words, ``plain`` or a map (:mod:`dskype.spouts.analyzer_settings`). ``dskype.text.fields``: the fields of a text, a list of
+names or a map from names to analyzers; null: a text has no fields.
 ``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
 below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
@@ -224,6 +230,9 @@ class Settings:
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar stop_words: words that every analyzer leaves out.
+    :ivar text_analyzer: what becomes of words, see :meth:`analyzer`.
+    :ivar text_fields: names and analyzers of the fields of a text, in order; empty: it has none.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
@@ -247,6 +256,8 @@ class Settings:
     idle_ms: int = 500
     vocabulary: str | None = None
     stop_words: tuple[str, ...] = ()
+    text_analyzer: AnalyzerSettings = AnalyzerSettings()
+    text_fields: tuple[tuple[str, AnalyzerSettings], ...] = ()
     limits: Limits = Limits()
     subscriptions_max: int = 20_000_000
     cost_ceiling: float | None = None
@@ -310,13 +321,16 @@ class Settings:
                 )
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
+        analyzer = read_analyzer("dskype.text.analyzer", conf["dskype.text.analyzer"])
+        text_fields = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
         limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
             meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
             id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 4096),
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
-            words_max=_integer(conf, "dskype.text.max.words", 1),
+            words_max=_integer(conf, "dskype.text.max.words", 1, MOST_TERMS),
+            segmented=any(one.segmenter for one in (analyzer, *(one for _, one in text_fields))),
             expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
             expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
         )
@@ -345,6 +359,8 @@ class Settings:
             idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
             vocabulary=conf["dskype.vocabulary"] or None,
             stop_words=tuple(words),
+            text_analyzer=analyzer,
+            text_fields=text_fields,
             limits=limits,
             subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
             cost_ceiling=ceiling,
@@ -363,6 +379,14 @@ class Settings:
             **plugins,
             **options,
         )
+
+    def analyzer(self) -> Tokenizer:
+        """Return a new analyzer for the texts of messages and the words of subscriptions; files of synonyms are read.
+
+        :raises IllegalArgumentException: a file of synonyms cannot be used.
+        :raises TopologyError: a package of the extra ``languages`` is needed and not installed.
+        """
+        return make_analyzer(self.text_analyzer, self.text_fields, self.stop_words)
 
     @property
     def topk_pause_max_ms(self) -> int:

@@ -54,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
     """Explain, as text or as JSON."""
     from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_topk
     from dskype.spouts.records import BooleanSubscription
-    from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 
     given_message, given_subscription = _json_of(args.message), _json_of(args.subscription)
@@ -67,14 +66,15 @@ def run(args: argparse.Namespace) -> int:
         message = _Message(given_message) if given_message is not None else _find(client, args.message)
         parsed = client.parse_message(message.value)
         settings = client.settings
-        tokens = Tokenizer(settings.stop_words).tokens(parsed.text)
+        analyzer = settings.analyzer()
+        tokens = analyzer.tokens(parsed.text)
         explained: dict[str, Any]
         if isinstance(subscription, BooleanSubscription):
             explained = explain_boolean(subscription, parsed, tokens)
             if registered is not None and message.place is not None:
                 _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
         else:
-            vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
+            vocabulary = Vocabulary.load(settings.vocabulary, analyzer) if settings.vocabulary else Vocabulary.empty()
             explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg)
             if registered is not None:
                 _add_list(explained, client, registered, message)

@@ -6,7 +6,7 @@ import argparse
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, common, offline_settings, open_client, output, positive
@@ -55,20 +55,19 @@ def _build(args: argparse.Namespace) -> int:
         raise IllegalArgumentException(
             explain(f"{args.output} exists already, and a running topology may use it.", given=args.output, hint="name another file with -o, or --force")
         )
-    from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 
     progress = Progress(on_terminal_s=0.2)
     refused = Refused(progress)
     if args.topic is not None:
         source = open_client(args)
-        stop_words: Sequence[str] = source.settings.stop_words
+        settings = source.settings
         texts: Iterator[str] = _texts_of_topic(source, args, progress)
     else:
-        stop_words = offline_settings(args).stop_words
+        settings = offline_settings(args)
         texts = _texts_of_file(args, refused, progress)
     first = next(texts, None)
-    built = None if first is None else Vocabulary.build(itertools.chain([first], texts), Tokenizer(stop_words))
+    built = None if first is None else Vocabulary.build(itertools.chain([first], texts), settings.analyzer())
     progress.end()
     if built is None:
         say("error: there is no text to count")
