@@ -59,7 +59,7 @@ def read_analyzer(key: str, value: Any) -> AnalyzerSettings:
         if name not in names:
             raise _refuse(f"{key}: {name}", value[name], f"a map with some of {', '.join(names)}", _near(name, names))
     for name, legal in (("language", LANGUAGES), ("segmenter", SEGMENTERS)):
-        if (given := value.get(name)) is not None and given not in legal:
+        if (given := value.get(name)) is not None and given not in list(legal):
             raise _refuse(f"{key}: {name}", given, ", ".join(sorted(legal)), _near(given, legal))
     language, stop, synonyms = value.get("language"), value.get("stop", False), value.get("synonyms") or ()
     if not isinstance(stop, bool) and not _is_texts(stop):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from dskype.spouts.segmenters import SEGMENTERS, library_of, segment
-from dskype.spouts.text import BORDER, LEFT_OUT, Tokenizer
+from dskype.spouts.text import BORDER, LEFT_OUT, Tokenizer, cut
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 
 __all__ = ["LANGUAGES", "FieldAnalyzers", "LanguageAnalyzer", "read_synonyms", "stop_list", "with_stop_list"]
@@ -40,7 +40,7 @@ _ACCENTS = re.compile("(?<=[a-z\u00df-\u02af\u0370-\u03ff])[\u0300-\u036f]+")
 
 
 _STEM_MARK = "\u02b9"
-"""A letter (modifier prime) that no stemmer knows. Without it ``tennessee`` would be ``tennesse`` in a message, and ``ten`` where that is analyzed again."""
+"""A letter (modifier prime) that no stemmer knows. Without it ``coffee`` would be ``coffe`` in a message, and ``coff`` where that is analyzed again."""
 
 
 @final
@@ -77,7 +77,9 @@ class LanguageAnalyzer(Tokenizer):
         segmenter: str | None = None,
     ) -> None:
         rules = tuple(synonyms)
-        super().__init__([_fold(word) for word in stop_words] if fold_accents and not isinstance(stop_words, str) else stop_words)
+        super().__init__(stop_words)
+        if fold_accents:
+            self.stop_words = frozenset(map(_fold, self.stop_words))
         self.language, self.fold_accents, self.segmenter = language, fold_accents, segmenter
         self._options = (language, tuple(sorted(self.stop_words)), fold_accents, rules, segmenter)
         self._lock = threading.Lock()
@@ -96,8 +98,8 @@ class LanguageAnalyzer(Tokenizer):
         """Return the words of ``text``, see :meth:`Tokenizer.spaced`."""
         known = self._known.__getitem__
         if BORDER not in text:
-            return " ".join(map(known, _PLAIN.tokens(text)))
-        return BORDER.join(" ".join(map(known, _PLAIN.tokens(part))) for part in text.split(BORDER))
+            return " ".join(map(known, cut(text)))
+        return BORDER.join(" ".join(map(known, cut(part))) for part in text.split(BORDER))
 
     def __repr__(self) -> str:
         return f"LanguageAnalyzer({self.identity})"
@@ -129,7 +131,7 @@ class LanguageAnalyzer(Tokenizer):
     def _shorten(self, word: str) -> str:
         assert self._stemmer is not None
         stem = _fold(self._stemmer(word)) if self.fold_accents else self._stemmer(word)
-        return stem if _PLAIN.tokens(stem) == [stem] else word  # some stemmers leave nothing of a short word
+        return stem if cut(stem) == [stem] else word  # some stemmers leave nothing of a short word
 
     def _read_rules(self, rules: Iterable[str]) -> dict[str, str]:
         """Return what each synonym becomes."""
@@ -241,9 +243,6 @@ class _Known(dict[str, str]):
         return found
 
 
-_PLAIN = Tokenizer()
-
-
 def _fold(word: str) -> str:
     return word if word.isascii() else unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word)))
 
@@ -257,7 +256,7 @@ def _make_stemmer(language: str) -> Callable[[str], str]:
         import Stemmer
     except ModuleNotFoundError as error:
         words = "A language needs a package that is not installed: PyStemmer"
-        raise TopologyError(explain(words, given=language, hint="pip install 'dskype[languages]'")) from error
+        raise TopologyError(explain(words, given=language, hint="pip install '/path/to/dskype[languages]'")) from error
     stem: Callable[[str], str] = Stemmer.Stemmer(language, 0).stemWord  # it need not remember words: analyzers do
     return stem
 

@@ -6,11 +6,11 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import NamedTuple
 
-from dskype.spouts.text import Tokenizer, begins_word
+from dskype.spouts.text import begins_word, cut
 from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["SEGMENTERS", "count_segmented_words", "library_of", "segment"]
@@ -64,6 +64,9 @@ SEGMENTERS = {
 _LONGEST_RUN = 4096
 """A longer run is divided into pieces of this length first, so that no text takes long: some algorithms are not linear."""
 
+_SHORT = 16
+"""The pieces of runs up to this length are remembered."""
+
 _LOCK = threading.Lock()
 
 
@@ -74,7 +77,7 @@ def _loaded(name: str) -> Cut:
         return SEGMENTERS[name].load()
     except ModuleNotFoundError as error:
         words = f"The segmenter {name!r} needs a package that is not installed: {error.name}"
-        raise TopologyError(explain(words, given=name, hint="pip install 'dskype[languages]'")) from error
+        raise TopologyError(explain(words, given=name, hint="pip install '/path/to/dskype[languages]'")) from error
 
 
 def library_of(name: str) -> str:
@@ -93,7 +96,7 @@ def segment(name: str, run: str) -> list[str]:
     left = [run]
     while left:
         word = left.pop()
-        pieces = _cut(name, word)
+        pieces = _pieces(name, word) if len(word) > _SHORT else _known_pieces(name, word)
         if len(pieces) == 1:
             found.append(word)
         else:
@@ -101,17 +104,23 @@ def segment(name: str, run: str) -> list[str]:
     return found
 
 
-def _cut(name: str, word: str) -> list[str]:
+@lru_cache(1 << 16)
+def _known_pieces(name: str, word: str) -> list[str]:
+    """Return what :func:`_pieces` does; words come again and again."""
+    return _pieces(name, word)
+
+
+def _pieces(name: str, word: str) -> list[str]:
     """Return the pieces of a token. Each is a token: one that begins with a mark belongs to the piece before it."""
     if len(word) == 1 or not SEGMENTERS[name].script.search(word):
         return [word]
     if len(word) > _LONGEST_RUN:
-        cut: Iterable[str] = [word[i : i + _LONGEST_RUN] for i in range(0, len(word), _LONGEST_RUN)]
+        parts: Iterable[str] = [word[i : i + _LONGEST_RUN] for i in range(0, len(word), _LONGEST_RUN)]
     else:
         with _LOCK:  # libraries do not say that threads may share them
-            cut = _loaded(name)(word)
+            parts = _loaded(name)(word)
     pieces: list[str] = []
-    for piece in cut:
+    for piece in parts:
         if pieces and not begins_word(piece[0]):
             pieces[-1] += piece
         else:
@@ -122,4 +131,4 @@ def _cut(name: str, word: str) -> list[str]:
 def count_segmented_words(text: str) -> int:
     """Return the most words that a text can have with any segmenter: each character of a token that has some of their scripts may be one."""
     scripts = [segmenter.script for segmenter in SEGMENTERS.values()]
-    return sum(len(token) if any(script.search(token) for script in scripts) else 1 for token in Tokenizer().tokens(text))
+    return sum(len(token) if any(script.search(token) for script in scripts) else 1 for token in cut(text))

@@ -25,6 +25,7 @@ __all__ = [
     "Tokenizer",
     "begins_word",
     "count_words",
+    "cut",
     "folded_bytes",
     "folded_characters",
     "refuse_analyzer",
@@ -143,12 +144,12 @@ class Tokenizer:
         if isinstance(stop_words, str) or not all(isinstance(word, str) for word in words):
             raise IllegalArgumentException(explain("Expected stop words as a list of strings", given=stop_words, legal='e.g. ["the", "of"]'))
         #: The tokens that are left out.
-        self.stop_words: frozenset[str] = frozenset(token for word in words for token in _tokens(word))
+        self.stop_words: frozenset[str] = frozenset(token for word in words for token in cut(word))
         self._table: Any = None  # the stop words as arrays, kept here by Vocabulary
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of ``text`` in order, with repetitions, without stop words. O(length)."""
-        found = _tokens(text)
+        found = cut(text)
         if self.stop_words:
             return [token for token in found if token not in self.stop_words]
         return found
@@ -163,7 +164,7 @@ class Tokenizer:
 
     def spaced(self, text: str) -> str:
         """Return the words of ``text`` in reading order with spaces between them, :data:`LEFT_OUT` for each stop word, and its borders. O(length)."""
-        return BORDER.join(" ".join([LEFT_OUT if word in self.stop_words else word for word in _tokens(part)]) for part in text.split(BORDER))
+        return BORDER.join(" ".join([LEFT_OUT if word in self.stop_words else word for word in cut(part)]) for part in text.split(BORDER))
 
     def keywords(self, text: str) -> list[str]:
         """Return the keywords of a top-k subscription for ``text``. O(length)."""
@@ -196,7 +197,8 @@ def begins_word(character: str) -> bool:
     return unicodedata.category(character) in _BEGIN
 
 
-def _tokens(text: str) -> list[str]:
+def cut(text: str) -> list[str]:
+    """Return the tokens of a text in order, with repetitions: what :class:`Tokenizer` finds without stop words. O(length)."""
     if text.isascii():
         return text.encode().translate(_ASCII).decode().split()
     text = without_ignored(text)
@@ -280,7 +282,7 @@ def _folded_sizes() -> np.ndarray:
 
 def count_words(text: str) -> int:
     """Return how many tokens a text has, stop words and repetitions included."""
-    return len(_tokens(text))
+    return len(cut(text))
 
 
 IGNORED = -2

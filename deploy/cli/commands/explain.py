@@ -9,10 +9,13 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dskype.deploy.cli.arguments import UsageError, check_options, client_options, open_client, output
 from dskype.deploy.machine.terminal import Progress, clean, clock_text, put
+
+if TYPE_CHECKING:
+    from dskype.spouts.text import Tokenizer
 
 __all__ = ["add_arguments", "run"]
 
@@ -78,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
             explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg)
             if registered is not None:
                 _add_list(explained, client, registered, message)
-        explained["notes"] = _notes(client, settings, registered, explained)
+        explained["notes"] = _notes(client, settings, registered, explained) + _analysis(analyzer, parsed.text)
     id = message.id if message.id is not None else _id_of(message.value)
     if args.output == "json":
         put(json.dumps({"message": id, "subscription": name or None, "tokens": tokens, **explained}, ensure_ascii=False))
@@ -201,3 +204,19 @@ def _notes(client: Any, settings: Any, registered: Any, explained: dict[str, Any
         if registered is not None and "list" not in explained:
             notes.append("no list has been published for this subscription yet")
     return notes
+
+
+_SHOWN = 8
+"""Words of a message whose forms are shown."""
+
+
+def _analysis(analyzer: Tokenizer, text: str) -> list[str]:
+    """Return a note about what an analyzer that is not the plain one makes of the words of a message."""
+    if analyzer.plain:
+        return []
+    from dskype.spouts.text import cut
+
+    made = {word: analyzer.keywords(word) for word in dict.fromkeys(cut(text))}
+    changed = [f"{clean(word, 40)} is {clean(' '.join(forms), 40) or 'left out'}" for word, forms in made.items() if forms != [word]]
+    more = f", and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    return [f"words are analyzed by {analyzer.identity}" + (f": {', '.join(changed[:_SHOWN])}{more}" if changed else "")]

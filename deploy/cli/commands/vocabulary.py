@@ -39,6 +39,7 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     common(parser, kafka=False)
+    check_options(parser)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--top", metavar="N", type=positive, default=20, help="how many of the most frequent words; default: 20")
     parser.add_argument("--term", metavar="T", action="append", default=[], help="show this word instead; repeatable")
@@ -143,17 +144,18 @@ def _show(args: argparse.Namespace) -> int:
     """Print a vocabulary's size and words."""
     import math
 
-    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.text import PLAIN
     from dskype.spouts.vocabulary import Vocabulary
 
-    vocabulary = Vocabulary.load(args.file)
+    analyzer = offline_settings(args).analyzer()
+    vocabulary = Vocabulary.load(args.file, None if analyzer.plain else analyzer)  # without settings, show what is in the file
     n = vocabulary.documents
 
     def row(term: str, id: int, df: int) -> dict[str, Any]:
         return {"term": term, "id": id, "df": df, "idf": round(math.log(1 + n / df), 6)}
 
     if args.term:
-        tokens = [token for term in args.term for token in Tokenizer().tokens(term)]
+        tokens = [token for term in args.term for token in analyzer.keywords(term)]
         ids = vocabulary.ids(tokens)
         rows = [row(*found) for found in zip(tokens, ids.tolist(), vocabulary.df(ids).tolist())]
     else:
@@ -161,10 +163,11 @@ def _show(args: argparse.Namespace) -> int:
 
         ids = np.arange(len(vocabulary) - 1, max(-1, len(vocabulary) - 1 - args.top), -1)
         rows = [row(vocabulary.term(id), id, df) for id, df in zip(ids.tolist(), vocabulary.df(ids).tolist())]
+    about = {} if vocabulary.analyzer == PLAIN else {"analyzer": vocabulary.analyzer}
     if args.output == "json":
-        put(json.dumps({"documents": n, "words": len(vocabulary), "terms": rows}, ensure_ascii=False))
+        put(json.dumps({"documents": n, "words": len(vocabulary), **about, "terms": rows}, ensure_ascii=False))
         return 0
-    put(f"{counted(n, 'document')}, {counted(len(vocabulary), 'word')}")
+    put(f"{counted(n, 'document')}, {counted(len(vocabulary), 'word')}{f', analyzer {vocabulary.analyzer}' if about else ''}")
     for r in rows:
         unknown = "  (not in the vocabulary)" if r["id"] < 0 else ""
         put(f"{r['df']:>10,}  {r['idf']:>9.6f}  {clean(r['term'], 60)}{unknown}")
