@@ -53,8 +53,8 @@ class BooleanSubscription(NamedTuple):
     region: Any = None
 
     def encode(self) -> dict[str, Any]:
-        """Return the map that travels."""
-        return {"type": "boolean", **self._asdict()}
+        """Return the map that travels: a subscription of words in a rectangle as it always did."""
+        return {"type": "boolean", **{name: value for name, value in self._asdict().items() if value is not None or name not in self._field_defaults}}
 
 
 Subscription = TopkSubscription | BooleanSubscription
