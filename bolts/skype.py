@@ -15,7 +15,7 @@ from dskype.bolts.window.base import QueryBatch, make_window
 from dskype.bolts.window.filtered import FilteredWindow
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.space import WORLD, Space
-from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
+from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_analyzer, refuse_word_rule
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -341,14 +341,22 @@ class TextSkype:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state, without the vocabulary."""
-        return {"words": WORD_RULE, "skype": self.skype.snapshot(), "names": list(self._slots), "slots": list(self._slots.values()), "seq": self._seq}
+        return {
+            "words": WORD_RULE,
+            "analyzer": self.tokenizer.identity,
+            "skype": self.skype.snapshot(),
+            "names": list(self._slots),
+            "slots": list(self._slots.values()),
+            "seq": self._seq,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a snapshot that was taken with the same vocabulary; see :meth:`Skype.restore`.
 
-        :raises IllegalArgumentException: it was taken with other rules for words.
+        :raises IllegalArgumentException: it was taken with other rules for words, or another analyzer.
         """
         refuse_word_rule("The snapshot", state.get("words"), "subscribe and publish again, or use the version that took it")
+        refuse_analyzer("The snapshot", state.get("analyzer"), self.tokenizer.identity, "use the analyzer that it was taken with")
         self.skype.restore(state["skype"])
         self._slots = dict(zip(state["names"], map(int, state["slots"])))
         self._names = {slot: name for name, slot in self._slots.items()}

@@ -16,6 +16,7 @@ from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import ExpressionError, Language, parse
 from dskype.spouts.filters import is_wordless
 from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
+from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -58,6 +59,7 @@ class Limits:
     :param keywords_max: most different keywords of a subscription.
     :param text_max_bytes: longest text (or expression) in bytes of UTF-8; it may double when it is normalised and case-folded.
     :param words_max: most words of a message's text, repetitions and stop words included.
+    :param segmented: whether a segmenter cuts texts; then each character of its script counts as a word.
     :param expression_max_depth: most parentheses open at once.
     :param expression_max_terms: most terms of an expression, repetitions included.
     :param meta_max_bytes: longest ``meta`` as compact JSON.
@@ -72,6 +74,7 @@ class Limits:
     expression_max_terms: int = 256
     meta_max_bytes: int = 512
     id_max_bytes: int = 128
+    segmented: bool = False
 
 
 _DEFAULTS = Limits()
@@ -224,7 +227,7 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
         _refuse("invalid-text", "Expected 'text' as a string", record, "text", hint=hint)
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
-        _check_words(text, words_max)
+        _check_words(text, limits)
     bbox = region = None
     lat, lon = record.get("lat"), record.get("lon")
     if "bbox" in record or "region" in record:
@@ -341,7 +344,7 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
 def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits, language: Language) -> TopkSubscription:
     if _one_of(record, "text", "keywords") == "text":
         text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
-        keywords = tokenizer.tokens(text)
+        keywords = tokenizer.keywords(text)
         if not keywords:
             _refuse("no-keyword", "Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
         _check_count(keywords, "text", limits)
@@ -497,13 +500,16 @@ def _check_folded(text: str, name: str, max_bytes: int) -> str:
     return text
 
 
-def _check_words(text: str, words_max: int) -> None:
+def _check_words(text: str, limits: Limits) -> None:
     """Refuse a text of too many words. Most texts are too short for that and need not be cut into words."""
+    words_max = limits.words_max
+    least_bytes = words_max if limits.segmented else 2 * words_max - 1
     longest = len(text) if text.isascii() else len(text) * MOST_FOLDED_BYTES
-    if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
+    if longest <= least_bytes or (not text.isascii() and folded_bytes(text) <= least_bytes):
         return
-    if (words := count_words(text)) > words_max:
-        raise refusal("many-words", "Expected fewer words in 'text'", str(words), f"up to {words_max}, repetitions included")
+    if (words := count_segmented_words(text) if limits.segmented else count_words(text)) > words_max:
+        legal = f"up to {words_max}, repetitions included" + (", where each character of a script without spaces counts as a word" if limits.segmented else "")
+        raise refusal("many-words", "Expected fewer words in 'text'", str(words), legal)
 
 
 def _message_id(id: Any, max_bytes: int) -> str:

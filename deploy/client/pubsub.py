@@ -35,7 +35,6 @@ from dskype.deploy.client.records import Registered, Result, TopK, json_object, 
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import RecordError, encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import PLAN_KEY, Topics
 from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.core.steady_clock import AttentiveClock
@@ -181,7 +180,7 @@ class PubSub:
         """
         settings = self.settings
         if self._tokenizer is None:
-            self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
+            self._tokenizer, self._ceiling = settings.analyzer(), CostCeiling(settings)
         parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
         self._ceiling.check(parsed)
         return parsed
