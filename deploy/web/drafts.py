@@ -24,8 +24,6 @@ from dskype.topology.ui.budget import check_wanted
 __all__ = ["Newest", "checked", "language_of", "tried"]
 
 _KEPT, _KEPT_BYTES = 2000, 2 << 20
-_LOOK_S = 0.25
-"""How long messages are looked at for one draft. Those that are left are older than those that were looked at, and are not counted as looked at."""
 _EXAMPLES, _TEXT = 3, 300
 
 _COMPARISONS = {
@@ -107,15 +105,18 @@ def checked(client: PubSub, fields: Mapping[str, Any]) -> Subscription | dict[st
         return {"error": str(error), "position": reason.position if isinstance(reason, ExpressionError) else None}
 
 
-def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]) -> dict[str, Any]:
+def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent], most_ms: int) -> dict[str, Any]:
     """Return which of the newest messages a subscription would have matched: ``matched`` of ``looked`` messages, ``since_ms``: when the oldest of these came
     (None: there was none), ``examples``: some of the matched ones, the newest first, and ``text``: the expression as it is read, or None.
 
     A top-k subscription matches messages that have one of its words: these may enter its list.
+
+    :param records: the newest first.
+    :param most_ms: for how long they are looked at; those that are left then are not counted as looked at.
     """
     tokenizer = Tokenizer(client.settings.stop_words)
     matched, looked, since_ms, examples = 0, 0, None, list[dict[str, Any]]()
-    until_s = time.monotonic() + _LOOK_S
+    until_s = time.monotonic() + most_ms / 1000
     for record in records:
         if time.monotonic() > until_s:
             break

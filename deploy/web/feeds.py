@@ -125,7 +125,7 @@ class TopologyFeed:
                 time.sleep(_LOOK_S)
         finally:
             self._messages.leave(reads)
-        return tried(self.client, subscription, self._messages.newest.records())
+        return tried(self.client, subscription, self._messages.newest.records(), self._shared.budget.draft_ms)
 
     def plan(self, *, renewed: bool = False) -> tuple[int, dict[str, Any]]:
         """Return version and content of the distribution plan that the topology follows, not older than some seconds.

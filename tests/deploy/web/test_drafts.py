@@ -116,13 +116,12 @@ def test_many_records_are_not_kept(monkeypatch):
 
 def test_looking_at_messages_takes_a_bounded_time_and_begins_with_the_newest(kafka, monkeypatch):
     topics, client, clock = kafka.topology(), PubSub(kafka, conf={}), iter(range(1000))
-    monkeypatch.setattr(drafts, "_LOOK_S", 4.5)
     monkeypatch.setattr(drafts.time, "monotonic", lambda: next(clock))
     newest = Newest()
     for i in range(20):
         write(kafka, topics, id=f"m{i}", text="coffee" if i % 2 else "tea")
     newest.add(kafka.broker.logs[topics.messages, 0])
-    found = tried(client, checked(client, {"expression": "coffee"}), newest.records())
+    found = tried(client, checked(client, {"expression": "coffee"}), newest.records(), 4500)
     assert (found["looked"], found["matched"]) == (4, 2) and [e["message_id"] for e in found["examples"]] == ["m19", "m17"]
 
 
@@ -136,6 +135,6 @@ def test_counts_are_those_of_the_oracle(kafka):
     newest.add(kafka.broker.logs[topics.messages, 0])
     for bbox in ([-10, -10, 60, 60], [170, -50, -170, 50], [-180, -90, 180, 90]):
         for text, tree in (("coffee", "coffee"), ("coffee OR tea AND cake", ["or", "coffee", ["and", "tea", "cake"]])):
-            found = tried(client, checked(client, {"expression": text, "bbox": bbox}), newest.records())
+            found = tried(client, checked(client, {"expression": text, "bbox": bbox}), newest.records(), 60_000)
             expected = sum(naive.overlapping(bbox, m["bbox"]) and naive.satisfies(tree, set(m["text"].split())) for m in messages)
             assert (found["matched"], found["looked"]) == (expected, 300)
