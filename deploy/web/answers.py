@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from dskype.bolts.results import STORES
 from dskype.deploy.client.plans import PlanOvertakenError, send_plan, with_partitions
-from dskype.deploy.client.pubsub import UnreachableError
+from dskype.deploy.client.topic_reader import UnreachableError
 from dskype.deploy.metrics.meter import measure
 from dskype.deploy.metrics.reader import describe
 from dskype.deploy.web.drafts import language_of

@@ -12,7 +12,8 @@ from dskype.deploy.client import plan_picture
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
-from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.client.topic_reader import UnknownTopicError
 from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.drafts import checked, tried
 from dskype.deploy.web.message_feed import Listener, MessageFollower, MessageTail
