@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from dskype.spouts.attributes import Attribute, Attributes
@@ -305,27 +305,40 @@ class _Parser:
             within = int(distance.text[1:]) if re.fullmatch(r"~\d{1,3}", distance.text, re.ASCII) else -1
             if not 0 <= within <= _WITHIN_MAX:
                 self._refuse("how many other words may stand between those of the phrase", distance, legal=f"~0 to ~{_WITHIN_MAX}")
-        places: list[int] = []
-        found: list[str] = []
-        passed = 0
-        for i, segment in enumerate(_PLACEHOLDER.split(text[1:-1])):
-            passed += i > 0
-            for word, place in self._tokenizer.positions(segment):
-                found.append(word)
-                places.append(passed + place)
-            passed += count_words(segment)
-        return self._tokens(lexeme, found, places, within)
 
-    def _tokens(self, lexeme: _Lexeme, found: list[str], places: Sequence[int], within: int = 0) -> Expression:
-        """Return the expression of the words of a lexeme."""
+        def cut(analyzer: Tokenizer) -> list[tuple[str, int]]:
+            found: list[tuple[str, int]] = []
+            passed = 0
+            for i, segment in enumerate(_PLACEHOLDER.split(text[1:-1])):
+                passed += i > 0
+                found += [(word, passed + place) for word, place in analyzer.positions(segment)]
+                passed += len(analyzer.spaced(segment).split())
+            return found
+
+        return self._leaf(lexeme, cut, within)
+
+    def _leaf(self, lexeme: _Lexeme, cut: Callable[[Tokenizer], list[tuple[str, int]]], within: int = 0) -> Expression:
+        """Return the expression of a word or phrase. Where fields have different analyzers, each looks for the words as its own makes them.
+
+        :param cut: returns the words and their places, as an analyzer makes them.
+        """
+        fields: tuple[str | None, ...] = (self._field,)
+        if self._field is None and len(self._tokenizer.for_field(None)) > 1:
+            fields = self._language.fields
+        found = []
+        for field in fields:
+            words = cut(self._tokenizer.for_field(field)[0])
+            if not words:
+                continue
+            self._charge(len(words), lexeme)
+            leaf: Expression = words[0][0]
+            if len(words) > 1:
+                leaf = ["phrase", within, [place - words[0][1] for _, place in words], [word for word, _ in words]]
+            found.append(leaf if field is None else ["in", field, leaf])
         if not found:
             hint = "emoji and other signs are no words" if any(unicodedata.category(c)[0] == "S" for c in lexeme.text) else None
             self._refuse("a word with letters or digits that is not a stop word", lexeme, hint=hint)
-        self._charge(len(found), lexeme)
-        leaf: Expression = found[0]
-        if len(found) > 1:
-            leaf = ["phrase", within, [place - places[0] for place in places], found]
-        return leaf if self._field is None else ["in", self._field, leaf]
+        return join("or", found)
 
     def _word(self, lexeme: _Lexeme) -> Expression:
         if _negates(lexeme):
@@ -335,10 +348,9 @@ class _Parser:
             return self._in_field(lexeme, name, rest)
         if lexeme.text.endswith("*") and self._language.prefixes:
             return self._prefix(lexeme)
-        tokens = self._tokenizer.positions(lexeme.text)
-        if tokens:
+        if count_words(lexeme.text):
             self._refuse_signs(lexeme)
-        return self._tokens(lexeme, [word for word, _ in tokens], [place for _, place in tokens])
+        return self._leaf(lexeme, lambda analyzer: analyzer.positions(lexeme.text))
 
     def _in_field(self, lexeme: _Lexeme, name: str, rest: str) -> Expression:
         if self._field is not None:
@@ -357,7 +369,7 @@ class _Parser:
         return found
 
     def _prefix(self, lexeme: _Lexeme) -> Expression:
-        tokens = self._tokenizer.tokens(lexeme.text[:-1])
+        tokens = Tokenizer(self._tokenizer.stop_words).tokens(lexeme.text[:-1])  # as it is written, not as an analyzer would have it
         if len(tokens) != 1 or not _PREFIX_MIN <= len(tokens[0]) <= _PREFIX_MAX:
             self._refuse(f"one word of {_PREFIX_MIN} to {_PREFIX_MAX} letters before '*'", lexeme)
         self._refuse_signs(lexeme._replace(text=lexeme.text[:-1]))

@@ -1,7 +1,7 @@
 """Messages and subscriptions as records of Kafka topics: JSON in UTF-8, checked before anything else sees it.
 
 Unknown fields are ignored. A record that cannot be used raises :class:`RecordError` with one sentence for the ``error`` header of the dead
-letter. An optional field is either absent or has its type; only ``meta`` may be null.
+letter. An optional field is either absent or has its type; only ``meta`` and ``where`` may be null.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import ExpressionError, Language, parse
 from dskype.spouts.filters import is_wordless
 from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
+from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -58,6 +59,7 @@ class Limits:
     :param keywords_max: most different keywords of a subscription.
     :param text_max_bytes: longest text (or expression) in bytes of UTF-8; it may double when it is normalised and case-folded.
     :param words_max: most words of a message's text, repetitions and stop words included.
+    :param segmented: whether a segmenter cuts texts; then each character of its script counts as a word.
     :param expression_max_depth: most parentheses open at once.
     :param expression_max_terms: most terms of an expression, repetitions included.
     :param meta_max_bytes: longest ``meta`` as compact JSON.
@@ -72,6 +74,7 @@ class Limits:
     expression_max_terms: int = 256
     meta_max_bytes: int = 512
     id_max_bytes: int = 128
+    segmented: bool = False
 
 
 _DEFAULTS = Limits()
@@ -126,6 +129,7 @@ class TopkSubscription:
     :ivar alpha: the weight of the place against the text, 0..1.
     :ivar lat, lon: degrees, inside the data space.
     :ivar meta: JSON text that comes back with each result, or None.
+    :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
     """
 
     id: str
@@ -135,6 +139,7 @@ class TopkSubscription:
     lat: float
     lon: float
     meta: str | None = None
+    where: expressions.Expression | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
@@ -147,12 +152,14 @@ class TopkSubscription:
             "lat": self.lat,
             "lon": self.lon,
             "meta": self.meta,
+            "where": self.where,
         }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
-        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"])
+        where = expressions.as_lists(record.get("where"))  # absent from records of earlier versions
+        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"], where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +227,7 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
         _refuse("invalid-text", "Expected 'text' as a string", record, "text", hint=hint)
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
-        _check_words(text, words_max)
+        _check_words(text, limits)
     bbox = region = None
     lat, lon = record.get("lat"), record.get("lon")
     if "bbox" in record or "region" in record:
@@ -290,8 +297,8 @@ def parse_subscription(
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
-    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, and each token counts as often as it occurs.
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
+    cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
     ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a place the
     subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
@@ -305,10 +312,12 @@ def parse_subscription(
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
     kind = record.get("type")
+    if language is None:
+        language = Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms)
     if kind == "topk":
-        return _topk(id, record, tokenizer, space, limits)
+        return _topk(id, record, tokenizer, space, limits, language)
     if kind == "boolean":
-        return _boolean(id, record, tokenizer, limits, language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms))
+        return _boolean(id, record, tokenizer, limits, language)
     return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
 
 
@@ -332,10 +341,10 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
     return version, plan
 
 
-def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:
+def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits, language: Language) -> TopkSubscription:
     if _one_of(record, "text", "keywords") == "text":
         text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
-        keywords = tokenizer.tokens(text)
+        keywords = tokenizer.keywords(text)
         if not keywords:
             _refuse("no-keyword", "Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
         _check_count(keywords, "text", limits)
@@ -347,7 +356,16 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
         _refuse("invalid-k", "Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits))
+    where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where)
+
+
+def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
+    text = _check_folded(_check_text(record[name], name, limits.text_max_bytes), name, limits.text_max_bytes)
+    try:
+        return parse(text, tokenizer, language)
+    except ExpressionError as e:
+        raise RecordError(str(e), "invalid-expression") from None
 
 
 _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
@@ -359,11 +377,7 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
             raise refusal("no-keyword", "Expected 'expression', 'keywords', 'bbox' or 'region'", "none of them")
         expression = expressions.EVERYTHING
     elif _one_of(record, "expression", "keywords") == "expression":
-        text = _check_folded(_check_text(record["expression"], "expression", limits.text_max_bytes), "expression", limits.text_max_bytes)
-        try:
-            expression = parse(text, tokenizer, language)
-        except ExpressionError as e:
-            raise RecordError(str(e), "invalid-expression") from e
+        expression = _expression(record, "expression", tokenizer, limits, language)
     else:
         expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
     if not language.wordless and is_wordless(expression):
@@ -486,13 +500,16 @@ def _check_folded(text: str, name: str, max_bytes: int) -> str:
     return text
 
 
-def _check_words(text: str, words_max: int) -> None:
+def _check_words(text: str, limits: Limits) -> None:
     """Refuse a text of too many words. Most texts are too short for that and need not be cut into words."""
+    words_max = limits.words_max
+    least_bytes = words_max if limits.segmented else 2 * words_max - 1
     longest = len(text) if text.isascii() else len(text) * MOST_FOLDED_BYTES
-    if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
+    if longest <= least_bytes or (not text.isascii() and folded_bytes(text) <= least_bytes):
         return
-    if (words := count_words(text)) > words_max:
-        raise refusal("many-words", "Expected fewer words in 'text'", str(words), f"up to {words_max}, repetitions included")
+    if (words := count_segmented_words(text) if limits.segmented else count_words(text)) > words_max:
+        legal = f"up to {words_max}, repetitions included" + (", where each character of a script without spaces counts as a word" if limits.segmented else "")
+        raise refusal("many-words", "Expected fewer words in 'text'", str(words), legal)
 
 
 def _message_id(id: Any, max_bytes: int) -> str:

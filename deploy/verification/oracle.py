@@ -64,6 +64,7 @@ class Oracle:
         def column(name: str, kind: Any) -> np.ndarray:
             return np.array([getattr(s, name) for s in subscriptions], kind)
 
+        allowed = [self._allowed(s.where, terms[i + 1]) for i, s in enumerate(subscriptions)]
         return _kernels.Subscriptions(
             column("k", np.int64),
             column("alpha", np.float64),
@@ -73,16 +74,26 @@ class Oracle:
             np.concatenate(terms),
             np.concatenate(weights),
             start,
+            np.array([s.where is not None for s in subscriptions], np.bool_),
+            np.cumsum([0, *map(len, allowed)]),
+            np.concatenate([_NOWHERE, *allowed]),
         )
 
+    def _allowed(self, where: Any, terms: np.ndarray) -> np.ndarray:
+        """Return the rows with one of some terms, by their numbers, that satisfy an expression, in rising order; none if there is no expression."""
+        if where is None:
+            return _NOWHERE
+        candidates = np.concatenate([_NOWHERE, *(self.rows.rows[slice(*self.rows.offsets[term : term + 2])] for term in terms.tolist())])
+        return np.intersect1d(candidates, self._satisfying(where, 0, len(self.history)))
+
     def scores(self, registration: Registration, watermark: int) -> list[tuple[float, int]]:
-        """Return (score, row) of all messages in the window with a common keyword, in rank order; plain Python."""
+        """Return (score, row) of all messages in the window that count, with a common keyword, in rank order; plain Python."""
         history, subscription = self.history, registration.subscription
         ids, values = self.history.weights.weigh(subscription.keywords)
         wanted = dict(zip(ids.tolist(), values.tolist()))
         first, last = np.searchsorted(history.position, [watermark - self.extent, watermark], side="right").tolist()
         found = []
-        for row in range(first, last):
+        for row in range(first, last) if subscription.where is None else self._satisfying(subscription.where, first, last).tolist():
             start, stop = history.offsets[row], history.offsets[row + 1]
             common = [(t, w) for t, w in zip(history.terms[start:stop].tolist(), history.values[start:stop].tolist()) if t in wanted]
             if common:
