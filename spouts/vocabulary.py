@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import _kernels
-from dskype.spouts.expression import Expression, map_terms, terms
 from dskype.spouts.frequencies import malformed, read_content, refuse_vocabulary, unreadable
 from dskype.spouts.text import BORDER, LEFT_OUT, MOST_TERMS, PLAIN, WORD_RULE, Tokenizer, folded_characters
 from dskype.topology.core.atomic_files import replace_file
@@ -231,10 +230,9 @@ class Vocabulary:
         ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
         return _kernels.find_terms(np.frombuffer(b"".join(encoded), np.uint8), ends, *self._table)
 
-    def map_expression(self, expression: Expression) -> Expression:
-        """Return a keyword expression with term ids in place of words."""
-        words = terms(expression)
-        return map_terms(expression, dict(zip(words, self.ids(words).tolist())).__getitem__)
+    def ids_of(self, words: Sequence[str]) -> dict[str, int]:
+        """Return word -> id, as plain integers."""
+        return dict(zip(words, self.ids(words).tolist())) if words else {}
 
     def df(self, ids: np.ndarray | Sequence[int]) -> np.ndarray:
         """Return document frequencies, int64[n]; 1 for unknown terms."""

@@ -272,7 +272,7 @@ def read_message(value: bytes | None, settings: Settings) -> Message:
     """
     limits = settings.limits
     record = _object(value, limits.text_max_bytes)
-    text = _text(record.get("text"), limits)
+    text = _text(_joined(record.get("text"), settings.text_fields) if settings.text_fields else record.get("text"), limits)
     if _folded_bytes(text) > limits.words_max and len(words_of(text)) > limits.words_max:
         raise UnusableRecord("a text of too many words")
     bbox = None
@@ -288,7 +288,10 @@ def read_message(value: bytes | None, settings: Settings) -> Message:
     ts = record.get("ts")
     if "ts" in record and (not _is_integer(ts, 0, _LARGEST) or 946_684_800 <= ts < 4_102_444_800):  # the latter are seconds of 2000 to 2099
         raise UnusableRecord("a time that is no number of milliseconds since the epoch")
-    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox)
+    attributes = record.get("attributes")
+    if "attributes" in record and not isinstance(attributes, dict):
+        raise UnusableRecord("attributes that are no object")
+    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox, attributes)
 
 
 def read_key(key: bytes | None, settings: Settings) -> str:
@@ -361,6 +364,18 @@ def _text(value: Any, limits: Limits) -> str:
     if _utf8_bytes(value) > limits.text_max_bytes or _folded_bytes(value) > 2 * limits.text_max_bytes:
         raise UnusableRecord("a text that is too long")
     return value
+
+
+def _joined(text: Any, fields: Sequence[str]) -> str:
+    """Return the texts of a message's text fields with U+001F between them, for which there is a space inside them."""
+    if isinstance(text, str):
+        text = {fields[0]: text}
+    if not isinstance(text, dict) or not any(name in text for name in fields):
+        raise UnusableRecord("a text that is no string, and has none of the text fields")
+    texts = [text.get(name, "") for name in fields]
+    if not all(isinstance(t, str) for t in texts):
+        raise UnusableRecord("a text field that is no string")
+    return "\u001f".join(t.replace("\u001f", " ") for t in texts)
 
 
 def _utf8_bytes(text: str) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
+from dskype.spouts import record_values
 from dskype.spouts import records as module
 from dskype.spouts.records import (
     BooleanSubscription,
@@ -261,7 +262,7 @@ def test_a_text_that_is_too_long_in_bytes_is_refused():
 
 
 def test_a_record_that_is_far_too_long_is_not_even_read(monkeypatch):
-    monkeypatch.setattr(module, "_decode", lambda text: pytest.fail("read"))
+    monkeypatch.setattr(record_values, "_decode", lambda text: pytest.fail("read"))
     monkeypatch.setattr(TOKENIZER.__class__, "tokens", lambda self, text: pytest.fail("cut"))
     long = b'{"text": "' + b"x" * 10_000_000 + b'"}'
     assert reason_of(message, long) == f"Expected a message in fewer bytes; given: {len(long)} bytes; legal: up to 1638400 bytes"
@@ -549,3 +550,41 @@ def test_damaged_records_are_read_or_refused_and_nothing_else():
 
 def test_the_examples_run():
     assert doctest.testmod(module).failed == 0
+
+
+FIELDS = ("title", "body")
+
+
+def test_the_texts_of_fields_travel_as_one_text_in_the_order_of_the_setting():
+    fields = {"body": "fast wifi", "title": "Coffee\x1fbar", "author": "ann"}
+    assert message(changed(MESSAGE, text=fields), text_fields=FIELDS).text == "Coffee bar\x1ffast wifi"
+    assert message(changed(MESSAGE, text={"body": "fast wifi"}), text_fields=FIELDS).text == "\x1ffast wifi"
+    assert message(changed(MESSAGE, text="Late\x1fcoffee"), text_fields=FIELDS).text == "Late coffee\x1f"
+    assert message(changed(MESSAGE, text="Late\x1fcoffee")).text == "Late\x1fcoffee"
+
+
+@pytest.mark.parametrize("text", [ABSENT, 5, {}, {"author": "ann"}, {"title": None}, {"title": 5}, ["late"]])
+def test_a_text_of_fields_is_a_string_or_has_one_of_the_fields_as_a_string(text):
+    assert "Expected " in reason_of(message, changed(MESSAGE, text=text), text_fields=FIELDS)
+
+
+def test_a_text_of_fields_needs_the_setting_that_names_them():
+    assert "hint: dskype.text.fields" in reason_of(message, changed(MESSAGE, text={"title": "Late coffee"}))
+
+
+def test_the_limits_of_a_text_hold_for_all_its_fields_together():
+    assert "Expected a shorter 'text'" in reason_of(
+        message, changed(MESSAGE, text={"title": "x" * 6, "body": "x" * 6}), text_fields=FIELDS, limits=Limits(text_max_bytes=12)
+    )
+
+
+def test_attributes_are_an_object():
+    assert message(changed(MESSAGE, attributes={"price": 12.5})).attributes == {"price": 12.5}
+    assert message(MESSAGE).attributes is None
+    for wrong in (None, 5, "price", [1]):
+        assert "Expected 'attributes' as a JSON object" in reason_of(message, changed(MESSAGE, attributes=wrong))
+
+
+def test_an_object_is_read_as_its_json():
+    assert parse_message(dict(MESSAGE)) == message(MESSAGE)
+    assert "Expected 'lat'" in reason_of(parse_message, changed(MESSAGE, lat=198.1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import json
 import random
@@ -179,6 +180,21 @@ def test_records_are_read_or_refused_as_the_topology_does():
             assert found == expected, value
             read, refused = read + (found is not None), refused + (found is None)
     assert read > 500 and refused > 5_000
+
+
+def test_texts_of_fields_and_attributes_are_read_alike():
+    rng = random.Random(11)
+    settings, fields = dataclasses.replace(SETTINGS, text_fields=("title", "body")), ("title", "body")
+    read = refused = 0
+    for _ in range(3000):
+        texts = [rng.choice(["late", "a\x1fb", "", 5, None]) for _ in range(3)]
+        text = rng.choice([dict(zip(rng.sample(["title", "body", "author"], rng.randint(0, 3)), texts)), texts[0]])
+        record = {"text": text, "lat": 1, "lon": 2} | rng.choice([{}, {"attributes": rng.choice([{}, {"a": 1}, None, 5])}])
+        value = json.dumps(record).encode()
+        found, expected = both(lambda: read_message(value, settings), lambda: parse_message(value, text_fields=fields))
+        assert found == expected, value
+        read, refused = read + (found is not None), refused + (found is None)
+    assert read > 200 and refused > 200
 
 
 @pytest.mark.parametrize(
