@@ -286,7 +286,7 @@ class _Parser:
             self._take()
             found.append(self._alternatives())
         self._close(opened)
-        n = int(number.text)
+        n = int(number.text) if len(number.text) < 10 else 0
         if not 1 <= n <= len(found):
             self._refuse(f"a number from 1 to {len(found)} after ATLEAST, for a list of {len(found)}", number)
         if n in (1, len(found)):
