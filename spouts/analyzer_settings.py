@@ -86,7 +86,7 @@ def read_fields(key: str, value: Any, default: AnalyzerSettings) -> tuple[tuple[
     :param default: of fields without an analyzer of their own.
     :raises IllegalArgumentException: it makes no sense.
     """
-    if value is None:
+    if value in (None, []):
         return ()
     legal = "a list of names, or a map from names to analyzers, e.g. {title: {language: english}, body: plain}"
     if not isinstance(value, (list, tuple, Mapping)) or not value:

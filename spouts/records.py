@@ -379,7 +379,7 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
     elif _one_of(record, "expression", "keywords") == "expression":
         expression = _expression(record, "expression", tokenizer, limits, language)
     else:
-        expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
+        expression = _all_of(record, tokenizer, limits)
     if not language.wordless and is_wordless(expression):
         hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
         raise refusal("no-keyword", "Expected an expression that needs a word", shown(expressions.to_text(expression)), hint=hint)
@@ -549,13 +549,25 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
         if left < 0:
             legal = f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"
             raise refusal("long-text", "Expected shorter 'keywords'", shown(listed), legal)
-        tokens = tokenizer.tokens(keyword)
+        tokens = tokenizer.keywords(keyword)
         if not tokens:
             raise refusal("no-keyword", f"Expected keyword {i} with a word", shown(keyword), "letters or digits that are not a stop word")
         found += tokens
         if len(found) > most:
             break
     return _check_count(found, "keywords", limits)
+
+
+def _all_of(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> expressions.Expression:
+    """Return the expression that requires all keywords; where fields have different words for one, it has to be in one of them."""
+    found = _keywords(record, tokenizer, limits)
+    if tokenizer.by_field(None)[0][0] is None:
+        return expressions.from_keywords(found)
+    each = []
+    for keyword in record["keywords"]:
+        made = [[["in", field, token] for token in analyzer.tokens(keyword)] for field, analyzer in tokenizer.by_field(None)]
+        each.append(expressions.join("or", [expressions.join("and", tokens) for tokens in made if tokens]))
+    return expressions.join("and", each)
 
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:

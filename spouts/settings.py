@@ -31,7 +31,6 @@ DEFAULTS: dict[str, Any] = {
     "dskype.vocabulary": None,
     "dskype.stop.words": [],
     "dskype.text.analyzer": "plain",
-    "dskype.text.fields": None,
     "dskype.k.max": 100,
     "dskype.meta.max.bytes": 512,
     "dskype.id.max.bytes": 128,
@@ -88,6 +87,7 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
 others late. Beyond either limit a message becomes a dead letter.
+``dskype.text.analyzer``: what becomes of words, ``plain`` or a map (:mod:`dskype.spouts.analyzer_settings`).
 ``dskype.attributes``: the attributes of messages, name -> type (:class:`~dskype.spouts.attributes.Attributes`).
 ``dskype.boolean.prefixes``: whether subscriptions may ask for words that begin in some way (``muse*``); messages then carry a term for each beginning of a word.
 ``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
@@ -95,8 +95,7 @@ Each message then has a term that all messages have, and one for each value of a
 false, because with it messages go to other tasks, and a topology of an earlier version must go on as it was.
 ``dskype.input.*``: where records of other forms have what a message consists of; see :mod:`dskype.spouts.input_mapping`.
 ``dskype.input.topics``: topic -> what is different there, with the same keys.
-``dskype.text.analyzer``: what becomes of words, ``plain`` or a map (:mod:`dskype.spouts.analyzer_settings`). ``dskype.text.fields``: the fields of a text, a list of
-names or a map from names to analyzers; null: a text has no fields.
+``dskype.text.fields``: the text fields of a message, in order: a list of names, or a map from names to analyzers; without them a text is one string.
 ``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
 below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
@@ -265,12 +264,13 @@ class Settings:
     :ivar input: how records of other forms become messages; None: they have DSkype's own form. It is that of files, and of topics that are not in ``inputs``.
     :ivar inputs: the same of some topics.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar stop_words: words that every analyzer leaves out.
+    :ivar text_analyzer: what becomes of words, see :meth:`analyzer`.
+    :ivar text_fields: the names of the text fields of a message, in order; none: a text is one string.
+    :ivar field_analyzers: the names of the text fields, and what becomes of the words of each.
     :ivar attributes: those that messages may have, by name.
     :ivar prefixes: whether expressions may have prefixes.
     :ivar wordless: whether a message may satisfy an expression by something that is no word.
-    :ivar stop_words: words that every analyzer leaves out.
-    :ivar text_analyzer: what becomes of words, see :meth:`analyzer`.
-    :ivar field_analyzers: names and analyzers of the fields of a text, in order; empty: it has none.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
@@ -298,6 +298,7 @@ class Settings:
     stop_words: tuple[str, ...] = ()
     text_analyzer: AnalyzerSettings = AnalyzerSettings()
     field_analyzers: tuple[tuple[str, AnalyzerSettings], ...] = ()
+    text_fields: tuple[str, ...] = ()
     limits: Limits = Limits()
     attributes: Attributes = field(default_factory=Attributes)
     prefixes: bool = False
@@ -365,7 +366,7 @@ class Settings:
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
         analyzer = read_analyzer("dskype.text.analyzer", conf["dskype.text.analyzer"])
-        text_fields = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
+        field_analyzers = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
         limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
             meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
@@ -373,7 +374,7 @@ class Settings:
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
             words_max=_integer(conf, "dskype.text.max.words", 1, MOST_TERMS),
-            segmented=any(one.segmenter for one in (analyzer, *(one for _, one in text_fields))),
+            segmented=any(one.segmenter for one in (analyzer, *(one for _, one in field_analyzers))),
             expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
             expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
         )
@@ -403,10 +404,11 @@ class Settings:
             idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
             input=mapping,
             inputs=mappings,
+            text_fields=tuple(name for name, _ in field_analyzers),
             vocabulary=conf["dskype.vocabulary"] or None,
             stop_words=tuple(words),
             text_analyzer=analyzer,
-            field_analyzers=text_fields,
+            field_analyzers=field_analyzers,
             limits=limits,
             attributes=Attributes.from_conf(conf["dskype.attributes"]),
             prefixes=_flag(conf, "dskype.boolean.prefixes"),
@@ -429,20 +431,6 @@ class Settings:
             **options,
         )
 
-    def mapping_of(self, topic: str, own: str) -> InputMapping | None:
-        """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""
-        return None if topic == own else self.inputs.get(topic, self.input)
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        """The names of the fields of a text, in order; none: a text is one string."""
-        return tuple(name for name, _ in self.field_analyzers)
-
-    @property
-    def language(self) -> Language:
-        """What expressions may speak of."""
-        return Language(self.attributes, self.text_fields, self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
-
     def analyzer(self) -> Tokenizer:
         """Return a new analyzer for the texts of messages and the words of subscriptions; files of synonyms are read.
 
@@ -450,6 +438,15 @@ class Settings:
         :raises TopologyError: a package of the extra ``languages`` is needed and not installed.
         """
         return make_analyzer(self.text_analyzer, self.field_analyzers, self.stop_words)
+
+    def mapping_of(self, topic: str, own: str) -> InputMapping | None:
+        """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""
+        return None if topic == own else self.inputs.get(topic, self.input)
+
+    @property
+    def language(self) -> Language:
+        """What expressions may speak of."""
+        return Language(self.attributes, self.text_fields, self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
 
     @property
     def topk_pause_max_ms(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.reading import meeting
-from dskype.deploy.verification.reading_words import fields_of, stop_words_of
+from dskype.deploy.verification.reading_analysis import fields_of
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
 from dskype.spouts.columns import read_only
@@ -32,7 +32,7 @@ class Oracle:
 
     def __init__(self, history: History, settings: Settings) -> None:
         self.history, self.extent, self.diagonal_deg = history, settings.extent, settings.space.diagonal_deg
-        self._fields, self._stop_words = settings.language.fields, stop_words_of(settings)
+        self._settings = settings
         self._sorted: list[str] | None = None
         self._known, numbers = np.unique(history.terms, return_inverse=True)
         order = np.argsort(numbers, kind="stable")
@@ -171,8 +171,8 @@ class Oracle:
 
     def _words(self, row: int) -> list[list[str | None]]:
         """Return the words of each field of a message's text."""
-        fields = fields_of(self.history.texts[row], self._stop_words)
-        return fields + [[]] * (len(self._fields) - len(fields))
+        fields = fields_of(self.history.texts[row], self._settings)
+        return fields + [[]] * (len(self._settings.text_fields) - len(fields))
 
     def _comparing(self, name: str, comparison: str, operands: list[Any], first: int, last: int) -> np.ndarray:
         rows, values = self.history.attributes[name]

@@ -14,9 +14,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dskype.deploy.verification.reading_expressions import all_of, needs_word, number_of, read_expression
-from dskype.deploy.verification.reading_words import UnusableRecord, folded_bytes, stop_words_of, words_of
+from dskype.deploy.verification.reading_analysis import keywords_of
+from dskype.deploy.verification.reading_expressions import needs_word, number_of, read_expression, read_keywords
+from dskype.deploy.verification.reading_words import UnusableRecord, folded_bytes, words_of
 from dskype.spouts.records import BooleanSubscription, Limits, Message, TopkSubscription
+from dskype.spouts.segmenters import SEGMENTERS
 from dskype.spouts.settings import Settings
 from dskype.spouts.space import Space
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -37,7 +39,7 @@ def read_message(value: bytes | None, settings: Settings) -> Message:
     limits = settings.limits
     record = _object(value, limits.text_max_bytes)
     text = _text(_joined(record.get("text"), settings.text_fields) if settings.text_fields else record.get("text"), limits)
-    if folded_bytes(text) > limits.words_max and len(words_of(text)) > limits.words_max:
+    if folded_bytes(text) > limits.words_max and _most_words(text, settings) > limits.words_max:
         raise UnusableRecord("a text of too many words")
     bbox = None
     if "bbox" in record:
@@ -104,7 +106,6 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     :raises UnusableRecord: it has to be refused.
     """
     limits, id = settings.limits, read_key(key, settings)
-    stop_words = stop_words_of(settings)
     record = _object(value, limits.text_max_bytes + limits.meta_max_bytes)
     kind = record.get("type")
     name = {"topk": "text", "boolean": "expression"}.get(kind) if isinstance(kind, str) else None
@@ -116,7 +117,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         raise UnusableRecord(f"neither {name} nor keywords")
     meta = _meta(record, limits)
     if kind == "topk":
-        words = words_of(_text(record["text"], limits), stop_words) if name in record else _keywords(record["keywords"], stop_words, limits)
+        words = keywords_of(_text(record["text"], limits), settings) if name in record else _keywords(record["keywords"], settings)
         _check_words(words, limits)
         lat, lon = _place(record, settings.space)
         k, alpha = record.get("k"), record.get("alpha")
@@ -127,9 +128,8 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     if name in record:
         expression = read_expression(_text(record["expression"], limits), settings)
     elif "keywords" in record:
-        words = _keywords(record["keywords"], stop_words, limits)
-        _check_words(words, limits)
-        expression = all_of(words)
+        _check_words(_keywords(record["keywords"], settings), limits)
+        expression = read_keywords(record["keywords"], settings)
     else:
         expression = ["all"]
     if not (settings.wordless or needs_word(expression)):
@@ -164,6 +164,13 @@ def _text(value: Any, limits: Limits) -> str:
     return value
 
 
+def _most_words(text: str, settings: Settings) -> int:
+    """Return how many words a text has; where a segmenter cuts them, each character of a word in one of their scripts may be one."""
+    if not any(one.segmenter for one in (settings.text_analyzer, *(one for _, one in settings.field_analyzers))):
+        return len(words_of(text))
+    return sum(len(word) if any(one.script.search(word) for one in SEGMENTERS.values()) else 1 for word in words_of(text))
+
+
 def _joined(text: Any, fields: Sequence[str]) -> str:
     """Return the texts of a message's text fields with U+001F between them, for which there is a space inside them."""
     if isinstance(text, str):
@@ -183,13 +190,14 @@ def _utf8_bytes(text: str) -> int:
         raise UnusableRecord("half a surrogate pair") from None
 
 
-def _keywords(listed: Any, stop_words: frozenset[str], limits: Limits) -> list[str]:
+def _keywords(listed: Any, settings: Settings) -> list[str]:
+    limits = settings.limits
     if not isinstance(listed, list) or not 0 < len(listed) <= 16 * limits.keywords_max:
         raise UnusableRecord("keywords that are no list, or too many")
     texts = [_text(keyword, limits) for keyword in listed]
     if sum(map(folded_bytes, texts)) > 2 * limits.text_max_bytes:
         raise UnusableRecord("keywords that are too long together")
-    found = [words_of(text, stop_words) for text in texts]
+    found = [keywords_of(text, settings) for text in texts]
     if not all(found):
         raise UnusableRecord("a keyword without a word")
     return [word for words in found for word in words]

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from dskype.deploy.verification.reading_words import UnusableRecord, decomposed, stop_words_of, words_of
+from dskype.deploy.verification.reading_analysis import Analysis, analyses_of
+from dskype.deploy.verification.reading_words import UnusableRecord, decomposed
 from dskype.spouts.settings import Settings
 
-__all__ = ["all_of", "expression_text", "needs_word", "number_of", "read_expression"]
+__all__ = ["expression_text", "needs_word", "number_of", "read_expression", "read_keywords"]
 
 _QUOTES = "“”„‟«»〝〞〟「」『』"
 _NEGATING = "-!~¬−⁻₋˗∼"
@@ -133,7 +134,7 @@ class _Reader:
 
     def __init__(self, symbols: Sequence[_Symbol], settings: Settings) -> None:
         self._symbols, self._settings = symbols, settings
-        self._stop_words = stop_words_of(settings)
+        self._analyses = analyses_of(settings)
         self._fields = settings.language.fields
         self._at = self._depth = self._count = 0
         self._field = ""
@@ -236,19 +237,25 @@ class _Reader:
 
     def _words(self, pieces: Sequence[str], within: int = 0) -> Any:
         """Return what asks for the words of the pieces, a lone ``_`` being any word."""
-        found: list[tuple[int, str]] = []
-        place = 0
-        for piece in pieces:
-            for word in words_of(piece) if piece != "_" else [""]:
-                if word and word not in self._stop_words:
-                    found.append((place, word))
-                place += 1
-        if not found:
+        leaves: list[Any] = []
+        for field, analysis in self._searched():
+            read = [word for piece in pieces for word in (analysis.words(piece) if piece != "_" else [None])]
+            found = [(place, word) for place, word in enumerate(read) if word is not None]
+            if not found:
+                continue
+            self._add(len(found))
+            first = found[0][0]
+            leaf: Any = found[0][1] if len(found) == 1 else ["phrase", within, [place - first for place, _ in found], [word for _, word in found]]
+            leaves.append(["in", field, leaf] if field else leaf)
+        if not leaves:
             raise UnusableRecord("an expression with a word that has neither letter nor digit, or is a stop word")
-        self._add(len(found))
-        first = found[0][0]
-        leaf: Any = found[0][1] if len(found) == 1 else ["phrase", within, [place - first for place, _ in found], [word for _, word in found]]
-        return ["in", self._field, leaf] if self._field else leaf
+        return _simple("or", leaves)
+
+    def _searched(self) -> list[tuple[str, Analysis]]:
+        """Return the fields that the next word is looked for in, and what becomes of words there; no name: in all fields."""
+        if len(self._analyses) == 1:
+            return [(self._field, self._analyses[0][1])]
+        return [(name, analysis) for name, analysis in self._analyses if self._field in ("", name)]
 
     def _phrase(self, symbol: _Symbol) -> Any:
         within = 0
@@ -266,12 +273,15 @@ class _Reader:
         if colon and len(self._fields) > 1 and field in self._fields:
             return self._in_field(field, rest)
         if text.endswith("*") and self._settings.prefixes:
-            prefix = words_of(text[:-1], self._stop_words)
-            if len(prefix) != 1 or not 2 <= len(prefix[0]) <= 16:
-                raise UnusableRecord("an expression with a prefix that is too short, too long, or none")
+            leaves: list[Any] = []
+            for name, analysis in self._searched():
+                prefix = analysis.prefixes(text[:-1])
+                if len(prefix) != 1 or not 2 <= len(prefix[0]) <= 16:
+                    raise UnusableRecord("an expression with a prefix that is too short, too long, or none")
+                leaves.append(["in", name, ["prefix", prefix[0]]] if name else ["prefix", prefix[0]])
             _check_signs(text[:-1])
-            self._add(1)
-            return ["in", self._field, ["prefix", prefix[0]]] if self._field else ["prefix", prefix[0]]
+            self._add(len(leaves))
+            return _simple("or", leaves)
         found = self._words([text])
         _check_signs(text)
         return found
@@ -378,9 +388,13 @@ def _simple(operator: str, parts: list[Any]) -> Any:
     return [operator, *flat] if len(flat) > 1 else flat[0]
 
 
-def all_of(words: Sequence[str]) -> Any:
-    """Return the expression that asks for all words."""
-    return _simple("and", list(words))
+def read_keywords(listed: Sequence[str], settings: Settings) -> Any:
+    """Return the expression that asks for all keywords, each of which has a word; where fields have different words for one, in one of them."""
+    each = []
+    for text in listed:
+        read = [(name, [word for word in analysis.words(text) if word is not None]) for name, analysis in analyses_of(settings)]
+        each.append(_simple("or", [_simple("and", [["in", name, word] if name else word for word in words]) for name, words in read if words]))
+    return _simple("and", each)
 
 
 def _same(one: Any, other: Any) -> bool:

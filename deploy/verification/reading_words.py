@@ -5,12 +5,7 @@ from __future__ import annotations
 import functools
 import unicodedata
 
-from dskype.spouts.settings import Settings
-
-__all__ = ["UnusableRecord", "decomposed", "fields_of", "folded_bytes", "stop_words_of", "words_of"]
-
-_BORDER = "\x1f"
-"""Between two fields of a text."""
+__all__ = ["UnusableRecord", "decomposed", "folded_bytes", "words_of"]
 
 
 class UnusableRecord(ValueError):
@@ -60,8 +55,8 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFKC", "".join(parts + sorted(marks, key=unicodedata.combining)))
 
 
-def words_of(text: str, stop_words: frozenset[str] = frozenset()) -> list[str]:
-    r"""Return the words of a text in order, with repetitions, without stop words.
+def words_of(text: str) -> list[str]:
+    r"""Return the words of a text in order, with repetitions.
 
     >>> words_of("I \u2764\ufe0f Kranken\u00adhaus, 2nd STRASSE Straße")
     ['i', 'krankenhaus', '2nd', 'strasse', 'strasse']
@@ -77,26 +72,7 @@ def words_of(text: str, stop_words: frozenset[str] = frozenset()) -> list[str]:
             word = ""
     if word:
         words.append(word)
-    return [word for word in words if word not in stop_words] if stop_words else words
-
-
-def fields_of(text: str, stop_words: frozenset[str]) -> list[list[str | None]]:
-    r"""Return the words of each field of a text, in order; None stands for a stop word.
-
-    >>> fields_of("The late\x1f\x1fnight", frozenset({"the"}))
-    [[None, 'late'], [], ['night']]
-    """
-    return [[None if word in stop_words else word for word in words_of(part)] for part in text.split(_BORDER)]
-
-
-def stop_words_of(settings: Settings) -> frozenset[str]:
-    """Return the words that do not count."""
-    return _stop_words_of(tuple(settings.stop_words))
-
-
-@functools.cache
-def _stop_words_of(listed: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(word for entry in listed for word in words_of(entry))
+    return words
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import numpy as np
 from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
 from dskype.deploy.verification.reading import UnusableRecord, Weights, attributes_of, read_key, read_message, read_subscription
-from dskype.deploy.verification.reading_words import stop_words_of, words_of
+from dskype.deploy.verification.reading_analysis import words_of_message
 from dskype.deploy.verification.refusals import Accepted, LatenessJudge
 from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
@@ -458,8 +458,7 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
         code[i] = codes.setdefault(f"{partition}-{offset}" if message.id is None else json.loads(message.id), len(codes))
     weights = Weights(settings.vocabulary)
     texts = [row[4].text for row in rows]
-    stop_words = stop_words_of(settings)
-    weighed = [weights.weigh(words_of(text, stop_words)) for text in texts]
+    weighed = [weights.weigh(words_of_message(text, settings)) for text in texts]
     offsets = np.zeros(n + 1, np.int64)
     np.cumsum([len(terms) for terms, _ in weighed], out=offsets[1:])
 

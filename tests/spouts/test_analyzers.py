@@ -295,8 +295,8 @@ def test_each_field_is_analyzed_by_its_own_analyzer():
     text = BORDER.join(["The Mills of", "the mills of", "mills"])
     assert analyzer.spaced(text) == BORDER.join([f"{LEFT_OUT} mill of", f"the mills {LEFT_OUT}", "mill"])
     assert analyzer.tokens(text) == ["mill", "of", "the", "mills", "mill"]
-    assert analyzer.for_field(None) == (title, body) and analyzer.for_field("body") == (body,) and analyzer.for_field("notes") == (title,)
-    assert title.for_field("any") == (title,)
+    assert analyzer.by_field(None) == [("title", title), ("body", body), ("notes", title)] and analyzer.by_field("body") == [("body", body)]
+    assert title.by_field("any") == [("any", title)] and title.by_field(None) == [(None, title)]
     assert analyzer.keywords("old mills mills") == ["old", "mill", "mill", "mills", "mills"]
 
 
@@ -328,7 +328,7 @@ def test_the_settings_name_the_analyzer(tmp_path):
     assert Settings.from_conf({"dskype.stop.words": ["lol"]}).analyzer() == Tokenizer(["lol"])
     assert Settings.from_conf({"dskype.text.analyzer": {}}).analyzer() == Tokenizer()
     listed = Settings.from_conf({**conf, "dskype.text.fields": ["title", "body"]})
-    assert listed.analyzer() == analyzer and [name for name, _ in listed.text_fields] == ["title", "body"]
+    assert listed.analyzer() == analyzer and listed.text_fields == ("title", "body")
     fields = Settings.from_conf({**conf, "dskype.text.fields": {"title": None, "body": {"stop": ["b"]}, "more": "plain"}}).analyzer()
     assert isinstance(fields, FieldAnalyzers)
     assert fields.fields == {"title": analyzer, "body": LanguageAnalyzer(stop_words=["b", "lol"]), "more": Tokenizer(["lol"])}
@@ -360,11 +360,11 @@ def test_an_analyzer_that_makes_no_sense_is_refused(value, words):
         Settings.from_conf({"dskype.text.analyzer": value})
 
 
-@pytest.mark.parametrize("value", ["title", [], {}, ["title", "title"], ["a-b"], [3], {"título": None}, {"title": "english"}, [""]])
+@pytest.mark.parametrize("value", ["title", {}, ["title", "title"], ["a-b"], [3], {"título": None}, {"title": "english"}, [""]])
 def test_fields_that_make_no_sense_are_refused(value):
     with pytest.raises(IllegalArgumentException, match=r"dskype\.text\.fields.* is not usable"):
         Settings.from_conf({"dskype.text.fields": value})
-    assert read_fields("k", None, AnalyzerSettings()) == () and read_analyzer("k", "plain") == AnalyzerSettings()
+    assert read_fields("k", None, AnalyzerSettings()) == read_fields("k", [], AnalyzerSettings()) == () and read_analyzer("k", "plain") == AnalyzerSettings()
 
 
 # -- what names its analyzer ----------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pytest
 from dskype.deploy import verification
 from dskype.deploy.verification import reading, reading_expressions, reading_words, verify
 from dskype.deploy.verification.reading import Weights, attributes_of, meeting, read_message, read_subscription
+from dskype.deploy.verification.reading_analysis import fields_of, words_of_message
 from dskype.deploy.verification.reading_expressions import expression_text, needs_word, read_expression
 from dskype.deploy.verification.reading_words import UnusableRecord, words_of
 from dskype.spouts import expression, expression_parser
@@ -24,7 +25,7 @@ from dskype.spouts.filters import is_wordless
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import encode_attributes, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.text import BORDER, LEFT_OUT, Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
 from tests import languages, naive
@@ -41,7 +42,8 @@ MATCHING_PATH = {
     *("dskype.spouts.text", "dskype.spouts.expression", "dskype.spouts.expression_parser", "dskype.spouts.filters", "dskype.spouts.attributes"),
     *("dskype.spouts.vocabulary", "dskype.spouts.kafka", "dskype.spouts.records.encode_attributes"),
     *("dskype.spouts.records.parse_message", "dskype.spouts.records.parse_subscription", "dskype.spouts.records.parse_key"),
-    *("dskype.spouts.areas.overlap", "dskype.spouts.areas.centre_of"),
+    *("dskype.spouts.areas.overlap", "dskype.spouts.areas.centre_of", "dskype.spouts.analyzer_settings.make_analyzer"),
+    *("dskype.spouts.analyzers.LanguageAnalyzer", "dskype.spouts.analyzers.FieldAnalyzers", "dskype.spouts.analyzers.read_synonyms"),
 }
 """What decides whether a message and a subscription match, and how well."""
 
@@ -75,7 +77,7 @@ def test_random_texts_are_cut_as_the_topology_cuts_them():
     rng, tokenizer = random.Random(8), Tokenizer(["abc", "é"])
     for _ in range(3000):
         text = random_text(rng, rng.choice([3, 12, 40, 400]))
-        assert words_of(text, frozenset({"abc", "é"})) == tokenizer.tokens(text), ascii(text)
+        assert words_of_message(text, Settings(stop_words=("abc", "é"))) == tokenizer.tokens(text), ascii(text)
 
 
 def test_a_heap_of_marks_is_cut_in_no_time():
@@ -219,6 +221,64 @@ def test_random_expressions_of_the_whole_language_are_read_or_refused_as_the_top
             again, _ = both(lambda: read_expression(expression_text(found), settings), lambda: None)
             assert again in (found, None)  # None: more parentheses than there may be
     assert read > 2_000
+
+
+ENGLISH = {"language": "english", "stop": True, "fold_accents": True, "synonyms": ["tea, coffee, cakes", "night => lates"]}
+ANALYSES = {
+    "a language": {"dskype.text.analyzer": ENGLISH},
+    "fields": {"dskype.text.fields": {"title": ENGLISH, "body": "plain"}},
+    "a segmenter": {"dskype.text.analyzer": {"segmenter": "japanese", "language": "german"}},
+    "segmenters": {
+        "dskype.text.fields": {"title": {"segmenter": "chinese", "fold_accents": True}, "body": {"language": "french", "synonyms": ["muse => museum"]}}
+    },
+}
+LIVELY = [
+    *"the The coffees cakes lates loose looses tennessee tennesse\u02b9 muses museums Mü mu\u0308 willing 東京タワー 今日は晴れ ÉTÉ été 24".split(),
+    *languages.WORDS,
+]
+
+
+@pytest.mark.parametrize("conf", ANALYSES.values(), ids=ANALYSES)
+def test_words_are_analyzed_as_in_the_topology(conf):
+    rng, settings = random.Random(15), Settings.from_conf(ALL | conf)
+    analyzer, language, read, again = settings.analyzer(), settings.language, 0, 0
+    for _ in range(600):
+        parts = [rng.choice([" ", "-", "\u00ad"]).join(rng.choices(LIVELY, k=rng.randrange(9))) for _ in range(rng.choice([1, 2, 2]))]
+        text = BORDER.join(parts)
+        expected = [[None if word == LEFT_OUT else word for word in part.split()] for part in analyzer.spaced(text).split(BORDER)]
+        assert fields_of(text, settings) == expected, ascii(text)
+        assert words_of_message(text, settings) == analyzer.tokens(text)
+        wanted = (
+            {"type": "boolean", "bbox": [11, 48, 12, 49], "keywords": rng.choices([*LIVELY, text], k=rng.randint(1, 3))}
+            if rng.random() < 0.5
+            else TOPK | {"text": text}
+        )
+        found, parsed = both_records(json.dumps(wanted).encode(), settings, analyzer)
+        assert found == parsed, wanted
+        words = languages.random_expression(rng, language, 2, [word for word in LIVELY if naive.words(word)])
+        pieces = ["AND", "OR", "(", ")", '"the coffees"', '"cakes the _ lates"~3', "mus*", "loose*", "title:muses", "body:(the", *LIVELY]
+        text = expression.to_text(words) if rng.random() < 0.5 else " ".join(rng.choices(pieces, k=rng.randint(1, 6)))
+        found, expected = both(lambda: read_expression(text, settings), lambda: expression_parser.parse(text, analyzer, language))
+        assert found == expected, ascii(text)
+        if found is not None:
+            read += 1
+            repeated, _ = both(lambda: read_expression(expression_text(found), settings), lambda: None)
+            # None: more parentheses than there may be. A prefix is the stem of what was written, and may have a stem itself.
+            assert repeated in (found, None) or "*" in text
+            again += repeated is not None
+    assert read > 200 and again > 150
+
+
+def both_records(value, settings, analyzer):
+    """Return what both have read of a subscription; None where both refuse."""
+    try:
+        found = read_subscription(b"s", value, settings)
+    except UnusableRecord:
+        found = None
+    try:
+        return found, parse_subscription(b"s", value, tokenizer=analyzer, limits=settings.limits, language=settings.language)
+    except RecordError:
+        return found, None
 
 
 def test_whether_an_expression_needs_a_word_is_found_as_in_the_topology():
