@@ -25,7 +25,7 @@ from dskype.spouts.analyzer_settings import synonym_files
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
-from dskype.spouts.filters import compile_filter
+from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import WORD_RULE, refuse_analyzer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
@@ -198,7 +198,9 @@ class DistributionBolt(BatchBolt):
                 matching.emit_direct_batch(self._collector, task)
         else:
             self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
-        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon), messages.seq)
+        columns = details.columns()
+        del columns["region"]  # an area lies at its centre there
+        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, **columns), messages.seq)
 
     def _send_to_message_tasks(self, window: streams.Window, seq: np.ndarray) -> None:
         tasks = self._message_tasks
@@ -233,7 +235,10 @@ class DistributionBolt(BatchBolt):
         """Return the subscription in a record of the subscription spout, with term ids in place of words."""
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
-            return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"))
+            where, program = expressions.as_lists(record.get("where")), None
+            if where is not None:
+                program = compile_program(where, self._vocabulary.ids_of(expressions.words(where)), self._settings.language.fields)
+            return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"), program)
         expression = expressions.as_lists(record["expression"])
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
         return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"))

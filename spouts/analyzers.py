@@ -101,9 +101,9 @@ class LanguageAnalyzer(Tokenizer):
             return " ".join(map(known, cut(text)))
         return BORDER.join(" ".join(map(known, cut(part))) for part in text.split(BORDER))
 
-    def prefix_of(self, text: str) -> list[str]:
-        """Return the stems of the words of ``text``, as stems begin with: words of messages are stems."""
-        return [word.removesuffix(_STEM_MARK) for word in self.tokens(text)]
+    def written(self, text: str) -> list[str]:
+        """Return the words of ``text`` as they are written, see :meth:`Tokenizer.written`."""
+        return [word for word in cut(text) if self.tokens(word)]
 
     def __repr__(self) -> str:
         return f"LanguageAnalyzer({self.identity})"
@@ -218,14 +218,14 @@ class FieldAnalyzers(Tokenizer):
     def keywords(self, text: str) -> list[str]:
         """Return the keywords of a top-k subscription for ``text``: its words as one field has them, then those that only other fields have."""
         found: list[str] = []
-        for analyzer in dict.fromkeys(self.fields.values()):
+        for analyzer in self.for_field(None):
             before = set(found)
             found += [word for word in analyzer.tokens(text) if word not in before]
         return found
 
-    def by_field(self, name: str | None) -> list[tuple[str | None, Tokenizer]]:
-        """Return the analyzers for words of a subscription, see :meth:`Tokenizer.by_field`."""
-        return list(self.fields.items()) if name is None else [(name, self.fields[name])]
+    def for_field(self, name: str | None) -> tuple[Tokenizer, ...]:
+        """Return the analyzers for words of a subscription, see :meth:`Tokenizer.for_field`."""
+        return tuple(dict.fromkeys(self.fields.values())) if name is None else (self.fields[name],)
 
     def __repr__(self) -> str:
         return f"FieldAnalyzers({self.fields})"

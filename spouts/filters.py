@@ -46,6 +46,7 @@ __all__ = [
     "VERSION",
     "Compiled",
     "compile_filter",
+    "compile_program",
     "is_wordless",
 ]
 
@@ -97,9 +98,18 @@ def compile_filter(expression: Any, ids: Mapping[str, int], fields: Sequence[str
     found = _condition(expression, False, ids.__getitem__)
     if found.exact:
         return Compiled(found.tree, None)
+    return Compiled(EVERY_MESSAGE if found.tree is None else found.tree, compile_program(expression, ids, fields))
+
+
+def compile_program(expression: Any, ids: Mapping[str, int], fields: Sequence[str] = ()) -> list[int]:
+    """Compile what decides whether a message satisfies an expression, whatever led to the message; see :func:`compile_filter`.
+
+    >>> compile_program("coffee", {"coffee": 7})
+    [1, 1, 7]
+    """
     out = [VERSION]
     _compile(expression, ids, tuple(fields), out)
-    return Compiled(EVERY_MESSAGE if found.tree is None else found.tree, out)
+    return out
 
 
 def is_wordless(expression: Any) -> bool:

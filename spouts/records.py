@@ -1,7 +1,7 @@
 """Messages and subscriptions as records of Kafka topics: JSON in UTF-8, checked before anything else sees it.
 
 Unknown fields are ignored. A record that cannot be used raises :class:`RecordError` with one sentence for the ``error`` header of the dead
-letter. An optional field is either absent or has its type; only ``meta`` may be null.
+letter. An optional field is either absent or has its type; only ``meta`` and ``where`` may be null.
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ class TopkSubscription:
     :ivar alpha: the weight of the place against the text, 0..1.
     :ivar lat, lon: degrees, inside the data space.
     :ivar meta: JSON text that comes back with each result, or None.
+    :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
     """
 
     id: str
@@ -138,6 +139,7 @@ class TopkSubscription:
     lat: float
     lon: float
     meta: str | None = None
+    where: expressions.Expression | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
@@ -150,12 +152,14 @@ class TopkSubscription:
             "lat": self.lat,
             "lon": self.lon,
             "meta": self.meta,
+            "where": self.where,
         }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
-        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"])
+        where = expressions.as_lists(record.get("where"))  # absent from records of earlier versions
+        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"], where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +210,9 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
     :raises RecordError: if it cannot be used.
 
     >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
-    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None)
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None, region=None)
     >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
-    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None)
+    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None, region=None)
     >>> parse_message(b'{"text": "Late coffee", "lat": 198.1, "lon": 11.6}')
     Traceback (most recent call last):
     dskype.spouts.record_values.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
@@ -293,8 +297,8 @@ def parse_subscription(
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
-    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, and each token counts as often as it occurs.
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
+    cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
     ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a place the
     subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
@@ -303,15 +307,17 @@ def parse_subscription(
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
-    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None)
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None)
     """
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
     kind = record.get("type")
+    if language is None:
+        language = Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms)
     if kind == "topk":
-        return _topk(id, record, tokenizer, space, limits)
+        return _topk(id, record, tokenizer, space, limits, language)
     if kind == "boolean":
-        return _boolean(id, record, tokenizer, limits, language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms))
+        return _boolean(id, record, tokenizer, limits, language)
     return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
 
 
@@ -335,7 +341,7 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
     return version, plan
 
 
-def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:
+def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits, language: Language) -> TopkSubscription:
     if _one_of(record, "text", "keywords") == "text":
         text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
         keywords = tokenizer.keywords(text)
@@ -350,7 +356,16 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
         _refuse("invalid-k", "Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits))
+    where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where)
+
+
+def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
+    text = _check_folded(_check_text(record[name], name, limits.text_max_bytes), name, limits.text_max_bytes)
+    try:
+        return parse(text, tokenizer, language)
+    except ExpressionError as e:
+        raise RecordError(str(e), "invalid-expression") from None
 
 
 _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
@@ -362,13 +377,9 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
             raise refusal("no-keyword", "Expected 'expression', 'keywords', 'bbox' or 'region'", "none of them")
         expression = expressions.EVERYTHING
     elif _one_of(record, "expression", "keywords") == "expression":
-        text = _check_folded(_check_text(record["expression"], "expression", limits.text_max_bytes), "expression", limits.text_max_bytes)
-        try:
-            expression = parse(text, tokenizer, language)
-        except ExpressionError as e:
-            raise RecordError(str(e), "invalid-expression") from e
+        expression = _expression(record, "expression", tokenizer, limits, language)
     else:
-        expression = _all_of(record, tokenizer, limits)
+        expression = _all_of(record, tokenizer, limits, language)
     if not language.wordless and is_wordless(expression):
         hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
         raise refusal("no-keyword", "Expected an expression that needs a word", shown(expressions.to_text(expression)), hint=hint)
@@ -547,14 +558,14 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
     return _check_count(found, "keywords", limits)
 
 
-def _all_of(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> expressions.Expression:
+def _all_of(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
     """Return the expression that requires all keywords; where fields have different words for one, it has to be in one of them."""
     found = _keywords(record, tokenizer, limits)
-    if tokenizer.by_field(None)[0][0] is None:
+    if len(tokenizer.for_field(None)) == 1:
         return expressions.from_keywords(found)
-    each = []
+    each, fields = [], {name: tokenizer.for_field(name)[0] for name in language.fields}
     for keyword in record["keywords"]:
-        made = [[["in", field, token] for token in analyzer.tokens(keyword)] for field, analyzer in tokenizer.by_field(None)]
+        made = [[["in", field, token] for token in analyzer.tokens(keyword)] for field, analyzer in fields.items()]
         each.append(expressions.join("or", [expressions.join("and", tokens) for tokens in made if tokens]))
     return expressions.join("and", each)
 

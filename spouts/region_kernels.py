@@ -32,15 +32,18 @@ __all__ = [
     "POLYGON",
     "RECTANGLE",
     "SEVERAL",
+    "SMALL_CIRCLE",
     "crosses",
     "encode_all",
     "fill_rectangle",
     "holds",
+    "in_circle",
     "in_polygon",
     "in_rectangle",
     "lines_needed",
     "lines_of",
     "move_together",
+    "not_next_to_zero",
     "prepare_all",
     "prepare_polygon",
     "put",
@@ -164,17 +167,13 @@ def prepare_polygon(encoded, at, numbers, polygon):
     """Write the polygon at ``encoded[at]`` to ``numbers[polygon:]``, which are zeros; return (behind its end there, behind its end here)."""
     lines, chains, _ = space_of_polygon(encoded, at)
     west, east, south, north = 180.0, -180.0, 90.0, -90.0
-    inside = 0
+    poles = 0
     rings = int(encoded[at + 1])
     at += 2
     chain, to = polygon + LINE, polygon + LINE * (1 + chains)
     for _ in range(rings):
         corners, flags = int(encoded[at]), int(encoded[at + 1])
-        inside ^= flags & NORTH
-        if flags & NORTH:
-            north = 90.0
-        if flags & SOUTH:
-            south = -90.0
+        poles ^= flags & (NORTH | SOUTH)  # a hole may have a pole, too
         length = _chain_length(corners)
         for first in range(0, corners, length):
             to = _prepare_chain(encoded, at, first, min(length, corners - first), numbers, polygon, chain, to)
@@ -182,11 +181,12 @@ def prepare_polygon(encoded, at, numbers, polygon):
             south, north = min(south, numbers[chain + 4]), max(north, numbers[chain + 6])
             chain += LINE
         at += 2 + 2 * corners
+    south, north = -90.0 if poles & SOUTH else south, 90.0 if poles & NORTH else north
     if south == -90 or north == 90 or west == -180 or east == 180:  # a pole has all longitudes, and the antimeridian has two
         west, east = -180.0, 180.0
     numbers[polygon], numbers[polygon + 1] = POLYGON, lines
     numbers[polygon + 2], numbers[polygon + 3], numbers[polygon + 4], numbers[polygon + 5] = west, south, east, north
-    numbers[polygon + 6], numbers[polygon + 7] = chains, inside
+    numbers[polygon + 6], numbers[polygon + 7] = chains, poles & NORTH
     return at, polygon + LINE * lines
 
 
@@ -335,7 +335,14 @@ def in_rectangle(west, south, east, north, lat, lon):
 
 
 @njit(cache=True)
-def _in_circle(numbers, at, lat, lon):
+def not_next_to_zero(degrees):
+    """Return what a number counts as for polygons; see :mod:`dskype.spouts.orientation_kernels`."""
+    return 0.0 if abs(degrees) < 1e-30 else degrees
+
+
+@njit(cache=True)
+def in_circle(numbers, at, lat, lon):
+    """Tell whether the circle that was prepared at ``numbers[at]`` has a place."""
     center_lat, center_lon, radius_m = numbers[at + 1], numbers[at + 2], numbers[at + 3]
     if numbers[at] == SMALL_CIRCLE:
         across = abs(lon - center_lon)
@@ -428,7 +435,8 @@ def _crossings_around(numbers, first, corners, around, place_lat, place_lon):
 
 @njit(cache=True)
 def in_polygon(numbers, at, lat, lon):
-    """Tell whether the polygon that was prepared at ``numbers[at]`` has a place; numbers other than 0 are at least 1e-30."""
+    """Tell whether the polygon that was prepared at ``numbers[at]`` has a place."""
+    lat, lon = not_next_to_zero(lat), not_next_to_zero(lon)
     if lat < numbers[at + 3] or lat > numbers[at + 5] or lon < numbers[at + 2] or lon > numbers[at + 4]:
         return False
     if abs(lat) == 90.0:
@@ -468,16 +476,12 @@ def _shape_holds(numbers, at, lat, lon):
         return in_polygon(numbers, at, lat, lon)
     if kind == RECTANGLE:
         return in_rectangle(numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4], lat, lon)
-    return _in_circle(numbers, at, lat, lon)
+    return in_circle(numbers, at, lat, lon)
 
 
 @njit(cache=True)
 def holds(numbers, at, lat, lon):
     """Tell whether the region that was prepared at ``numbers[at]`` has a place."""
-    if abs(lat) < 1e-30:
-        lat = 0.0
-    if abs(lon) < 1e-30:
-        lon = 0.0
     if int(numbers[at]) != SEVERAL:
         return _shape_holds(numbers, at, lat, lon)
     shapes, at = int(numbers[at + 2]), at + LINE

@@ -12,7 +12,7 @@ import numpy as np
 
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.reading import meeting
-from dskype.deploy.verification.reading_analysis import fields_of
+from dskype.deploy.verification.reading_analysis import fields_of, is_as_written, written_fields_of
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
 from dskype.spouts.columns import read_only
@@ -32,7 +32,8 @@ class Oracle:
 
     def __init__(self, history: History, settings: Settings) -> None:
         self.history, self.extent, self.diagonal_deg = history, settings.extent, settings.space.diagonal_deg
-        self._settings = settings
+        self._fields, self._settings = settings.text_fields, settings
+        self._words_as_written = is_as_written(settings)
         self._sorted: list[str] | None = None
         self._known, numbers = np.unique(history.terms, return_inverse=True)
         order = np.argsort(numbers, kind="stable")
@@ -64,6 +65,7 @@ class Oracle:
         def column(name: str, kind: Any) -> np.ndarray:
             return np.array([getattr(s, name) for s in subscriptions], kind)
 
+        allowed = [self._allowed(s.where, terms[i + 1]) for i, s in enumerate(subscriptions)]
         return _kernels.Subscriptions(
             column("k", np.int64),
             column("alpha", np.float64),
@@ -73,16 +75,26 @@ class Oracle:
             np.concatenate(terms),
             np.concatenate(weights),
             start,
+            np.array([s.where is not None for s in subscriptions], np.bool_),
+            np.cumsum([0, *map(len, allowed)]),
+            np.concatenate([_NOWHERE, *allowed]),
         )
 
+    def _allowed(self, where: Any, terms: np.ndarray) -> np.ndarray:
+        """Return the rows with one of some terms, by their numbers, that satisfy an expression, in rising order; none if there is no expression."""
+        if where is None:
+            return _NOWHERE
+        candidates = np.concatenate([_NOWHERE, *(self.rows.rows[slice(*self.rows.offsets[term : term + 2])] for term in terms.tolist())])
+        return np.intersect1d(candidates, self._satisfying(where, 0, len(self.history)))
+
     def scores(self, registration: Registration, watermark: int) -> list[tuple[float, int]]:
-        """Return (score, row) of all messages in the window with a common keyword, in rank order; plain Python."""
+        """Return (score, row) of all messages in the window that count, with a common keyword, in rank order; plain Python."""
         history, subscription = self.history, registration.subscription
         ids, values = self.history.weights.weigh(subscription.keywords)
         wanted = dict(zip(ids.tolist(), values.tolist()))
         first, last = np.searchsorted(history.position, [watermark - self.extent, watermark], side="right").tolist()
         found = []
-        for row in range(first, last):
+        for row in range(first, last) if subscription.where is None else self._satisfying(subscription.where, first, last).tolist():
             start, stop = history.offsets[row], history.offsets[row + 1]
             common = [(t, w) for t, w in zip(history.terms[start:stop].tolist(), history.values[start:stop].tolist()) if t in wanted]
             if common:
@@ -123,10 +135,12 @@ class Oracle:
         if operator == "in":
             field = self._fields.index(parts[0])
             rows = self._satisfying(parts[1], first, last)
-            return rows[[_occurs(parts[1], [self._words(row)[field]]) for row in rows.tolist()]] if len(rows) else rows
+            return rows[[_occurs(parts[1], [self._words(row, written=parts[1][0] == "prefix")[field]]) for row in rows.tolist()]] if len(rows) else rows
         if operator == "phrase":
             rows = self._satisfying(["and", *parts[2]], first, last)
             return rows[[_occurs(expression, self._words(row)) for row in rows.tolist()]] if len(rows) else rows
+        if operator == "prefix" and not self._words_as_written:
+            return np.array([row for row in range(first, last) if _occurs(expression, self._words(row, written=True))], np.int64)
         if operator == "prefix":
             parts = self._words_with(parts[0])
         least = parts.pop(0) if operator == "atleast" else len(parts) if operator == "and" else 1
@@ -158,10 +172,11 @@ class Oracle:
         words = self._sorted
         return words[bisect_left(words, prefix) : bisect_left(words, prefix + chr(sys.maxunicode))]
 
-    def _words(self, row: int) -> list[list[str | None]]:
-        """Return the words of each field of a message's text."""
-        fields = fields_of(self.history.texts[row], self._settings)
-        return fields + [[]] * (len(self._settings.text_fields) - len(fields))
+    def _words(self, row: int, written: bool = False) -> list[list[str | None]]:
+        """Return the words of each field of a message's text, or those of them that are no stop words as they are written."""
+        text = self.history.texts[row]
+        fields: list[list[str | None]] = [*(written_fields_of if written else fields_of)(text, self._settings)]
+        return fields + [[]] * (len(self._fields) - len(fields))
 
     def _comparing(self, name: str, comparison: str, operands: list[Any], first: int, last: int) -> np.ndarray:
         rows, values = self.history.attributes[name]

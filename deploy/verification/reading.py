@@ -123,7 +123,8 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         k, alpha = record.get("k"), record.get("alpha")
         if not _is_integer(k, 1, limits.k_max) or not _is_number(alpha, 0, 1):
             raise UnusableRecord("a k or an alpha that is none")
-        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta)
+        where = None if record.get("where") is None else read_expression(_text(record["where"], limits), settings)
+        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where)
     if name in record:
         expression = read_expression(_text(record["expression"], limits), settings)
     elif "keywords" in record:

@@ -275,7 +275,8 @@ class PlainSystem:
         """Return the best k at a watermark."""
         s = entry.subscription
         sub = {"lat": s.lat, "lon": s.lon, "alpha": s.alpha, "k": s.k, "weights": entry.weights}
-        return naive.topk(sub, self.messages, watermark, self.settings.extent, self.settings.space.diagonal_deg)
+        found = self.messages if s.where is None else [m for m in self.messages if naive.holds(s.where, m, self.settings.stop_words)]
+        return naive.topk(sub, found, watermark, self.settings.extent, self.settings.space.diagonal_deg)
 
     def change(self, entry: Entry, watermark: int) -> None:
         """Publish how a list has changed."""
@@ -383,7 +384,11 @@ class PlainSystem:
         words = rng.sample(WORDS, rng.randint(1, 3))
         meta = {"meta": rng.choice([None, {"team": 1}, "x"])} if rng.random() < 0.3 else {}
         if rng.random() < (0.2 if self.whole else 0.6):
+            where = {}
+            if self.whole and self.more_random.random() < 0.6:
+                where = {"where": to_text(languages.random_expression(self.more_random, self.settings.language, 2, FEW_WORDS[1:]))}
             return {
+                **where,
                 "type": "topk",
                 "keywords": [naive.spelled(word, self.now_ms) for word in [*words, *words[1:]]],
                 "lat": rng.uniform(-5, 5),
