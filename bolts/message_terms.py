@@ -29,7 +29,7 @@ class MessageTerms:
     def __init__(self, settings: Settings) -> None:
         self._wordless, self._with_prefixes, self._fields = settings.wordless, settings.prefixes, settings.language.fields
         analyzer = settings.analyzer()
-        self._analyzers = [analyzer.for_field(name)[0] for name in self._fields or (None,)]
+        self._analyzers = [analyzer.by_field(name)[0][1] for name in self._fields or (None,)]
         names = [name for name, attribute in settings.attributes.items() if attribute.is_textual()] if settings.wordless else []
         self._textual = np.array([term_hash(f"{name}=") for name in names], np.int64)
 

@@ -218,14 +218,14 @@ class FieldAnalyzers(Tokenizer):
     def keywords(self, text: str) -> list[str]:
         """Return the keywords of a top-k subscription for ``text``: its words as one field has them, then those that only other fields have."""
         found: list[str] = []
-        for analyzer in self.for_field(None):
+        for analyzer in dict.fromkeys(self.fields.values()):
             before = set(found)
             found += [word for word in analyzer.tokens(text) if word not in before]
         return found
 
-    def for_field(self, name: str | None) -> tuple[Tokenizer, ...]:
-        """Return the analyzers for words of a subscription, see :meth:`Tokenizer.for_field`."""
-        return tuple(dict.fromkeys(self.fields.values())) if name is None else (self.fields[name],)
+    def by_field(self, name: str | None) -> list[tuple[str | None, Tokenizer]]:
+        """Return the analyzers for words of a subscription, see :meth:`Tokenizer.by_field`."""
+        return list(self.fields.items()) if name is None else [(name, self.fields[name])]
 
     def __repr__(self) -> str:
         return f"FieldAnalyzers({self.fields})"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from dskype.spouts.attributes import Attribute, Attributes
 from dskype.spouts.expression import PREFIX_LENGTHS, Expression, join
-from dskype.spouts.text import Tokenizer, count_words, without_ignored
+from dskype.spouts.text import Tokenizer, without_ignored
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["WORDS_ONLY", "ExpressionError", "Language", "parse"]
@@ -305,40 +305,26 @@ class _Parser:
             within = int(distance.text[1:]) if re.fullmatch(r"~\d{1,3}", distance.text, re.ASCII) else -1
             if not 0 <= within <= _WITHIN_MAX:
                 self._refuse("how many other words may stand between those of the phrase", distance, legal=f"~0 to ~{_WITHIN_MAX}")
+        return self._analyzed(lexeme, lambda analyzer: _phrase_positions(analyzer, text[1:-1]), within)
 
-        def cut(analyzer: Tokenizer) -> list[tuple[str, int]]:
-            found: list[tuple[str, int]] = []
-            passed = 0
-            for i, segment in enumerate(_PLACEHOLDER.split(text[1:-1])):
-                passed += i > 0
-                found += [(word, passed + place) for word, place in analyzer.positions(segment)]
-                passed += len(analyzer.spaced(segment).split())
-            return found
+    def _analyzed(self, lexeme: _Lexeme, positions: Callable[[Tokenizer], list[tuple[str, int]]], within: int = 0) -> Expression:
+        """Return the expression of the words of a lexeme, as one field or another has them.
 
-        return self._leaf(lexeme, cut, within)
-
-    def _leaf(self, lexeme: _Lexeme, cut: Callable[[Tokenizer], list[tuple[str, int]]], within: int = 0) -> Expression:
-        """Return the expression of a word or phrase. Where fields have different analyzers, each looks for the words as its own makes them.
-
-        :param cut: returns the words and their places, as an analyzer makes them.
+        :param positions: returns the words that an analyzer makes, and their places.
         """
-        fields: tuple[str | None, ...] = (self._field,)
-        if self._field is None and len(self._tokenizer.for_field(None)) > 1:
-            fields = self._language.fields
-        found = []
-        for field in fields:
-            words = cut(self._tokenizer.for_field(field)[0])
-            if not words:
-                continue
-            self._charge(len(words), lexeme)
-            leaf: Expression = words[0][0]
-            if len(words) > 1:
-                leaf = ["phrase", within, [place - words[0][1] for _, place in words], [word for word, _ in words]]
-            found.append(leaf if field is None else ["in", field, leaf])
-        if not found:
+        made = [(field, found) for field, analyzer in self._tokenizer.by_field(self._field) if (found := positions(analyzer))]
+        if not made:
             hint = "emoji and other signs are no words" if any(unicodedata.category(c)[0] == "S" for c in lexeme.text) else None
             self._refuse("a word with letters or digits that is not a stop word", lexeme, hint=hint)
-        return join("or", found)
+        if lexeme.text[0] != '"':
+            self._refuse_signs(lexeme)
+        leaves: list[Expression] = []
+        for field, found in made:
+            self._charge(len(found), lexeme)
+            words, places = [word for word, _ in found], [place - found[0][1] for _, place in found]
+            leaf: Expression = ["phrase", within, places, words] if len(words) > 1 else words[0]
+            leaves.append(leaf if field is None else ["in", field, leaf])
+        return join("or", leaves)
 
     def _word(self, lexeme: _Lexeme) -> Expression:
         if _negates(lexeme):
@@ -348,9 +334,7 @@ class _Parser:
             return self._in_field(lexeme, name, rest)
         if lexeme.text.endswith("*") and self._language.prefixes:
             return self._prefix(lexeme)
-        if count_words(lexeme.text):
-            self._refuse_signs(lexeme)
-        return self._leaf(lexeme, lambda analyzer: analyzer.positions(lexeme.text))
+        return self._analyzed(lexeme, lambda analyzer: analyzer.positions(lexeme.text))
 
     def _in_field(self, lexeme: _Lexeme, name: str, rest: str) -> Expression:
         if self._field is not None:
@@ -369,13 +353,13 @@ class _Parser:
         return found
 
     def _prefix(self, lexeme: _Lexeme) -> Expression:
-        analyzers = self._tokenizer.for_field(self._field)
-        tokens = list(dict.fromkeys(word for analyzer in analyzers for word in analyzer.written(lexeme.text[:-1])))
-        if len(tokens) != 1 or not _PREFIX_MIN <= len(tokens[0]) <= _PREFIX_MAX:
+        analyzers = self._tokenizer.by_field(self._field)
+        begun = list(dict.fromkeys(word for _, analyzer in analyzers for word in analyzer.written(lexeme.text[:-1])))
+        if len(begun) != 1 or not _PREFIX_MIN <= len(begun[0]) <= _PREFIX_MAX:
             self._refuse(f"one word of {_PREFIX_MIN} to {_PREFIX_MAX} letters before '*'", lexeme)
         self._refuse_signs(lexeme._replace(text=lexeme.text[:-1]))
         self._charge(1, lexeme)
-        leaf = ["prefix", tokens[0]]
+        leaf = ["prefix", begun[0]]
         return leaf if self._field is None else ["in", self._field, leaf]
 
     def _refuse_minus(self, lexeme: _Lexeme) -> NoReturn:
@@ -493,6 +477,17 @@ class _Parser:
         self._take()
         self._expect(")", "')'")
         return ["attribute", name.text, "exists"]
+
+
+def _phrase_positions(analyzer: Tokenizer, text: str) -> list[tuple[str, int]]:
+    """Return the words of a phrase and their places, in which a lone ``_`` counts as a word."""
+    found: list[tuple[str, int]] = []
+    passed = 0
+    for i, segment in enumerate(_PLACEHOLDER.split(text)):
+        passed += i > 0
+        found += [(word, passed + place) for word, place in analyzer.positions(segment)]
+        passed += len(analyzer.spaced(segment).split())
+    return found
 
 
 def _negates(lexeme: _Lexeme) -> bool:

@@ -379,7 +379,7 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
     elif _one_of(record, "expression", "keywords") == "expression":
         expression = _expression(record, "expression", tokenizer, limits, language)
     else:
-        expression = _all_of(record, tokenizer, limits, language)
+        expression = _all_of(record, tokenizer, limits)
     if not language.wordless and is_wordless(expression):
         hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
         raise refusal("no-keyword", "Expected an expression that needs a word", shown(expressions.to_text(expression)), hint=hint)
@@ -558,14 +558,14 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
     return _check_count(found, "keywords", limits)
 
 
-def _all_of(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
+def _all_of(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> expressions.Expression:
     """Return the expression that requires all keywords; where fields have different words for one, it has to be in one of them."""
     found = _keywords(record, tokenizer, limits)
-    if len(tokenizer.for_field(None)) == 1:
+    if tokenizer.by_field(None)[0][0] is None:
         return expressions.from_keywords(found)
-    each, fields = [], {name: tokenizer.for_field(name)[0] for name in language.fields}
+    each = []
     for keyword in record["keywords"]:
-        made = [[["in", field, token] for token in analyzer.tokens(keyword)] for field, analyzer in fields.items()]
+        made = [[["in", field, token] for token in analyzer.tokens(keyword)] for field, analyzer in tokenizer.by_field(None)]
         each.append(expressions.join("or", [expressions.join("and", tokens) for tokens in made if tokens]))
     return expressions.join("and", each)
 

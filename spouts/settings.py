@@ -264,12 +264,13 @@ class Settings:
     :ivar input: how records of other forms become messages; None: they have DSkype's own form. It is that of files, and of topics that are not in ``inputs``.
     :ivar inputs: the same of some topics.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar stop_words: words that every analyzer leaves out.
+    :ivar text_analyzer: what becomes of words, see :meth:`analyzer`.
+    :ivar text_fields: the names of the text fields of a message, in order; none: a text is one string.
+    :ivar field_analyzers: the names of the text fields, and what becomes of the words of each.
     :ivar attributes: those that messages may have, by name.
     :ivar prefixes: whether expressions may have prefixes.
     :ivar wordless: whether a message may satisfy an expression by something that is no word.
-    :ivar stop_words: words that every analyzer leaves out.
-    :ivar text_analyzer: what becomes of words, see :meth:`analyzer`.
-    :ivar field_analyzers: names and analyzers of the fields of a text, in order; empty: it has none.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
@@ -297,6 +298,7 @@ class Settings:
     stop_words: tuple[str, ...] = ()
     text_analyzer: AnalyzerSettings = AnalyzerSettings()
     field_analyzers: tuple[tuple[str, AnalyzerSettings], ...] = ()
+    text_fields: tuple[str, ...] = ()
     limits: Limits = Limits()
     attributes: Attributes = field(default_factory=Attributes)
     prefixes: bool = False
@@ -364,7 +366,7 @@ class Settings:
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
         analyzer = read_analyzer("dskype.text.analyzer", conf["dskype.text.analyzer"])
-        text_fields = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
+        field_analyzers = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
         limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
             meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
@@ -372,7 +374,7 @@ class Settings:
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
             words_max=_integer(conf, "dskype.text.max.words", 1, MOST_TERMS),
-            segmented=any(one.segmenter for one in (analyzer, *(one for _, one in text_fields))),
+            segmented=any(one.segmenter for one in (analyzer, *(one for _, one in field_analyzers))),
             expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
             expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
         )
@@ -402,10 +404,11 @@ class Settings:
             idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
             input=mapping,
             inputs=mappings,
+            text_fields=tuple(name for name, _ in field_analyzers),
             vocabulary=conf["dskype.vocabulary"] or None,
             stop_words=tuple(words),
             text_analyzer=analyzer,
-            field_analyzers=text_fields,
+            field_analyzers=field_analyzers,
             limits=limits,
             attributes=Attributes.from_conf(conf["dskype.attributes"]),
             prefixes=_flag(conf, "dskype.boolean.prefixes"),
@@ -428,20 +431,6 @@ class Settings:
             **options,
         )
 
-    def mapping_of(self, topic: str, own: str) -> InputMapping | None:
-        """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""
-        return None if topic == own else self.inputs.get(topic, self.input)
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        """The names of the fields of a text, in order; none: a text is one string."""
-        return tuple(name for name, _ in self.field_analyzers)
-
-    @property
-    def language(self) -> Language:
-        """What expressions may speak of."""
-        return Language(self.attributes, self.text_fields, self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
-
     def analyzer(self) -> Tokenizer:
         """Return a new analyzer for the texts of messages and the words of subscriptions; files of synonyms are read.
 
@@ -449,6 +438,15 @@ class Settings:
         :raises TopologyError: a package of the extra ``languages`` is needed and not installed.
         """
         return make_analyzer(self.text_analyzer, self.field_analyzers, self.stop_words)
+
+    def mapping_of(self, topic: str, own: str) -> InputMapping | None:
+        """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""
+        return None if topic == own else self.inputs.get(topic, self.input)
+
+    @property
+    def language(self) -> Language:
+        """What expressions may speak of."""
+        return Language(self.attributes, self.text_fields, self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
 
     @property
     def topk_pause_max_ms(self) -> int:

@@ -174,9 +174,12 @@ class Tokenizer:
         """Return the words of ``text`` as they are written, without stop words: what prefixes are compared with. O(length)."""
         return self.tokens(text)
 
-    def for_field(self, name: str | None) -> tuple[Tokenizer, ...]:
-        """Return the analyzers for words of a subscription: of the field of that name, or for None, of all fields, each different one once."""
-        return (self,)
+    def by_field(self, name: str | None) -> list[tuple[str | None, Tokenizer]]:
+        """Return the analyzers for words of a subscription that are about a field (None: about any), each with the name of its field.
+
+        One without a name is for all fields.
+        """
+        return [(name, self)]
 
     @property
     def identity(self) -> str:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from dskype.bolts.message_terms import MessageTerms
 from dskype.spouts.attributes import Attributes
+from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.columns import lists_to_csr
 from dskype.spouts.expression import join
 from dskype.spouts.expression_parser import Language
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
 
 ATTRIBUTES = {"price": "number", "category": "string", "open": "boolean", "tags": "strings", "since": "time"}
 STOP_WORDS = ("the", "a")
@@ -20,8 +30,18 @@ TIMES = ["2026-01-31", "2026-01-31T00:00:00.001Z", "2026-01-31T02:00:00.001+02:0
 TIMES_MS = [1769817600000.0, 1769817600001.0, 1769817600000.5, 1767225599999.999]
 
 PLAIN = Language()
-WHOLE = Language(Attributes.from_conf(ATTRIBUTES), FIELDS, prefixes=True, max_depth=64)
+WHOLE = Language(Attributes.from_conf(ATTRIBUTES), FIELDS, prefixes=True, wordless=True, max_depth=64)
 """Everything that expressions may speak of."""
+
+CONF = {
+    "dskype.stop.words": list(STOP_WORDS),
+    "dskype.attributes": ATTRIBUTES,
+    "dskype.text.fields": list(FIELDS),
+    "dskype.boolean.prefixes": True,
+    "dskype.boolean.wordless": True,
+    "dskype.expression.max.depth": 16,
+}
+"""The settings of a topology with such expressions."""
 
 
 def random_expression(rng: random.Random, language: Language = WHOLE, depth: int = 4, words: Sequence[str] = WORDS) -> Any:
@@ -95,3 +115,21 @@ def random_message(rng: random.Random, fields: tuple[str, ...] = FIELDS) -> dict
 def joined(text: Any) -> str:
     """Return a text as it travels."""
     return text if isinstance(text, str) else "\x1f".join(text.values())
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Return a vocabulary that knows most of the words."""
+    return Vocabulary.build([" ".join(WORDS[: 3 + i % 8]) for i in range(20)], Tokenizer(STOP_WORDS))
+
+
+def analyzed(messages: Sequence[dict[str, Any]], settings: Settings, words: Vocabulary) -> tuple[MessageBatch, Details, MessageBatch]:
+    """Return what the distribution bolt makes of messages, all at 0, 0: (with their words, details, with all their terms)."""
+    texts, n = [joined(m["text"]) for m in messages], len(messages)
+    found = words.analyze(texts, Tokenizer(settings.stop_words))
+    attributes = lists_to_csr([settings.attributes.encode(m["attributes"]) for m in messages], np.int64)
+    terms = MessageTerms(settings)
+    none = np.zeros(n + 1, np.int64), np.zeros(0)
+    details = Details(found.order_offsets, found.order, *attributes, *terms.prefixes(pa.array(texts)), *none)
+    batch = MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), found.offsets, found.terms, found.weights)
+    return batch, details, terms.add(batch, terms.of(details))

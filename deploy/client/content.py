@@ -46,7 +46,7 @@ class Content:
         self._names = language.fields
         self._texts = message.text.split(BORDER)
         self.places: list[dict[str, list[int]]] = []
-        analyzers = [tokenizer.for_field(name)[0] for name in self._names] or [tokenizer] * len(self._texts)
+        analyzers = [tokenizer.by_field(name)[0][1] for name in self._names] or [tokenizer] * len(self._texts)
         self._written = [set(analyzer.written(part)) for analyzer, part in zip(analyzers, self._texts)]
         self._words = [part.split() for part in tokenizer.spaced(message.text).split(BORDER)]
         for words in self._words:

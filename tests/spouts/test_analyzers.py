@@ -295,8 +295,9 @@ def test_each_field_is_analyzed_by_its_own_analyzer():
     text = BORDER.join(["The Mills of", "the mills of", "mills"])
     assert analyzer.spaced(text) == BORDER.join([f"{LEFT_OUT} mill of", f"the mills {LEFT_OUT}", "mill"])
     assert analyzer.tokens(text) == ["mill", "of", "the", "mills", "mill"]
-    assert analyzer.for_field(None) == (title, body) and analyzer.for_field("body") == (body,) and analyzer.for_field("notes") == (title,)
-    assert title.for_field("any") == (title,) and title.written("The Mills, the") == body.written("of Mills") == ["mills"]
+    assert analyzer.by_field(None) == [("title", title), ("body", body), ("notes", title)] and analyzer.by_field("body") == [("body", body)]
+    assert title.by_field("any") == [("any", title)] and title.by_field(None) == [(None, title)]
+    assert title.written("The Mills, the") == body.written("of Mills") == ["mills"]
     assert analyzer.keywords("old mills mills") == ["old", "mill", "mill", "mills", "mills"]
 
 
