@@ -52,6 +52,7 @@ PARTS = {
     },
     "Concepts": {
         "Publish/subscribe": "docs/concepts/pubsub",
+        "Words": "docs/concepts/words",
         "Top-k subscriptions": "docs/concepts/topk",
         "Boolean subscriptions": "docs/concepts/boolean",
         "Distribution": "docs/concepts/distribution",
