@@ -210,9 +210,9 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
     :raises RecordError: if it cannot be used.
 
     >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
-    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None)
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None, region=None)
     >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
-    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None)
+    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None, region=None)
     >>> parse_message(b'{"text": "Late coffee", "lat": 198.1, "lon": 11.6}')
     Traceback (most recent call last):
     dskype.spouts.record_values.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
@@ -307,7 +307,7 @@ def parse_subscription(
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
-    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None)
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None)
     """
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)

@@ -51,7 +51,7 @@ def refused(options, record, **conf):
 
 def test_a_tweet_becomes_a_message():
     message = read(TWEETS, json.dumps(TWEET))
-    assert message == ('"318513035734048768"', "Late coffee", 47.37, 8.54, 1364774400000, None, {"user": "ann", "tags": ["cafe", "late"]})
+    assert message == ('"318513035734048768"', "Late coffee", 47.37, 8.54, 1364774400000, None, {"user": "ann", "tags": ["cafe", "late"]}, None)
     assert read(TWEETS, TWEET) == message
     assert read(TWEETS, changed(TWEET, coordinates=None)).bbox == (8.4, 47.3, 8.6, 47.5)
     assert refused(TWEETS, changed(TWEET, coordinates=None, place=None)).startswith(
@@ -81,13 +81,22 @@ def test_a_record_that_does_not_fit_names_the_path(fields, reason):
 
 
 def test_what_is_named_nowhere_is_found_where_the_own_form_has_it():
-    assert read({"text": "$.body"}, {"id": 5, "body": "tea", "lat": 1, "lon": 2, "ts": 5, "attributes": {"a": 1}}) == ("5", "tea", 1.0, 2.0, 5, None, {"a": 1})
+    assert read({"text": "$.body"}, {"id": 5, "body": "tea", "lat": 1, "lon": 2, "ts": 5, "attributes": {"a": 1}}) == (
+        "5",
+        "tea",
+        1.0,
+        2.0,
+        5,
+        None,
+        {"a": 1},
+        None,
+    )
     assert read({"text": "$.body"}, {"body": "tea", "bbox": [1, 2, 3, 4]}).bbox == (1, 2, 3, 4)
 
 
 def test_what_is_null_in_the_mapping_is_not_read():
     record = {"id": [], "text": "tea", "lat": 1, "lon": 2, "ts": "soon", "attributes": 5, "bbox": 5}
-    assert read({"id": None, "time": None, "attributes": None}, record) == (None, "tea", 1.0, 2.0, None, None, None)
+    assert read({"id": None, "time": None, "attributes": None}, record) == (None, "tea", 1.0, 2.0, None, None, None, None)
     assert "Expected the place" in refused({"id": None, "time": None, "attributes": None, "area": None}, {"text": "tea", "bbox": [1, 2, 3, 4]})
 
 
@@ -143,8 +152,8 @@ def test_places_are_tried_in_the_order_of_the_mapping():
 
 def test_texts_of_columns_that_are_empty_are_absent():
     options = {"format": "csv", "csv": {"columns": ["id", "text", "lat", "lon", "ts", "price"]}, "attributes": {"price": "price"}}
-    assert read(options, b",tea,1,2,,") == (None, "tea", 1.0, 2.0, None, None, None)
-    assert read(options, b"a,,1,2,1364774400000,12.5") == ('"a"', "", 1.0, 2.0, 1364774400000, None, {"price": "12.5"})
+    assert read(options, b",tea,1,2,,") == (None, "tea", 1.0, 2.0, None, None, None, None)
+    assert read(options, b"a,,1,2,1364774400000,12.5") == ('"a"', "", 1.0, 2.0, 1364774400000, None, {"price": "12.5"}, None)
 
 
 CSV = {"columns": ["lat", "lon", "text"]}
