@@ -13,7 +13,7 @@ import pyarrow as pa
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.input_mapping import message_reader
+from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import Message, areas_of, parse_key, parse_plan, parse_subscription
 from dskype.spouts.settings import Settings
@@ -100,7 +100,7 @@ class MessageSpout(KafkaSpout):
         self._context, self._collector = context, collector
         topics = Topics.for_topology(context.plan.name)
         self._topic = topics.sequence
-        self._readers = {topic: message_reader(self._settings, self._settings.mapping_of(topic, topics.messages)) for topic in self.topics}
+        self._readers = {topic: MessageReader(self._settings, self._settings.mapping_of(topic, topics.messages)).read for topic in self.topics}
         self._task = context.get_this_task_id()
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()

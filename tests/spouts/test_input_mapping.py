@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping, message_reader
+from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping, MessageReader
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import Limits, parse_message
 from dskype.spouts.settings import Settings
@@ -39,7 +39,7 @@ def changed(record, **fields):
 def read(options, record, **conf):
     settings = Settings.from_conf({f"dskype.input.{name}": value for name, value in options.items()} | conf)
     value = record if isinstance(record, (bytes, dict)) else record.encode()
-    return message_reader(settings, settings.input)(value)
+    return MessageReader(settings, settings.input).read(value)
 
 
 def refused(options, record, **conf):
@@ -188,7 +188,7 @@ def test_a_line_that_is_no_record_is_refused(line, reason):
 
 def test_lines_of_a_topic_need_the_names_of_columns_and_a_value():
     assert "hint: dskype.input.csv: {columns: [...]}" in refused({"format": "csv"}, b"1,2,tea")
-    reader = message_reader(Settings(), InputMapping({"format": "csv", "csv": CSV}))
+    reader = MessageReader(Settings(), InputMapping({"format": "csv", "csv": CSV})).read
     with pytest.raises(RecordError, match="given: nothing"):
         reader(None)
 
@@ -240,7 +240,7 @@ def test_mappings_are_equal_by_what_they_say_and_can_be_pickled():
 
 def test_the_mapping_of_the_own_form_changes_nothing():
     """Whatever is read through it is read, and refused, as without it."""
-    mapped = message_reader(Settings(), InputMapping(dict(INPUT_DEFAULTS)))
+    mapped = MessageReader(Settings(), InputMapping(dict(INPUT_DEFAULTS))).read
     draw = random.Random(0)
     values = [None, 5, 1.5, "", "tea", "47.3", True, [], {}, [1, 2, 3, 4], {"a": 1}, 1364774400000, 1364774400, 47.3]
     outcomes = set()
@@ -260,6 +260,6 @@ def test_the_mapping_of_the_own_form_changes_nothing():
 
 def test_limits_hold_for_what_was_mapped():
     settings = Settings(limits=Limits(text_max_bytes=5, id_max_bytes=3))
-    reader = message_reader(settings, InputMapping(TWEETS))
+    reader = MessageReader(settings, InputMapping(TWEETS)).read
     with pytest.raises(RecordError, match=r"Expected a shorter 'text'.*read from: \$.full_text"):
         reader(TWEET)
