@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.checks import require_component
+from dskype.bolts.message_terms import MessageTerms
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.balancing import make_balancer
@@ -18,10 +19,12 @@ from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.summarized_placement import SummarizedPlacement
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
+from dskype.spouts import expression as expressions
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
-from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import csr_to_lists
+from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
+from dskype.spouts.filters import compile_filter
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
@@ -106,14 +109,15 @@ class DistributionBolt(BatchBolt):
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the direct streams ``matching``, ``placements``, ``window`` and ``interest``, and ``registrations``."""
         for stream in (streams.Matching, streams.Placements, streams.Window, streams.Interest):
-            declarer.declare_stream(stream.name, stream.fields, direct=True)
-        declarer.declare_stream(streams.Registrations.name, streams.Registrations.fields)
+            stream.declare(declarer, direct=True)
+        streams.Registrations.declare(declarer)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process), and make the distributor and its strategy."""
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._component = collector, context.get_this_component_id()
         self._tokenizer = Tokenizer(settings.stop_words)
+        self._message_terms = MessageTerms(settings)
         self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
         self._subscription_tasks = context.get_component_tasks(self._subscription_bolt)
         self._message_tasks = context.get_component_tasks(self._message_bolt)
@@ -164,21 +168,30 @@ class DistributionBolt(BatchBolt):
 
     def _distribute_messages(self, batch: TupleBatch) -> None:
         received = streams.Messages.of(batch)
-        offsets, terms, weights = self._vocabulary.weigh_texts(received.text, self._tokenizer)
+        texts = to_strings(received.text)
+        words = self._vocabulary.analyze(texts, self._tokenizer)
+        details = Details(
+            words.order_offsets,
+            words.order,
+            *lists_to_csr(received.attributes, np.int64),
+            *self._message_terms.prefixes(texts),
+            *lists_to_csr(received.region, np.float64),
+        )
         lat, lon, areas = columns_to_areas(received.lat, received.lon)
-        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, offsets, terms, weights, areas)
+        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, words.offsets, words.terms, words.weights, areas)
         shared = {
             "seq": messages.seq,
             "position": messages.position,
             "id": received.id,
-            "terms": csr_to_lists(offsets, terms),
-            "weights": csr_to_lists(offsets, weights),
+            "terms": csr_to_lists(words.offsets, words.terms),
+            "weights": csr_to_lists(words.offsets, words.weights),
         }
+        messages = self._message_terms.add(messages, self._message_terms.of(details))
         if self._balancer is not None:
             self._balancer.record(messages)
         routes = self._placement.routes(messages)
         pairs = dict(zip(("lat", "lon"), areas_to_columns(lat, lon, areas)))
-        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms)
+        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms, **details.columns())
         if routes is None:
             for task in self._subscription_tasks:
                 matching.emit_direct_batch(self._collector, task)
@@ -220,7 +233,9 @@ class DistributionBolt(BatchBolt):
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
             return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"))
-        return BooleanSubscription(record["bbox"], self._vocabulary.map_expression(record["expression"]), record.get("expires_ms"), record.get("meta"))
+        expression = expressions.as_lists(record["expression"])
+        condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
+        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"))
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""

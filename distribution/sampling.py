@@ -16,6 +16,8 @@ from dskype.distribution.base import Sample
 from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch, select_lists
+from dskype.spouts.expression import words
+from dskype.spouts.filters import compile_filter
 from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.readers import RecordFile, plain_lines
 from dskype.spouts.record_values import RecordError
@@ -62,7 +64,7 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
         record = json.loads(line)
         key = record.get("key", record.get("id", number)) if isinstance(record, dict) else number
         value = json.dumps(record["value"]).encode() if isinstance(record, dict) and "value" in record else line
-        return parse_subscription(str(key).encode(), value, tokenizer=tokenizer, space=settings.space, limits=settings.limits)
+        return parse_subscription(str(key).encode(), value, tokenizer=tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
 
     try:
         file = RecordFile(messages, settings.input)
@@ -109,7 +111,9 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
         if isinstance(s, TopkSubscription):
             rows.append((s.k, s.alpha, s.lat, s.lon, *vocabulary.weigh(s.keywords), True))
         else:
-            triggers = np.array(trigger_terms(vocabulary.map_expression(s.expression)), np.int64)
+            triggers = np.array(
+                trigger_terms(compile_filter(s.expression, vocabulary.ids_of(words(s.expression)), settings.language.fields).condition), np.int64
+            )
             rows.append((1, 0.0, *centre_of(*s.bbox), triggers, np.full(len(triggers), len(triggers) ** -0.5), False))
     k, alpha, lat, lon, row_terms, row_weights, bounded = zip(*rows)
     sample = Sample(

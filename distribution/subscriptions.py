@@ -36,15 +36,19 @@ class BooleanSubscription(NamedTuple):
     """A boolean subscription.
 
     :ivar bbox: [west, south, east, north], degrees.
-    :ivar expression: a term id, ``["and", e, ...]`` or ``["or", e, ...]``.
+    :ivar expression: a condition for indexes and distributors: a term id, ``["and", e, ...]`` or ``["or", e, ...]``.
     :ivar expires_ms: time of expiry, in ms since 1970; None: it lives until it is unregistered.
     :ivar meta: JSON text that comes back with every match, or None.
+    :ivar program: decides whether a message that meets the condition matches (:mod:`dskype.spouts.filters`); None: it does.
+    :ivar region: an encoded region (:mod:`dskype.spouts.regions`) that decides too, in the rectangle; None: the rectangle does.
     """
 
     bbox: Any
     expression: Any
     expires_ms: int | None
     meta: str | None
+    program: Any = None
+    region: Any = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""
@@ -62,5 +66,8 @@ def decode_subscription(record: Mapping[str, Any]) -> Subscription:
 
 
 def from_map(kind: Any, record: Mapping[str, Any]) -> Any:
-    """Return a named tuple of class ``kind`` with the values that a map has for its fields."""
-    return kind(*map(record.__getitem__, kind._fields))
+    """Return a named tuple of class ``kind`` with the values that a map has for its fields; fields with a default may be absent."""
+    try:
+        return kind(*map(record.__getitem__, kind._fields))
+    except KeyError:
+        return kind(**{name: record[name] for name in kind._fields if name in record or name not in kind._field_defaults})

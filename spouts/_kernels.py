@@ -11,7 +11,7 @@ import numpy as np
 
 from dskype.topology.kernel_cache import njit
 
-__all__ = ["fill_table", "find_terms", "fold_texts", "parse_lines", "term_ids", "weigh_rows"]
+__all__ = ["fill_table", "find_terms", "fold_texts", "parse_lines", "rank_words", "term_ids", "weigh_rows"]
 
 
 @njit(cache=True)
@@ -187,8 +187,9 @@ def fold_texts(data, starts, ends, characters):
 
     :param data: uint8[], UTF-8; text *i* is ``data[starts[i]:ends[i]]``.
     :param characters: int32[65536], what each character becomes: see ``text.folded_characters``.
-    :returns: (folded uint8[], stops int64[n], counts int64[n], simple bool[n]): text *i* becomes
-        ``folded[starts[i]:stops[i]]``, ``counts[i]`` tokens with spaces between them. Where ``simple[i]`` is False, the tokenizer has to cut the text.
+    :returns: (folded uint8[], stops int64[n], counts int64[n], simple bool[n]): text *i* becomes ``folded[starts[i]:stops[i]]``, tokens with
+        spaces between them, and ``text.BORDER`` where the text has it: ``counts[i]`` tokens and borders. Where ``simple[i]`` is False, the
+        tokenizer has to cut the text.
     """
     n = len(starts)
     folded, stops, counts, simple = np.empty(len(data), np.uint8), starts.copy(), np.zeros(n, np.int64), np.ones(n, np.bool_)
@@ -209,8 +210,10 @@ def fold_texts(data, starts, ends, characters):
                 point = point - 65536 if inside else 0
             if point <= 0:
                 if point == 0:
-                    folded[to] = 32
+                    border = data[at - 1] == 31  # text.BORDER
+                    folded[to] = 31 if border else 32
                     to += 1
+                    counts[i] += border
                     inside = False
                 continue
             counts[i] += not inside
@@ -230,35 +233,72 @@ def fold_texts(data, starts, ends, characters):
 
 @njit(cache=True)
 def term_ids(folded, starts, ends, room, blob, offsets, slots, stop_blob, stop_offsets, stop_slots):
-    """Return (ids int64[], counts int64[n]): the term ids of text *i* are ``ids[room[i]:room[i] + counts[i]]``, in order, without stop words.
+    """Look up the tokens of texts.
 
-    :param folded, starts, ends: uint8[], int64[n], int64[n], tokens with spaces between them: text *i* is ``folded[starts[i]:ends[i]]``.
-    :param room: int64[n + 1], rising; leaves space for all tokens of each text.
+    :param folded, starts, ends: uint8[], int64[n], int64[n], tokens with spaces or borders between them: text *i* is ``folded[starts[i]:ends[i]]``.
+    :param room: int64[n + 1], rising; text *i* has ``room[i + 1] - room[i]`` tokens and borders.
+    :returns: (ids int64[], counts int64[n], order int16[]): the term ids of text *i* are ``ids[room[i]:room[i] + counts[i]]``, in order, without
+        stop words. ``order[room[i]:room[i + 1]]`` says what follows what: 0 a term, -1 a stop word, -2 a border.
     """
     bits, stop_bits = _bits(len(offsets) - 1), _bits(len(stop_offsets) - 1)
     stops = len(stop_offsets) > 1
-    ids, counts = np.empty(room[-1], np.int64), np.zeros(len(starts), np.int64)
+    ids, counts, order = np.empty(room[-1], np.int64), np.zeros(len(starts), np.int64), np.zeros(room[-1], np.int16)
     scratch, words = np.empty(8, np.uint64), np.empty(16, np.uint64)
     for i in range(len(starts)):
-        to, j, end = room[i], starts[i], ends[i]
+        to, place, j, end = room[i], room[i], starts[i], ends[i]
         while j < end:
-            if folded[j] == 32:
+            if folded[j] <= 32:
+                if folded[j] == 31:
+                    order[place] = -2
+                    place += 1
                 j += 1
                 continue
             first = j
             h = np.uint64(0xCBF29CE484222325)
-            while j < end and folded[j] != 32:
+            while j < end and folded[j] > 32:
                 h = (h ^ np.uint64(folded[j])) * np.uint64(0x100000001B3)
                 j += 1
             h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
             h ^= h >> np.uint64(33)
+            place += 1
             if stops and _find(folded, first, j, h, stop_blob, stop_offsets, stop_slots, stop_bits)[0] >= 0:
+                order[place - 1] = -1
                 continue
             term = _find(folded, first, j, h, blob, offsets, slots, bits)[0]
             ids[to] = term if term >= 0 else _unknown_id(folded, first, j, scratch, words)
             to += 1
         counts[i] = to - room[i]
-    return ids, counts
+    return ids, counts, order
+
+
+@njit(cache=True)
+def rank_words(ids, room, order, offsets, terms):
+    """Replace each 0 of ``order`` by the place of its term among the text's rising terms.
+
+    :param ids, room, order: as from :func:`term_ids`, in reading order.
+    :param offsets, terms: int64[n + 1], int64[], as from :func:`weigh_rows`: each text has at most 32,768 terms.
+    """
+    for i in range(len(offsets) - 1):
+        first, last, word = offsets[i], offsets[i + 1], room[i]
+        for place in range(room[i], room[i + 1]):
+            if order[place] < 0:
+                continue
+            term = ids[word]
+            word += 1
+            if last - first <= 32:  # counting them all takes vector instructions, and is faster than a search
+                rank = 0
+                for k in range(first, last):
+                    rank += terms[k] < term
+            else:
+                low, high = first, last
+                while low < high:
+                    middle = (low + high) >> 1
+                    if terms[middle] < term:
+                        low = middle + 1
+                    else:
+                        high = middle
+                rank = low - first
+            order[place] = rank
 
 
 @njit(cache=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["csr_to_lists", "lists_to_csr", "read_only", "to_strings"]
+__all__ = ["csr_to_lists", "empty_lists", "lists_to_csr", "read_only", "to_strings"]
 
 _MOST_VALUES = np.iinfo(np.int32).max
 
@@ -99,3 +99,8 @@ def to_strings(column: Any) -> pa.StringArray:
     if isinstance(column, pa.Array):
         return column.cast(pa.string())
     return pa.array(column, pa.string())
+
+
+def empty_lists(n: int, dtype: Any) -> pa.ListArray:
+    """Return a column of ``n`` empty lists."""
+    return csr_to_lists(np.zeros(n + 1, np.int64), np.zeros(0, dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from dskype.spouts.expression import parts
 from dskype.spouts.frequencies import Frequencies
 from dskype.spouts.records import RecordError, Subscription, TopkSubscription
 from dskype.spouts.settings import Settings
@@ -61,12 +62,13 @@ class CostCeiling:
 
 
 def subscription_cost(subscription: Subscription, settings: Settings, vocabulary: Shares | None) -> float:
-    """Return an upper bound of the mean number of results that one message causes. O(words of the subscription).
+    """Return an upper bound of the mean number of results that one message causes. O(parts of the subscription).
 
     A word occurs in ``df / documents`` of the messages; without a vocabulary, in all of them.
 
     Boolean: the share of messages that satisfy the expression, times the share of the data space that the bbox covers (as if messages were
-    spread evenly). An AND is as frequent as its rarest part, an OR as the sum of its parts.
+    spread evenly). An AND is as frequent as its rarest part, a phrase as its rarest word, an OR as the sum of its parts, and n of them as an nth of
+    the sum. Everything else, such as a NOT or a comparison, counts as if all messages satisfied it.
 
     Top-k: only a message with one of the words can enter the list and leave it. With a count window and messages in random order, at
     most k of the messages of a window do so.
@@ -82,10 +84,17 @@ def _share(word: str, vocabulary: Shares | None) -> float:
 
 
 def _satisfied(expression: Any, vocabulary: Shares | None) -> float:
+    """Return an upper bound of the share of messages that satisfy an expression."""
     if not isinstance(expression, list):
         return _share(expression, vocabulary)
-    parts = [_satisfied(part, vocabulary) for part in expression[1:]]
-    return min(parts) if expression[0] == "and" else min(1.0, sum(parts))
+    operator, *rest = expression
+    if operator == "phrase":
+        return min(_share(word, vocabulary) for word in rest[2])
+    if operator in ("not", "prefix", "attribute", "all"):  # nothing is known of how frequent these are
+        return 1.0
+    inside = [_satisfied(part, vocabulary) for part in parts(expression)]
+    # Where n parts hold, their sum is n: so the mean of the sum is at least n times the share of such messages.
+    return min(inside) if operator in ("and", "in") else min(1.0, sum(inside) / (rest[0] if operator == "atleast" else 1))
 
 
 def _covered(bbox: tuple[float, float, float, float], settings: Settings) -> float:

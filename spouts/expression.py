@@ -1,189 +1,43 @@
-"""Keyword expressions of boolean subscriptions: ``coffee AND (wifi OR "late night")``.
+"""Expressions of subscriptions as trees: ``coffee AND (wifi OR "late night") AND NOT decaf AND price < 5``.
 
-An expression is a term or a list of an operator and two or more expressions: ``["and", "coffee", ["or", "wifi", ["and", "late", "night"]]]``.
-It stays a tree of this form on every wire; terms are strings until the vocabulary maps them to ids.
+An expression is a word, or a list that begins with an operator::
+
+    "coffee"                                  the word occurs
+    ["and", e, e, ...]  ["or", e, e, ...]     all, or one, of two or more expressions hold
+    ["not", e]                                the expression does not hold
+    ["atleast", n, e, e, ...]                 n of the expressions hold
+    ["phrase", within, [0, 1], ["late", "night"]]   the words occur in this order, with at most ``within`` others between them;
+                                              their places in the phrase leave gaps for stop words
+    ["prefix", "muse"]                        a word that begins so occurs
+    ["in", "title", word | phrase | prefix]   in this field of the text
+    ["attribute", name, op, value, ...]       op: = != < <= > >= (one value), in (one of the values), has (the set has the value), exists
+
+It stays a tree of this form until the distribution bolt compiles it (:mod:`dskype.distribution.filters`). Trees of earlier versions have words,
+``and`` and ``or`` only, and are read unchanged. :mod:`dskype.spouts.expression_parser` reads what users write.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from dskype.spouts.text import Tokenizer, without_ignored
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["Expression", "ExpressionError", "from_keywords", "map_terms", "parse", "satisfies", "terms", "to_text"]
+__all__ = ["EVERYTHING", "PREFIX_LENGTHS", "Expression", "as_lists", "from_keywords", "is_plain", "join", "map_words", "parts", "to_text", "words"]
 
 Expression = Any
-"""A term (``str``, or ``int`` after mapping), or ``["and" | "or", expression, expression, ...]``."""
+"""A word, or a list; see the module."""
 
-T = TypeVar("T")
+PREFIX_LENGTHS = (2, 16)
+"""The fewest and the most letters of a prefix."""
 
-_PARTS = re.compile(r'\s+|[()]|"[^"]*"?|[^\s()"]+')
-
-_QUOTES = frozenset("“”„‟«»〝〞〟「」『』")
-"""What keyboards and word processors write for a double quote."""
-
-_MINUS = frozenset("-!~¬−⁻₋˗∼")
-"""What stands for NOT before a word, beside all dashes (Pd)."""
-
-_OPERATORS = {"&": "AND", "&&": "AND", "∧": "AND", "⋀": "AND", "∩": "AND", "|": "OR", "||": "OR", "∨": "OR", "⋁": "OR", "∪": "OR"}
-
-_LEGAL = "words, quoted phrases, AND, OR, parentheses"
-
-_SIGNS = re.compile(r"^\+|[*?~^|=\\]|&&")
-"""Signs of other query languages in a word; others are found by their category: brackets, mathematical signs, and a colon after a letter."""
-
-_SIGN_HINTS = {
-    "+": "join words that must all occur by AND",
-    "*": "words are compared whole; join the forms that you mean by OR",
-    "?": "words are compared whole; join the forms that you mean by OR",
-    "~": "words are compared whole; join the forms that you mean by OR",
-    "^": "all words of an expression count alike",
-    ":": "there are no fields: an expression is about the whole text",
-    "=": "there are no fields: an expression is about the whole text",
-}
+EVERYTHING: Expression = ["all"]
+"""The expression that every message satisfies: of a subscription that says nothing about words."""
 
 
-class ExpressionError(IllegalArgumentException):
-    """A text is not a keyword expression.
-
-    :ivar position: where it goes wrong, in characters, from 1.
-    """
-
-    def __init__(self, expected: str, position: int, *, given: Any, legal: str | None = None, hint: str | None = None) -> None:
-        shown = given[:57] + "..." if isinstance(given, str) and len(given) > 60 else given
-        super().__init__(explain(f"Expected {expected} at position {position} of the expression", given=shown, legal=legal, hint=hint))
-        self.position = position
-
-
-def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int = 256) -> Expression:
-    """Read an expression: words, ``"quoted phrases"``, AND, OR (in any case; AND binds tighter) and parentheses.
-
-    A phrase, or a word that the tokenizer cuts (``wi-fi``), becomes its tokens joined by AND, without stop words. The result is simplified:
-    it has no AND directly inside an AND, no OR directly inside an OR, and no operand twice.
-
-    Full-width characters count as their ASCII ones, typographic double quotes as ``"``, and invisible characters as nothing. Signs
-    that have a meaning in other query languages (``-tea``, ``coff*``, ``title:tea``, ``[a]``) are refused outside quotes, for the
-    tokenizer would drop them.
-
-    :param max_depth: how many parentheses may be open at once.
-    :param max_terms: how many terms there may be, repetitions included.
-    :raises ExpressionError: the text is not an expression, is too deep or too long, or has a word that consists of stop words.
-
-    >>> parse('Coffee AND (wifi OR "late night")', Tokenizer())
-    ['and', 'coffee', ['or', 'wifi', ['and', 'late', 'night']]]
-    >>> parse("tea or coffee and (coffee and cake)", Tokenizer())
-    ['or', 'tea', ['and', 'coffee', 'cake']]
-    """
-    frames: list[list[list[Expression]]] = [[[]]]  # per open parenthesis: the factors of each alternative
-    opened: list[int] = []
-    operand = False  # whether the part before was an operand
-    count, last = 0, ""
-    plain, at = _plain(text)
-    for match in _PARTS.finditer(plain):
-        part, position = match[0], at[match.start()]
-        given = text[position - 1 : at[match.end() - 1]]
-        word = part.upper()
-        if part.isspace():
-            continue
-        if word in ("AND", "OR") or part == ")":
-            if not operand:
-                expected = "a word, a quoted phrase or '('" if not last else f"a word, a quoted phrase or '(' after {last!r}"
-                hint = "put the word in quotes to search for it" if part != ")" else None
-                raise ExpressionError(expected, position, given=given, hint=hint)
-            if word == "OR":
-                frames[-1].append([])
-            elif part == ")":
-                if not opened:
-                    raise ExpressionError("no ')' without a '('", position, given=given)
-                opened.pop()
-                frames[-2][-1].append(_either(frames.pop()))
-            operand = part == ")"
-        elif word == "NOT" or part[0] in _MINUS or unicodedata.category(part[0]) == "Pd":
-            raise ExpressionError("no negation", position, given=given, legal=_LEGAL, hint="to search for the word, put it in quotes")
-        elif part in _OPERATORS:
-            raise ExpressionError("AND or OR in letters", position, given=given, hint=f"write {_OPERATORS[part]}")
-        else:
-            if operand:
-                raise ExpressionError(f"AND or OR after {_shorten(last)}", position, given=given, hint="a phrase needs quotes")
-            if part == "(":
-                if len(opened) >= max_depth:
-                    raise ExpressionError(f"at most {max_depth} open parentheses", position, given=len(opened) + 1)
-                opened.append(position)
-                frames.append([[]])
-            else:
-                if part[0] == '"' and (len(part) == 1 or part[-1] != '"'):
-                    raise ExpressionError("a closing quote for the one", position, given=given)
-                tokens = tokenizer.tokens(part)
-                if not tokens:
-                    hint = "emoji and other signs are no words" if any(unicodedata.category(c)[0] == "S" for c in part) else None
-                    raise ExpressionError("a word with letters or digits that is not a stop word", position, given=given, hint=hint)
-                if part[0] != '"':
-                    _refuse_signs(part, at[match.start() : match.end()], given)
-                count += len(tokens)
-                if count > max_terms:
-                    raise ExpressionError(f"at most {max_terms} terms", position, given=count)
-                frames[-1][-1].extend(tokens)
-                operand = True
-        last = part
-    if opened:
-        raise ExpressionError("a ')' for the '('", opened[-1], given=text)
-    if not operand:
-        expected = f"a word, a quoted phrase or '(' after {_shorten(last)}" if last else "a word or a quoted phrase"
-        raise ExpressionError(expected, len(text) + 1, given=text)
-    return _either(frames[0])
-
-
-def _plain(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text with ASCII for what only looks otherwise, and where each of its characters stood, from 1. O(length)."""
-    if text.isascii():
-        return text, range(1, len(text) + 1)
-    plain, at = [], []
-    for position, character in enumerate(text, 1):
-        if not character.isascii():
-            if not without_ignored(character):
-                continue
-            if character in _QUOTES:
-                character = '"'
-            elif character == "\u200b":
-                character = " "
-            elif len(normal := unicodedata.normalize("NFKC", character)) == 1 and normal.isascii():
-                character = normal
-        plain.append(character)
-        at.append(position)
-    return "".join(plain), at
-
-
-def _refuse_signs(word: str, at: Sequence[int], given: str) -> None:
-    """Refuse a word with a sign that the tokenizer would drop although it means something in other query languages."""
-    found = _SIGNS.search(word)
-    sign, place = (found[0], found.start()) if found else ("", len(word))
-    for i, character in enumerate(word[:place]):
-        category = unicodedata.category(character)
-        if category in ("Ps", "Pe") or (category == "Sm" and character != "+") or (character == ":" and word[i - 1].isalpha() and i):
-            sign, place = character, i
-            break
-    if sign:
-        if sign in _OPERATORS:
-            hint = f"write {_OPERATORS[sign]}, with spaces around it"
-        else:
-            hint = _SIGN_HINTS.get(sign) or ("use ( and )" if unicodedata.category(sign[0]) in ("Ps", "Pe") else "such a sign is no part of a word")
-        raise ExpressionError(f"no {sign!r} in a word", at[place], given=given, legal=_LEGAL, hint=f"{hint}; in quotes, signs only separate words")
-
-
-def _shorten(part: str) -> str:
-    return repr(part if len(part) <= 40 else part[:37] + "...")
-
-
-def _either(alternatives: list[list[Expression]]) -> Expression:
-    return _join("or", [_join("and", factors) for factors in alternatives])
-
-
-def _join(operator: str, parts: Iterable[Expression]) -> Expression:
-    """Join simplified expressions into a simplified one."""
+def join(operator: str, parts: Iterable[Expression]) -> Expression:
+    """Join simplified expressions by ``and`` or ``or`` into a simplified one: no operator directly inside itself, no operand twice."""
     found: dict[Any, Expression] = {}
     for part in parts:
         for e in part[1:] if isinstance(part, list) and part[0] == operator else (part,):
@@ -191,14 +45,16 @@ def _join(operator: str, parts: Iterable[Expression]) -> Expression:
     return [operator, *found.values()] if len(found) > 1 else next(iter(found.values()))
 
 
-def _key(expression: Expression) -> Any:
-    return (expression[0], frozenset(map(_key, expression[1:]))) if isinstance(expression, list) else expression
+def _key(expression: Any) -> Any:
+    if not isinstance(expression, list):
+        return expression
+    return (expression[0], frozenset(map(_key, expression[1:]))) if expression[:1] in (["and"], ["or"]) else tuple(map(_key, expression))
 
 
 def from_keywords(keywords: Iterable[str]) -> Expression:
-    """Return the expression that requires all of the terms.
+    """Return the expression that requires all of the words.
 
-    :raises IllegalArgumentException: there are no terms.
+    :raises IllegalArgumentException: there are no words.
 
     >>> from_keywords(["late", "coffee", "late"])
     ['and', 'late', 'coffee']
@@ -206,48 +62,104 @@ def from_keywords(keywords: Iterable[str]) -> Expression:
     keywords = list(keywords)
     if not keywords:
         raise IllegalArgumentException(explain("Expected at least one keyword", given=keywords))
-    return _join("and", keywords)
+    return join("and", keywords)
 
 
-def map_terms(expression: Expression, fn: Callable[[Any], Any]) -> Expression:
-    """Return the expression with ``fn(term)`` in place of each term.
-
-    >>> map_terms(["or", "a", ["and", "b", "c"]], {"a": 1, "b": 2, "c": 3}.get)
-    ['or', 1, ['and', 2, 3]]
-    """
-    return [expression[0], *(map_terms(e, fn) for e in expression[1:])] if isinstance(expression, list) else fn(expression)
+def as_lists(expression: Any) -> Expression:
+    """Return an expression whose lists have become tuples on the way, with lists again."""
+    return list(map(as_lists, expression)) if isinstance(expression, (list, tuple)) else expression
 
 
-def satisfies(expression: Expression, terms: Collection[Any]) -> bool:
-    """Tell whether a text with these terms satisfies the expression. Pass the terms as a set: each lookup is then O(1).
-
-    >>> satisfies(["or", "a", ["and", "b", "c"]], {"b", "c"})
-    True
-    """
-    if isinstance(expression, list):
-        return (all if expression[0] == "and" else any)(satisfies(e, terms) for e in expression[1:])
-    return expression in terms
+def is_plain(expression: Expression) -> bool:
+    """Tell whether an expression consists of words, ``and`` and ``or`` only."""
+    return not isinstance(expression, list) or (expression[0] in ("and", "or") and all(map(is_plain, expression[1:])))
 
 
-def terms(expression: Expression) -> list[Any]:
-    """Return the terms, each once, in order of appearance.
+def parts(expression: Expression) -> list[Expression]:
+    """Return the expressions directly inside one; words, phrases, prefixes and attributes have none."""
+    if not isinstance(expression, list):
+        return []
+    skipped = {"and": 1, "or": 1, "not": 1, "atleast": 2, "in": 2}.get(expression[0])
+    return [] if skipped is None else expression[skipped:]
 
-    >>> terms(["or", "a", ["and", "b", "a"]])
+
+def words(expression: Expression) -> list[Any]:
+    """Return the words, those of phrases too, each once, in order of appearance.
+
+    >>> words(["or", "a", ["phrase", 0, [0, 1], ["b", "a"]]])
     ['a', 'b']
     """
     if not isinstance(expression, list):
         return [expression]
-    return list(dict.fromkeys(t for e in expression[1:] for t in terms(e)))
+    if expression[0] == "phrase":
+        return list(dict.fromkeys(expression[3]))
+    return list(dict.fromkeys(word for part in parts(expression) for word in words(part)))
+
+
+def map_words(expression: Expression, fn: Callable[[Any], Any]) -> Expression:
+    """Return the expression with ``fn(word)`` in place of each word.
+
+    >>> map_words(["or", "a", ["phrase", 2, [0, 1], ["b", "c"]]], {"a": 1, "b": 2, "c": 3}.get)
+    ['or', 1, ['phrase', 2, [0, 1], [2, 3]]]
+    """
+    if not isinstance(expression, list):
+        return fn(expression)
+    if expression[0] == "phrase":
+        return [*expression[:3], list(map(fn, expression[3]))]
+    inside = parts(expression)
+    return [*expression[: len(expression) - len(inside)], *(map_words(part, fn) for part in inside)]
+
+
+# -- as text ------------------------------------------------------------------------------------------------------------
+
+_KEYWORDS = frozenset({"AND", "OR", "NOT"})
 
 
 def to_text(expression: Expression) -> str:
-    """Return the expression as a user would write it; :func:`parse` reads it back.
+    """Return the expression as a user would write it; the parser reads it back.
 
-    >>> to_text(["and", "coffee", ["or", "wifi", ["and", "late", "night"]], "and"])
-    'coffee AND (wifi OR late AND night) AND "and"'
+    >>> to_text(["and", "coffee", ["or", "wifi", ["phrase", 0, [0, 1], ["late", "night"]]], ["not", "and"]])
+    'coffee AND (wifi OR "late night") AND NOT "and"'
+    >>> to_text(["or", ["in", "title", ["prefix", "muse"]], ["attribute", "tags", "in", "a b", "c"], ["atleast", 2, "a", "b", "c"]])
+    'title:muse* OR tags IN ("a b", "c") OR ATLEAST 2 OF (a, b, c)'
     """
     if not isinstance(expression, list):
-        return f'"{expression}"' if str(expression).upper() in ("AND", "OR", "NOT") else str(expression)
-    if expression[0] == "or":
-        return " OR ".join(map(to_text, expression[1:]))
-    return " AND ".join(f"({to_text(e)})" if isinstance(e, list) else to_text(e) for e in expression[1:])
+        return f'"{expression}"' if str(expression).upper() in _KEYWORDS else str(expression)
+    operator, *rest = expression
+    if operator == "or":
+        return " OR ".join(map(to_text, rest))
+    if operator == "and":
+        return " AND ".join(_grouped(e, ("or",)) for e in rest)
+    if operator == "not":
+        return f"NOT {_grouped(rest[0], ('or', 'and'))}"
+    if operator == "atleast":
+        return f"ATLEAST {rest[0]} OF ({', '.join(map(to_text, rest[1:]))})"
+    if operator == "phrase":
+        return _phrase_text(*rest)
+    if operator == "prefix":
+        return f"{rest[0]}*"
+    if operator == "in":
+        return f"{rest[0]}:{to_text(rest[1])}"
+    if operator == "attribute":
+        return _attribute_text(*rest)
+    return "(everything)"
+
+
+def _grouped(expression: Expression, operators: tuple[str, ...]) -> str:
+    text = to_text(expression)
+    return f"({text})" if isinstance(expression, list) and expression[0] in operators else text
+
+
+def _phrase_text(within: int, places: list[int], written: list[Any]) -> str:
+    found = [str(word) for word in written]
+    shown = found[0]
+    for place, before, word in zip(places[1:], places, found[1:]):
+        shown += " " + "_ " * (place - before - 1) + word
+    return f'"{shown}"' + (f"~{within}" if within else "")
+
+
+def _attribute_text(name: str, op: str, *values: Any) -> str:
+    if op == "exists":
+        return f"exists({name})"
+    shown = [str(int(value)) if type(value) is float and value.is_integer() else json.dumps(value, ensure_ascii=False) for value in values]
+    return f"{name} {op.upper()} ({', '.join(shown)})" if op == "in" else f"{name} {op.upper()} {shown[0]}"

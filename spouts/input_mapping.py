@@ -17,10 +17,11 @@ from dskype.spouts.geometries import GeometryError, from_geojson, from_wkt
 from dskype.spouts.record_paths import LEGAL_PATH, RecordPath
 from dskype.spouts.record_times import UNITS, time_ms
 from dskype.spouts.record_values import RecordError, json_object, longest_bytes, refusal, shown
-from dskype.spouts.records import Limits, Message, message_text, parse_message
+from dskype.spouts.records import Limits, Message, encode_attributes, message_text, parse_message
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
+    from dskype.spouts.attributes import Attributes
     from dskype.spouts.settings import Settings
 
 __all__ = ["INPUT_DEFAULTS", "CsvForm", "InputMapping", "MessageReader"]
@@ -183,7 +184,7 @@ class InputMapping:
     def located(self, error: RecordError) -> RecordError:
         """Return an error of the checks with the paths of the values that it is about."""
         source = self._sources.get(error.code)
-        return error if source is None else RecordError(f"{error.reason}; read from: {source}", error.code)
+        return error if source is None or source in error.reason else RecordError(f"{error.reason}; read from: {source}", error.code)
 
     # -- options ---------------------------------------------------------------------------------------
 
@@ -319,6 +320,7 @@ class InputMapping:
         if isinstance(given, Mapping):
             paths = {name: self._path(f"attributes.{name}", path) for name, path in given.items()}
             finders = [(name, path.getter()) for name, path in paths.items()]
+            self._sources["invalid-attributes"] = ", ".join(map(str, paths.values()))
 
             def read(record: Any) -> dict[str, Any] | None:
                 found = {name: value for name, find in finders if (value := find(record)) is not None and value != ""}
@@ -349,11 +351,11 @@ class MessageReader:
         self.read: Callable[[bytes | dict[str, Any] | None], Message] = self._parse if mapping is None else self._read_mapped
         """Return the message in the value of a Kafka record, or in what a reader of a file has made of a line.
 
-        It raises :class:`~dskype.spouts.record_values.RecordError` if the message cannot be used; the text names the path.
+        It raises :class:`~dskype.spouts.record_values.RecordError` if the message cannot be used. :meth:`located` names the path.
         """
 
     def _read_mapped(self, value: bytes | dict[str, Any] | None) -> Message:
-        return self.check(self.own_form(value))
+        return self._parse(self.own_form(value))
 
     def own_form(self, value: Any) -> Any:
         """Return a message in DSkype's own form, not checked yet: a dict, or without a mapping what was given.
@@ -362,19 +364,26 @@ class MessageReader:
         """
         if self._mapping is None:
             return value
-        return self._mapping.canonical(self._decoded(value))
+        found = self._mapping.canonical(self._decoded(value))
+        if type(found.get("attributes")) is dict:
+            found["attributes"] = _typed(found["attributes"], self._settings.attributes)
+        return found
 
     def check(self, record: bytes | dict[str, Any] | None) -> Message:
-        """Return the message that :meth:`own_form` returned.
+        """Return the message that :meth:`own_form` returned, whose attributes are checked, too.
 
         :raises RecordError: it cannot be used.
         """
         try:
-            return self._parse(record)
+            message = self._parse(record)
+            encode_attributes(self._settings.attributes, message)
         except RecordError as error:
-            if self._mapping is None:
-                raise
-            raise self._mapping.located(error) from None
+            raise self.located(error) from None
+        return message
+
+    def located(self, error: RecordError) -> RecordError:
+        """Return an error of the checks with the paths of the values that it is about."""
+        return error if self._mapping is None else self._mapping.located(error)
 
     def text(self, value: Any) -> str:
         """Return the text of a message, whose place and other parts are not read; not checked against the limits.
@@ -399,6 +408,28 @@ class MessageReader:
             return value
         limits = self._settings.limits
         return json_object(value, limits.text_max_bytes, "a message") if self._mapping is None else self._mapping.decode(value, limits)
+
+
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+def _typed(attributes: dict[str, Any], declared: Attributes) -> dict[str, Any]:
+    """Return attributes with texts turned into what ``dskype.attributes`` declares; what cannot be turned stays as it is, for the checks to refuse."""
+    found = dict(attributes)
+    for name, value in attributes.items():
+        type_ = declared[name].type if name in declared else "string"
+        if type_ == "time":
+            ts = time_ms(value, "auto")
+            found[name] = value if ts is None else ts
+        elif isinstance(value, str) and type_ != "string":
+            text = value.strip()
+            if type_ == "number":
+                found[name] = float(text) if _NUMBER.fullmatch(text) else value
+            elif type_ == "boolean":
+                found[name] = _BOOLEANS.get(text.lower(), value)
+            else:
+                found[name] = [part.strip() for part in text.split(",")]
+    return found
 
 
 def _text_of(value: Any, path: RecordPath, whole: bool) -> Any:

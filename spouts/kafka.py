@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from dskype.spouts import streams
 from dskype.spouts.areas import areas_to_columns
+from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError
-from dskype.spouts.records import Message, areas_of, parse_key, parse_plan, parse_subscription
+from dskype.spouts.records import Message, areas_of, encode_attributes, parse_key, parse_plan, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
@@ -59,6 +60,10 @@ class MessageSpout(KafkaSpout):
     def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
         super().__init__(topics, kafka_options=kafka_options, first_poll_strategy="EARLIEST", outputs={streams.Messages.name: streams.Messages.fields})
 
+    def declare_output_fields(self, declarer: Any) -> None:
+        """Declare the stream ``messages``."""
+        streams.Messages.declare(declarer)
+
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings; refuse several tasks with a count window, and mappings of topics that are not read."""
         super().check_topology(component_id, conf, topology)
@@ -100,7 +105,7 @@ class MessageSpout(KafkaSpout):
         self._context, self._collector = context, collector
         topics = Topics.for_topology(context.plan.name)
         self._topic = topics.sequence
-        self._readers = {topic: MessageReader(self._settings, self._settings.mapping_of(topic, topics.messages)).read for topic in self.topics}
+        self._readers = {topic: MessageReader(self._settings, self._settings.mapping_of(topic, topics.messages)) for topic in self.topics}
         self._task = context.get_this_task_id()
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()
@@ -115,20 +120,24 @@ class MessageSpout(KafkaSpout):
         """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
         settings = self._settings
         timed = settings.window_kind == "time"
-        read = self._readers[records[0].topic] if records else None
+        if not records:
+            return []
+        reader = self._readers[records[0].topic]
         good: list[tuple[Any, Any, int]] = []
+        attributes: list[list[int]] = []
         refused: list[tuple[Any, DeadLetter]] = []
         for record in records:
             try:
-                message = read(record.value)
+                message = reader.read(record.value)
                 position = self._event_time_ms(message, record) if timed else 0
+                attributes.append(encode_attributes(settings.attributes, message))
             except RecordError as error:
-                refused.append((record, error))
+                refused.append((record, reader.located(error)))
                 continue
             good.append((record, message, position))
         if good:
-            self._emit(good, timed)
-        if timed and records:
+            self._emit(good, attributes, timed)
+        if timed:
             self._note_read((records[0].topic, records[0].partition), max(record.timestamp_ms for record in records))
             self._follow()
         return refused
@@ -147,7 +156,7 @@ class MessageSpout(KafkaSpout):
             )
         return ts
 
-    def _emit(self, good: list[tuple[Any, Any, int]], timed: bool) -> None:
+    def _emit(self, good: list[tuple[Any, Any, int]], attributes: list[list[int]], timed: bool) -> None:
         n = len(good)
         first = self._numbered
         seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index
@@ -164,6 +173,8 @@ class MessageSpout(KafkaSpout):
             lon=lon,
             text=pa.array([m.text for _, m, _ in good], pa.string()),
             arrival_ms=np.array([r.timestamp_ms for r, _, _ in good], np.int64),
+            attributes=csr_to_lists(*lists_to_csr(attributes, np.int64)) if self._settings.attributes else empty_lists(n, np.int64),
+            region=csr_to_lists(*lists_to_csr([m.region for _, m, _ in good], np.float64)) if any(m.region for _, m, _ in good) else empty_lists(n, np.float64),
         ).emit_batch(self._collector)
         self._numbered += n
         self._write_runs(good, first)
@@ -306,7 +317,9 @@ class SubscriptionSpout(KafkaSpout):
                 if record.value is None:
                     rows.append(streams.Subscriptions(subscription=parse_key(record.key, settings.limits), registration=registration, record=None))
                     continue
-                parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+                parsed = parse_subscription(
+                    record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language
+                )
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:

@@ -12,10 +12,13 @@ from json.encoder import encode_basestring as _quoted
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
+from dskype.spouts.attributes import Attributes
+from dskype.spouts.expression_parser import ExpressionError, Language, parse
+from dskype.spouts.filters import is_wordless
 from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
-from dskype.topology.errors import explain
+from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +33,7 @@ __all__ = [
     "Subscription",
     "TopkSubscription",
     "areas_of",
+    "encode_attributes",
     "longest_record_bytes",
     "message_text",
     "parse_key",
@@ -88,6 +92,7 @@ class Message(NamedTuple):
     :ivar ts: event time in ms since the epoch, 0..2^53 - 1, but not what is meant as seconds; None if the record has none.
     :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
     :ivar attributes: the JSON object of its attributes; None if the record has none.
+    :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: a point, or the rectangle.
     """
 
     id: str | None
@@ -97,6 +102,7 @@ class Message(NamedTuple):
     ts: int | None
     bbox: tuple[float, float, float, float] | None = None
     attributes: dict[str, Any] | None = None
+    region: list[float] | None = None
 
 
 _new = tuple.__new__
@@ -159,6 +165,7 @@ class BooleanSubscription:
     :ivar expression: over tokens, see :mod:`dskype.spouts.expression`.
     :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
     :ivar meta: JSON text that comes back with each result, or None.
+    :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: the rectangle.
     """
 
     id: str
@@ -166,15 +173,17 @@ class BooleanSubscription:
     expression: expressions.Expression
     ttl_s: float | None = None
     meta: str | None = None
+    region: list[float] | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        return {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
+        record = {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
+        return record if self.region is None else record | {"region": self.region}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
         """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
-        return cls(record["id"], tuple(record["bbox"]), _as_lists(record["expression"]), record["ttl_s"], record["meta"])
+        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], record.get("region"))
 
 
 Subscription = TopkSubscription | BooleanSubscription
@@ -210,13 +219,13 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
         _check_words(text, words_max)
-    bbox = None
+    bbox = region = None
     lat, lon = record.get("lat"), record.get("lon")
-    if "bbox" in record:
-        lat, lon, bbox = _area(record, space)
+    if "bbox" in record or "region" in record:
+        lat, lon, bbox, region = _area(record, space)
     elif not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
         if "lat" not in record and "lon" not in record:
-            raise refusal("no-place", "Expected 'lat' and 'lon', or 'bbox'", "neither")
+            raise refusal("no-place", "Expected 'lat' and 'lon', 'bbox' or 'region'", "none of them")
         lat, lon = _place(record, space)
     id = record.get("id")
     if id is not None or "id" in record:
@@ -229,7 +238,7 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
         attributes = record["attributes"]
         if type(attributes) is not dict:
             _refuse("invalid-attributes", "Expected 'attributes' as a JSON object", record, "attributes", 'such as {"price": 12.5}')
-    return _new(Message, (id, text, lat, lon, ts, bbox, attributes))  # one call less than Message(...), and there are many messages
+    return _new(Message, (id, text, lat, lon, ts, bbox, attributes, region))  # one call less than Message(...), and there are many messages
 
 
 def message_text(record: dict[str, Any], text_fields: Sequence[str]) -> str:
@@ -254,6 +263,19 @@ def message_text(record: dict[str, Any], text_fields: Sequence[str]) -> str:
     return FIELD_BORDER.join([text.replace(FIELD_BORDER, " ") for text in texts])
 
 
+def encode_attributes(declared: Attributes, message: Message) -> list[int]:
+    """Return the attributes of a message as they travel (:meth:`Attributes.encode`).
+
+    :raises RecordError: one is missing or has another type.
+    """
+    if not declared:
+        return []
+    try:
+        return declared.encode(message.attributes)
+    except IllegalArgumentException as error:
+        raise RecordError(str(error), "invalid-attributes") from None
+
+
 def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
     """Return the subscription id in a record's key.
 
@@ -269,12 +291,18 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
         raise RecordError(explain(f"Expected the record's key in UTF-8 (wrong at byte {e.start + 1})", given=key[:40]), "invalid-utf8") from None
 
 
-def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Subscription:
+def parse_subscription(
+    key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS, language: Language | None = None
+) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, and each token counts as often as it occurs. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
+    tokens, and each token counts as often as it occurs.
 
+    ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a place the
+    subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
+
+    :param language: what expressions may speak of; None: of words, in the limits.
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
@@ -286,7 +314,7 @@ def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tok
     if kind == "topk":
         return _topk(id, record, tokenizer, space, limits)
     if kind == "boolean":
-        return _boolean(id, record, tokenizer, limits)
+        return _boolean(id, record, tokenizer, limits, language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms))
     return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
 
 
@@ -328,20 +356,30 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
     return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits))
 
 
-def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> BooleanSubscription:
-    if _one_of(record, "expression", "keywords") == "expression":
+_WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
+
+
+def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limits, language: Language) -> BooleanSubscription:
+    if not ("expression" in record or "keywords" in record):
+        if "bbox" not in record and "region" not in record:
+            raise refusal("no-keyword", "Expected 'expression', 'keywords', 'bbox' or 'region'", "none of them")
+        expression = expressions.EVERYTHING
+    elif _one_of(record, "expression", "keywords") == "expression":
         text = _check_folded(_check_text(record["expression"], "expression", limits.text_max_bytes), "expression", limits.text_max_bytes)
         try:
-            expression = expressions.parse(text, tokenizer, limits.expression_max_depth, limits.expression_max_terms)
-        except expressions.ExpressionError as e:
-            raise RecordError(str(e), "invalid-expression") from None
+            expression = parse(text, tokenizer, language)
+        except ExpressionError as e:
+            raise RecordError(str(e), "invalid-expression") from e
     else:
         expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
-    bbox = _bbox(record)
+    if not language.wordless and is_wordless(expression):
+        hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
+        raise refusal("no-keyword", "Expected an expression that needs a word", shown(expressions.to_text(expression)), hint=hint)
+    bbox, region = _bbox_and_region(record)
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         _refuse("invalid-ttl", "Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
-    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits))
+    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits), region)
 
 
 def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None, hint: str | None = None) -> NoReturn:
@@ -399,19 +437,36 @@ def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:
     return float(west), float(south), float(east), float(north)
 
 
-def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[float, float, float, float]]:
-    """Return (lat, lon, bbox) of a message that is an area, checked; (lat, lon) is its centre."""
+def _bbox_and_region(record: dict[str, Any]) -> tuple[tuple[float, float, float, float], list[float] | None]:
+    """Return (bbox, encoded region) of a record with one of the two, or with neither: the globe. A region that is a rectangle is its bbox."""
+    if "region" not in record:
+        return _bbox(record) if "bbox" in record else _WORLD_BBOX, None
+    if "bbox" in record:
+        raise refusal("two-places", "Expected 'bbox' or 'region', not both", f"bbox {shown(record['bbox'])}, region {shown(record['region'])}")
+    from dskype.spouts.regions import bounding_box, is_rectangle, parse_region  # here, because clients of points need not load numpy
+
+    try:
+        region = parse_region(record["region"])
+    except IllegalArgumentException as error:
+        raise RecordError(str(error), "invalid-region") from None
+    return bounding_box(region), None if is_rectangle(region) else region.tolist()
+
+
+def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[float, float, float, float], list[float] | None]:
+    """Return (lat, lon, bbox, encoded region) of a message that is an area, checked; (lat, lon) is its centre."""
     from dskype.spouts.areas import centre_of  # here, because clients of points need not load numpy
 
     if "lat" in record or "lon" in record:
-        given = ", ".join(f"{name} {shown(record[name])}" for name in ("lat", "lon", "bbox") if name in record)
-        raise refusal("two-places", "Expected 'lat' and 'lon', or 'bbox', not both", given)
-    bbox = _bbox(record)
+        given = ", ".join(f"{name} {shown(record[name])}" for name in ("lat", "lon", "bbox", "region") if name in record)
+        raise refusal("two-places", "Expected 'lat' and 'lon', 'bbox', or 'region', not several", given)
+    bbox, region = _bbox_and_region(record)
     lat, lon = centre_of(*bbox)
     if not space.contains(lat, lon):
         legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
-        raise refusal("outside-space", "Expected an area whose centre is inside the data space", f"{shown(record['bbox'])} around lat {lat}, lon {lon}", legal)
-    return lat, lon, bbox
+        name = "bbox" if "bbox" in record else "region"
+        given = f"{shown(record[name])} around lat {lat}, lon {lon}"
+        raise refusal("outside-space", "Expected an area whose centre is inside the data space", given, legal)
+    return lat, lon, bbox, region
 
 
 def _check_text(text: Any, name: str, max_bytes: int) -> str:
@@ -516,7 +571,3 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
     if size > limits.meta_max_bytes:
         raise refusal("long-meta", "Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
     return meta
-
-
-def _as_lists(expression: Any) -> expressions.Expression:
-    return [expression[0], *map(_as_lists, expression[1:])] if isinstance(expression, (list, tuple)) else expression

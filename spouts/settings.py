@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
+from dskype.spouts.attributes import Attributes
+from dskype.spouts.expression_parser import Language
 from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping
 from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
@@ -35,6 +37,9 @@ DEFAULTS: dict[str, Any] = {
     "dskype.text.max.words": 16_384,
     "dskype.expression.max.depth": 16,
     "dskype.expression.max.terms": 256,
+    "dskype.attributes": {},
+    "dskype.boolean.prefixes": False,
+    "dskype.boolean.wordless": False,
     "dskype.limits.subscriptions": 20_000_000,
     "dskype.limits.subscription.cost": None,
     "dskype.limits.subscription.cost.action": "refuse",
@@ -80,6 +85,11 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
 others late. Beyond either limit a message becomes a dead letter.
+``dskype.attributes``: the attributes of messages, name -> type (:class:`~dskype.spouts.attributes.Attributes`).
+``dskype.boolean.prefixes``: whether subscriptions may ask for words that begin in some way (``muse*``); messages then carry a term for each beginning of a word.
+``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
+Each message then has a term that all messages have, and one for each value of a textual attribute. The topology files of this product set it; the default is
+false, because with it messages go to other tasks, and a topology of an earlier version must go on as it was.
 ``dskype.input.*``: where records of other forms have what a message consists of; see :mod:`dskype.spouts.input_mapping`.
 ``dskype.input.topics``: topic -> what is different there, with the same keys.
 ``dskype.text.fields``: the names of the text fields of a message, in order; without them a text is one string.
@@ -141,6 +151,13 @@ def _options(conf: Mapping[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _refuse(key, value, "a map of options")
     return dict(value)
+
+
+def _flag(conf: Mapping[str, Any], key: str) -> bool:
+    value = conf[key]
+    if type(value) is not bool:
+        raise _refuse(key, value, "true or false")
+    return value
 
 
 def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> float:
@@ -252,6 +269,9 @@ class Settings:
     :ivar inputs: the same of some topics.
     :ivar text_fields: the names of the text fields of a message, in order; none: a text is one string.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar attributes: those that messages may have, by name.
+    :ivar prefixes: whether expressions may have prefixes.
+    :ivar wordless: whether a message may satisfy an expression by something that is no word.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
@@ -279,6 +299,9 @@ class Settings:
     vocabulary: str | None = None
     stop_words: tuple[str, ...] = ()
     limits: Limits = Limits()
+    attributes: Attributes = field(default_factory=Attributes)
+    prefixes: bool = False
+    wordless: bool = False
     subscriptions_max: int = 20_000_000
     cost_ceiling: float | None = None
     cost_action: str = "refuse"
@@ -381,6 +404,9 @@ class Settings:
             vocabulary=conf["dskype.vocabulary"] or None,
             stop_words=tuple(words),
             limits=limits,
+            attributes=Attributes.from_conf(conf["dskype.attributes"]),
+            prefixes=_flag(conf, "dskype.boolean.prefixes"),
+            wordless=_flag(conf, "dskype.boolean.wordless"),
             subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
             cost_ceiling=ceiling,
             cost_action=action,
@@ -402,6 +428,11 @@ class Settings:
     def mapping_of(self, topic: str, own: str) -> InputMapping | None:
         """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""
         return None if topic == own else self.inputs.get(topic, self.input)
+
+    @property
+    def language(self) -> Language:
+        """What expressions may speak of."""
+        return Language(self.attributes, self.text_fields, self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
 
     @property
     def topk_pause_max_ms(self) -> int:

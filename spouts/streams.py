@@ -85,6 +85,7 @@ class Column(NamedTuple):
 Int8 = Annotated[Any, Column(np.int8)]
 Int32 = Annotated[Any, Column(np.int32)]
 Int64 = Annotated[Any, Column(np.int64)]
+Int16Lists = Annotated[Any, Column(np.int16, lists=True)]
 Float64 = Annotated[Any, Column(np.float64)]
 Milliseconds = Annotated[Any, Column(np.int64, unit="ms")]
 Degrees = Annotated[Any, Column(np.float64, unit="deg")]
@@ -101,6 +102,7 @@ class Stream:
     :cvar name: the stream's id.
     :cvar fields: the names of its columns, in order.
     :cvar columns: name -> what the column holds.
+    :cvar later: how many of the last columns earlier versions did not send. In a frame of theirs they are None in each row.
     """
 
     __slots__ = ()
@@ -108,6 +110,7 @@ class Stream:
     name: ClassVar[str]
     fields: ClassVar[Fields]
     columns: ClassVar[dict[str, Column]]
+    later: ClassVar[int]
     _values: ClassVar[Callable[[Any], tuple[Any, ...]]]
 
     @classmethod
@@ -135,6 +138,11 @@ class Stream:
     def values(self) -> tuple[Any, ...]:
         """Return the columns or values in the order of the fields."""
         return type(self)._values(self)
+
+    @classmethod
+    def declare(cls, declarer: Any, direct: bool = False) -> None:
+        """Declare the stream as an output of a component."""
+        declarer.declare_stream(cls.name, cls.fields, direct, cls.later)
 
     def take(self, rows: np.ndarray) -> Self:
         """Return the tuples with these numbers (int64[]), in this order."""
@@ -172,7 +180,7 @@ _S = TypeVar("_S", bound=Stream)
 
 
 @dataclass_transform(kw_only_default=True)
-def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
+def _stream(name: str, later: int = 0) -> Callable[[type[_S]], type[_S]]:
     """Make a class the stream ``name``; its annotations are the columns."""
 
     def declare(cls: type[_S]) -> type[_S]:
@@ -181,6 +189,7 @@ def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
         made.name = name
         made.columns = {field.name: hints[field.name].__metadata__[0] for field in dataclass_fields(made)}  # type: ignore[arg-type]
         made.fields = Fields(made.columns)
+        made.later = later
         get = attrgetter(*made.columns)
         made._values = staticmethod(get if len(made.columns) > 1 else lambda one: (get(one),))
         STREAMS[name] = made
@@ -189,7 +198,7 @@ def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
     return declare
 
 
-@_stream("messages")
+@_stream("messages", later=2)
 class Messages(Stream):
     """Messages as they have arrived.
 
@@ -198,6 +207,8 @@ class Messages(Stream):
     :ivar id: ids as JSON text (``17`` or ``"a17"``).
     :ivar lat: degrees, float64[n]; pairs of degrees, float64[n, 2], where some messages of a frame are areas
         (:func:`dskype.spouts.areas.areas_to_columns`). ``lon`` likewise.
+    :ivar attributes: pairs (key, value), rising (:mod:`dskype.spouts.attributes`).
+    :ivar region: encoded regions (:mod:`dskype.spouts.regions`) of messages that are neither points nor rectangles; empty for the others.
     """
 
     seq: Int64
@@ -207,6 +218,8 @@ class Messages(Stream):
     lon: Degrees
     text: Text
     arrival_ms: Milliseconds
+    attributes: Int64Lists
+    region: Float64Lists
 
 
 @_stream("subscriptions")
@@ -222,13 +235,14 @@ class Subscriptions(Stream):
     record: Plain
 
 
-@_stream("matching")
+@_stream("matching", later=4)
 class Matching(Stream):
     """Messages that a subscription task needs; the first columns are those of :class:`Window`, except that messages may be areas here.
 
     :ivar id: ids as JSON text.
     :ivar lat: as in :class:`Messages`; ``lon`` likewise.
     :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
+    :ivar order: the words in reading order, ``attributes`` and ``region`` as in :class:`Messages`, and ``prefixes``: see :class:`dskype.spouts.batch.Details`.
     """
 
     seq: Int64
@@ -239,6 +253,10 @@ class Matching(Stream):
     terms: Int64Lists
     weights: Float64Lists
     arrival_ms: Milliseconds
+    order: Int16Lists
+    attributes: Int64Lists
+    prefixes: Int64Lists
+    region: Float64Lists
 
 
 @_stream("placements")

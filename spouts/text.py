@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "BORDER",
     "IGNORED",
     "MARK",
     "MOST_FOLDED_BYTES",
@@ -32,6 +33,9 @@ WORD_RULE = 2
 Vocabularies and snapshots contain words and their ids, so they name the rule by which they were made. What names no rule was made by
 rule 1. In it invisible characters and lone marks were words or cut them, and a word of a top-k subscription counted once.
 """
+
+BORDER = "\x1f"
+"""The border between two fields of a text (the unit separator of ASCII). For a tokenizer it separates words as others do."""
 
 _INVISIBLE = (
     *((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200C, 0x200F), (0x202A, 0x202E)),
@@ -119,6 +123,18 @@ class Tokenizer:
         if self.stop_words:
             return [token for token in found if token not in self.stop_words]
         return found
+
+    def positions(self, text: str) -> list[tuple[str, int]]:
+        """Return the tokens of ``text`` with their places among all its words, from 0: stop words leave gaps. O(length).
+
+        >>> Tokenizer(["of", "the"]).positions("State of the art")
+        [('state', 0), ('art', 3)]
+        """
+        return [(token, place) for place, token in enumerate(_tokens(text)) if token not in self.stop_words]
+
+    def spaced(self, text: str) -> str:
+        """Return the words of ``text`` in reading order with spaces between them, stop words included, and its borders (:data:`BORDER`). O(length)."""
+        return BORDER.join(" ".join(_tokens(part)) for part in text.split(BORDER))
 
     def __eq__(self, other: object) -> bool:
         return self.stop_words == other.stop_words if isinstance(other, Tokenizer) else NotImplemented

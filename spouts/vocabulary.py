@@ -14,12 +14,30 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import _kernels
-from dskype.spouts.expression import Expression, map_terms, terms
 from dskype.spouts.frequencies import malformed, read_content, unreadable
-from dskype.spouts.text import WORD_RULE, Tokenizer, folded_characters
+from dskype.spouts.text import BORDER, WORD_RULE, Tokenizer, folded_characters
 from dskype.topology.core.atomic_files import replace_file
+from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["Vocabulary", "unknown_id"]
+__all__ = ["Analyzed", "Vocabulary", "unknown_id"]
+
+_MOST_TERMS = 1 << 15
+"""The most different terms of a text whose order is asked for: their places are int16."""
+
+
+class Analyzed(NamedTuple):
+    """Texts as weighted terms, and the order of their words.
+
+    :ivar offsets, terms, weights: as :meth:`Vocabulary.weigh_texts` returns them.
+    :ivar order_offsets: int64[n + 1]; the words of text *i* are ``order[order_offsets[i]:order_offsets[i + 1]]``, in reading order.
+    :ivar order: int16[]; from 0: the word is this one of the text's own terms; -1: a stop word; -2: no word, but the border between two fields.
+    """
+
+    offsets: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
+    order_offsets: np.ndarray
+    order: np.ndarray
 
 
 def unknown_id(term: str) -> int:
@@ -207,10 +225,9 @@ class Vocabulary:
         ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
         return _kernels.find_terms(np.frombuffer(b"".join(encoded), np.uint8), ends, *self._table)
 
-    def map_expression(self, expression: Expression) -> Expression:
-        """Return a keyword expression with term ids in place of words."""
-        words = terms(expression)
-        return map_terms(expression, dict(zip(words, self.ids(words).tolist())).__getitem__)
+    def ids_of(self, words: Sequence[str]) -> dict[str, int]:
+        """Return word -> id, as plain integers."""
+        return dict(zip(words, self.ids(words).tolist())) if words else {}
 
     def df(self, ids: np.ndarray | Sequence[int]) -> np.ndarray:
         """Return document frequencies, int64[n]; 1 for unknown terms."""
@@ -237,22 +254,45 @@ class Vocabulary:
         :returns: (offsets int64[n + 1], terms int64[], weights float64[]): document *i* has ``terms[offsets[i]:offsets[i + 1]]``, rising, each
             once, and the weights beside them. Empty for a text without tokens.
         """
+        ids, room, counts, _ = self._look_up(texts, tokenizer)
+        return _kernels.weigh_rows(ids, room, counts, self._df, self._documents)
+
+    def analyze(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, tokenizer: Tokenizer) -> Analyzed:
+        r"""Cut and weigh many documents as :meth:`weigh_texts` does, and say in which order their words are.
+
+        :param texts: strings; None counts as a text without tokens. :data:`~dskype.spouts.text.BORDER` is between the fields of a text.
+        :raises IllegalArgumentException: a text has more than 32,768 different words.
+
+        >>> found = Vocabulary.empty().analyze(["tea and the tea", "tea\x1fcake"], Tokenizer(["the"]))
+        >>> found.order_offsets.tolist(), found.order.tolist()
+        ([0, 4, 7], [0, 1, -1, 0, 0, -2, 1])
+        """
+        ids, room, counts, order = self._look_up(texts, tokenizer)
+        offsets, terms, weights = _kernels.weigh_rows(ids.copy(), room, counts, self._df, self._documents)
+        if len(terms) > _MOST_TERMS and (most := int(np.diff(offsets).max())) > _MOST_TERMS:
+            raise IllegalArgumentException(explain(f"Expected texts of at most {_MOST_TERMS} different words", given=most))
+        _kernels.rank_words(ids, room, order, offsets, terms)
+        return Analyzed(offsets, terms, weights, room, order)
+
+    def _look_up(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return (ids, room, counts, order) of texts; see :func:`_kernels.term_ids`."""
         data, starts, ends = _bytes_of(texts)
         folded, stops, counts, simple = _kernels.fold_texts(data, starts, ends, folded_characters())
         if not simple.all():
             rows = np.flatnonzero(~simple)
             whole = data.tobytes()
-            cut = [" ".join(tokenizer.tokens(whole[a:b].decode(errors="replace"))).encode() for a, b in zip(starts[rows].tolist(), ends[rows].tolist())]
-            folded = np.concatenate([folded, np.frombuffer(b"".join(cut), np.uint8)])
-            lengths = np.fromiter(map(len, cut), np.int64, len(cut))
+            cut = [tokenizer.spaced(whole[a:b].decode(errors="replace")) for a, b in zip(starts[rows].tolist(), ends[rows].tolist())]
+            encoded = [words.encode() for words in cut]
+            folded = np.concatenate([folded, np.frombuffer(b"".join(encoded), np.uint8)])
+            lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
             starts = starts.copy()
             stops[rows] = len(data) + np.cumsum(lengths)
             starts[rows] = stops[rows] - lengths
-            counts[rows] = np.fromiter((c.count(b" ") + (c != b"") for c in cut), np.int64, len(cut))
+            counts[rows] = np.fromiter((len(words.split()) + words.count(BORDER) for words in cut), np.int64, len(cut))
         room = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=room[1:])
-        ids, counts = _kernels.term_ids(folded, starts, stops, room, *self._table, *_stop_table(tokenizer))
-        return _kernels.weigh_rows(ids, room, counts, self._df, self._documents)
+        ids, counts, order = _kernels.term_ids(folded, starts, stops, room, *self._table, *_stop_table(tokenizer))
+        return ids, room, counts, order
 
 
 def _first_that_is_no_word(blob: np.ndarray, offsets: np.ndarray) -> int:

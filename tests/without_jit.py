@@ -96,10 +96,10 @@ def play_agrid() -> None:
 
 def play_vocabulary() -> None:
     """Cut and weigh texts; the weights are compared with the oracle."""
-    texts = ["old lake, old park", "Straße am See", "the lake \u00e9t\u00e9", "", "unknown " * 3]
+    texts = ["old lake, old park", "Straße am See", "the lake \u00e9t\u00e9", "", "unknown " * 3, " ".join(f"w{n}" for n in range(40)) + "\x1flake"]
     tokenizer = Tokenizer(["the"])
     vocabulary = Vocabulary.build(texts[:3], tokenizer)
-    offsets, terms, weights = vocabulary.weigh_texts(texts, tokenizer)
+    offsets, terms, weights, order_offsets, order = vocabulary.analyze(texts, tokenizer)
     for i, text in enumerate(texts):
         tokens = tokenizer.tokens(text)
         ids = dict(zip(tokens, vocabulary.ids(tokens).tolist()))
@@ -107,6 +107,8 @@ def play_vocabulary() -> None:
         expected = naive.norm_weights({t: tokens.count(t) for t in ids}, df, vocabulary.documents) if ids else {}
         found = dict(zip(terms[offsets[i] : offsets[i + 1]].tolist(), weights[offsets[i] : offsets[i + 1]].tolist()))
         assert found.keys() == set(ids.values()) and all(abs(found[ids[t]] - w) < 1e-12 for t, w in expected.items())
+        words = [place for place in order[order_offsets[i] : order_offsets[i + 1]].tolist() if place >= 0]
+        assert [int(terms[offsets[i] + place]) for place in words] == [ids[token] for token in tokens]
 
 
 def main() -> None:

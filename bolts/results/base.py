@@ -69,7 +69,7 @@ class Opening:
     :ivar topology: the topology's name.
     :ivar run: the run of that topology, see :func:`run_of`; 0 for readers.
     :ivar collector: collector of the bolt that writes; None for readers.
-    :ivar kafka: :class:`~dskype.topology.runtime.kafka.KafkaSettings` of the topology's brokers; readers only.
+    :ivar kafka: :class:`~dskype.topology.runtime.kafka.clients.KafkaSettings` of the topology's brokers; readers only.
     """
 
     topology: str

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dskype.topology.groupings import CustomStreamGrouping
     from dskype.topology.local import LocalCluster
     from dskype.topology.model import StormTopology
-    from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError
+    from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
     from dskype.topology.states import StatefulBolt
     from dskype.topology.submitter import StormSubmitter
     from dskype.topology.tuples import Tuple, TupleBatch, is_tick
@@ -118,7 +118,7 @@ _DEFINED = {
     "topology.groupings": "CustomStreamGrouping",
     "topology.local": "LocalCluster",
     "topology.model": "StormTopology",
-    "topology.runtime.kafka": "KafkaSettings KafkaTimeoutError",
+    "topology.runtime.kafka.clients": "KafkaSettings KafkaTimeoutError",
     "topology.states": "StatefulBolt",
     "topology.submitter": "StormSubmitter",
     "topology.tuples": "Tuple TupleBatch is_tick",

@@ -378,7 +378,7 @@ def open_client(args: argparse.Namespace, offline: bool = False, *, patient: boo
     """
     from dskype.deploy.client.pubsub import PubSub
     from dskype.deploy.machine import cluster, connection
-    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
 
     below, conf, above = layers(args)
     where = target(args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dskype.deploy.machine.terminal import Progress, counted, say
@@ -63,16 +63,19 @@ class Refused:
         self.shown: list[dict[str, Any]] = []
         self._progress = progress
 
-    def add(self, line: int | None, error: str) -> None:
+    def add(self, line: int | None, error: str, more: Sequence[str] = ()) -> None:
         """Count an error.
 
         :param line: number of the line; None if there is no file.
+        :param more: lines that people see below the error.
         """
         self.count += 1
         if self.count <= _SHOWN_ERRORS:
             self.shown.append({"line": line, "error": error})
             self._progress.end()
             say(f"error: {error}" if line is None else f"error: line {line}: {error}")
+            for text in more:
+                say(f"  {text}")
         elif self.count == _SHOWN_ERRORS + 1:
             say("further errors are only counted")
 
@@ -107,9 +110,9 @@ class Sending:
         if kind is not None and self._checked:
             self.summary({})
 
-    def refuse(self, line: int | None, error: str) -> None:
-        """Count a line that cannot be sent."""
-        self._refused.add(line, error)
+    def refuse(self, line: int | None, error: str, more: Sequence[str] = ()) -> None:
+        """Count a line that cannot be sent; see :meth:`Refused.add`."""
+        self._refused.add(line, error, more)
 
     def send(self, line: int | None, send: Callable[[], Any]) -> None:
         """Send the record of a line by calling ``send``, unless this is a dry run. Wait while many records are on their way."""

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from dskype.deploy.machine.terminal import plain
 from dskype.topology.components import KafkaBolt
-from dskype.topology.runtime.kafka import partitions_to_follow
+from dskype.topology.runtime.kafka.reading import partitions_to_follow
 
 __all__ = ["TopWords", "show", "top_words_topic"]
 

@@ -162,7 +162,7 @@ def _compile_all() -> None:
 @_seldom_collected()
 def _compile_part() -> None:
     """Compile the kernels that every executor needs, and those of windows with chunks, of boolean subscriptions, and of distributors with partitions or interest."""
-    from dskype.topology.runtime import resident
+    from dskype.topology.runtime.processes import resident
 
     resident.warm_up()
     _slide_a_window()

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from dskype.deploy.client.follower import Follower
-from dskype.topology.runtime.kafka import KafkaTimeoutError
+from dskype.topology.runtime.kafka.clients import KafkaTimeoutError
 
 if TYPE_CHECKING:
     from dskype.deploy.client.pubsub import PubSub

@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dskype.deploy.client.content import Content
+from dskype.deploy.client.expression_parts import needs, part_lines, parts_of
 from dskype.deploy.machine.terminal import clean, counted
 from dskype.spouts import expression as expressions
 from dskype.spouts import score_kernels
@@ -18,20 +20,21 @@ from dskype.spouts.vocabulary import Vocabulary
 __all__ = ["as_lines", "explain_boolean", "explain_list", "explain_topk"]
 
 _EARTH_KM = 6371.0
+_EVERYWHERE = [-180.0, -90.0, 180.0, 90.0]
 
 
-def explain_boolean(subscription: BooleanSubscription, message: Message, tokens: Sequence[str]) -> dict[str, Any]:
+def explain_boolean(subscription: BooleanSubscription, message: Message, content: Content) -> dict[str, Any]:
     """Say whether a message matches a boolean subscription, and why.
 
-    :param tokens: of the message's text.
+    :param content: of the message.
     :returns: ``type``, ``matches``, ``rectangle`` (``bbox``, ``place``: [lat, lon] or None, ``area`` or None, ``inside``, and ``outside``: a map ``border``,
-        ``by_deg`` and ``by_km`` of each border that lies between the two) and ``expression`` (``text``, ``satisfied``, ``tree`` and ``needs``: the fewest words that
-        are missing). A node of the tree has ``satisfied`` and either ``word``, or ``operator`` and ``parts``.
+        ``by_deg`` and ``by_km`` of each border that lies between the two) and ``expression`` (``text``, ``satisfied``, and of :mod:`~dskype.deploy.client.expression_parts`
+        ``tree``, ``needs`` and ``excludes``).
     """
     area = message.bbox
     outside = _outside(subscription.bbox, area or (message.lon, message.lat, message.lon, message.lat))
-    words = set(tokens)
-    tree = _tree(subscription.expression, words)
+    tree = parts_of(subscription.expression, content)
+    lacking = needs(subscription.expression, content)
     return {
         "type": "boolean",
         "matches": not outside and tree["satisfied"],
@@ -46,7 +49,8 @@ def explain_boolean(subscription: BooleanSubscription, message: Message, tokens:
             "text": expressions.to_text(subscription.expression),
             "satisfied": tree["satisfied"],
             "tree": tree,
-            "needs": sorted(_needs(subscription.expression, words)),
+            "needs": sorted(lacking.missing),
+            "excludes": sorted(lacking.excluded),
         },
     }
 
@@ -173,22 +177,6 @@ def _distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> 
     return round(2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(h))), 6)
 
 
-def _tree(expression: Any, words: set[str]) -> dict[str, Any]:
-    if not isinstance(expression, list):
-        return {"satisfied": expression in words, "word": expression}
-    parts = [_tree(part, words) for part in expression[1:]]
-    satisfied = (all if expression[0] == "and" else any)(part["satisfied"] for part in parts)
-    return {"satisfied": satisfied, "operator": expression[0], "parts": parts}
-
-
-def _needs(expression: Any, words: set[str]) -> set[str]:
-    """Return few words that a message lacks to satisfy an expression: all that an AND lacks, what the nearest part of an OR lacks."""
-    if not isinstance(expression, list):
-        return set() if expression in words else {expression}
-    needs = [_needs(part, words) for part in expression[1:]]
-    return set().union(*needs) if expression[0] == "and" else min(needs, key=len)
-
-
 # -- as text ------------------------------------------------------------------------------------------------------------
 
 
@@ -207,7 +195,9 @@ def _boolean_lines(explained: Mapping[str, Any], subscription: str, message: str
     lines = [f"{message} {'matches' if explained['matches'] else 'does not match'} {subscription}", ""]
     where = f"the area {_numbers(rectangle['area'])}" if rectangle["area"] else f"the place {_numbers(rectangle['place'])}"
     bbox = f"the rectangle {_numbers(rectangle['bbox'])}"
-    if rectangle["inside"]:
+    if rectangle["bbox"] == _EVERYWHERE:
+        lines.append(f"rectangle   yes   {where}: it asks for no rectangle, so every place will do")
+    elif rectangle["inside"]:
         lines.append(f"rectangle   yes   {where} {'overlaps' if rectangle['area'] else 'is in'} {bbox}")
     else:
         lines.append(f"rectangle   no    {where} {'does not overlap' if rectangle['area'] else 'is outside'} {bbox}:")
@@ -216,21 +206,18 @@ def _boolean_lines(explained: Mapping[str, Any], subscription: str, message: str
             km = f"{border['by_km']:,.3g} km{' across the antimeridian' if across else ''}"
             beyond = "; west > east would cross the antimeridian" if across else ""
             lines.append(f"                  it lies {border['by_deg']:.6g} degrees ({km}) {border['border']} of the {border['border']} border{beyond}")
-    lines.append(f"expression  {_yes(expression['satisfied'])}   {clean(expression['text'])}")
-    if expression["tree"].get("parts") or not expression["satisfied"]:
-        lines += _tree_lines(expression["tree"], 12)
+    if expression["tree"].get("everything"):
+        lines.append("expression  yes   it asks for no words, so every text will do")
+    else:
+        lines.append(f"expression  {_yes(expression['satisfied'])}   {clean(expression['text'])}")
+    if expression["tree"].keys() - {"satisfied", "word", "everything"} or not expression["satisfied"]:
+        lines += part_lines(expression["tree"], 12)
     if expression["needs"]:
         lines.append(f"            missing: {clean(' AND '.join(expression['needs']))}")
+    if expression["excludes"]:
+        lines.append(f"            must not have: {clean(', '.join(expression['excludes']))}")
     for time in explained.get("times", ()):
         lines.append(f"time        {_yes(time['held'])}   {clean(time['text'])}")
-    return lines
-
-
-def _tree_lines(node: Mapping[str, Any], indent: int) -> list[str]:
-    what = clean(node["word"]) if "word" in node else ("all of" if node["operator"] == "and" else "any of")
-    lines = [f"{'':{indent}}{_yes(node['satisfied'])}   {what}"]
-    for part in node.get("parts", ()):
-        lines += _tree_lines(part, indent + 6)
     return lines
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from dskype.topology.runtime.kafka import KafkaSettings, partitions_to_follow
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import partitions_to_follow
 
 __all__ = ["Follower", "Once", "make_consumer"]
 

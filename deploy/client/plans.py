@@ -12,7 +12,7 @@ from dskype.distribution.partitioned import Partitioned
 from dskype.spouts.records import PLAN_BYTES_MAX, RecordError, parse_plan
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
-from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
 __all__ = [
     "SUBSCRIPTION_BOLT",

@@ -33,16 +33,17 @@ from dskype.deploy.client.follower import Follower, Once, make_consumer
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import RecordError, encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import PLAN_KEY, Topics
 from dskype.topology.core.redaction import hidden_paths
+from dskype.topology.core.steady_clock import AttentiveClock
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
-from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
-from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
-from dskype.topology.runtime.standstill import AttentiveClock
+from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
+from dskype.topology.runtime.kafka.record_producer import Delivery, RecordProducer, Stored
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
 
 __all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError"]
 
@@ -69,6 +70,15 @@ class SendError(TopologyError):
     """Records did not reach Kafka."""
 
     retriable = True
+
+
+def _listed(values: Any) -> Any:
+    """Return a sequence as a list; a text, a map, and what is no sequence, as it is: the check of the record refuses it."""
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, (str, Mapping)) else values
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -156,7 +166,7 @@ class PubSub:
             return self._settings
 
     def running(self) -> dict[str, Any] | None:
-        """Return the topology's record in the nimbus topic (``topology/runtime/nimbus_topic.py``); None if there is none."""
+        """Return the topology's record in the nimbus topic (``topology/runtime/nimbus/nimbus_topic.py``); None if there is none."""
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
 
     def running_conf(self) -> dict[str, Any] | None:
@@ -172,7 +182,7 @@ class PubSub:
         settings = self.settings
         if self._tokenizer is None:
             self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
-        parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+        parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
         self._ceiling.check(parsed)
         return parsed
 
@@ -182,7 +192,9 @@ class PubSub:
         :raises RecordError: the topology would refuse it.
         """
         settings = self.settings
-        return parse_message(value, space=settings.space, limits=settings.limits, text_fields=settings.text_fields)
+        parsed = parse_message(value, space=settings.space, limits=settings.limits, text_fields=settings.text_fields)
+        encode_attributes(settings.attributes, parsed)
+        return parsed
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -191,8 +203,7 @@ class PubSub:
 
         :param id: any text; default: a generated one.
         :param wait: wait until Kafka has it.
-        :param fields: ``text`` or ``keywords``, ``lat``, ``lon``, ``k``, ``alpha`` (top-k), or ``bbox`` and ``expression`` or ``keywords``,
-            ``ttl_s`` (boolean); ``meta``: any JSON value, which comes back with the results. ``type`` follows from the other fields.
+        :param fields: those of its record, as :meth:`subscribe_topk` and :meth:`subscribe_boolean` have them. ``type`` follows from the other fields.
         :returns: the id.
         :raises RecordError: the subscription is invalid; the text says why.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
@@ -209,6 +220,54 @@ class PubSub:
         if wait:
             self._stored(sent, "subscription")
         return id
+
+    def subscribe_topk(
+        self,
+        id: str | None = None,
+        *,
+        lat: float,
+        lon: float,
+        text: str | None = None,
+        keywords: Sequence[str] | None = None,
+        k: int = 10,
+        alpha: float = 0.5,
+        wait: bool = False,
+        **more: Any,
+    ) -> str:
+        """Register a subscription for the best messages near a place.
+
+        :param lat: degrees, and ``lon`` alike: the place.
+        :param text: the words to look for, or ``keywords``: a list of them; one of the two.
+        :param k: how many messages. Default 10.
+        :param alpha: the weight of nearness against words, 0 to 1. Default 0.5.
+        :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
+        :returns: the id; for the rest see :meth:`subscribe`.
+        """
+        fields = {"text": text, "keywords": _listed(keywords), "lat": lat, "lon": lon, "k": k, "alpha": alpha}
+        return self.subscribe(id, wait=wait, type="topk", **_given(fields), **more)
+
+    def subscribe_boolean(
+        self,
+        id: str | None = None,
+        *,
+        expression: str | None = None,
+        keywords: Sequence[str] | None = None,
+        bbox: Sequence[float] | None = None,
+        ttl_s: float | None = None,
+        wait: bool = False,
+        **more: Any,
+    ) -> str:
+        """Register a subscription for every message that satisfies an expression.
+
+        :param expression: what texts and attributes have to satisfy, for example ``'coffee AND NOT decaf AND price < 5'``
+            (docs/concepts/boolean.md), or ``keywords``: a list of words that must all occur. None of the two: any message in ``bbox``.
+        :param bbox: west, south, east, north in degrees; west > east crosses the antimeridian. Default: everywhere.
+        :param ttl_s: how long it lives, in seconds. Default: until it is unregistered.
+        :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
+        :returns: the id; for the rest see :meth:`subscribe`.
+        """
+        fields = {"expression": expression, "keywords": _listed(keywords), "bbox": _listed(bbox), "ttl_s": ttl_s}
+        return self.subscribe(id, wait=wait, type="boolean", **_given(fields), **more)
 
     def unsubscribe(self, id: str, *, wait: bool = False) -> None:
         """Remove a subscription; an unknown id is not an error.
@@ -233,18 +292,21 @@ class PubSub:
     def publish(
         self,
         *,
-        text: str,
+        text: str | Mapping[str, str],
         lat: float | None = None,
         lon: float | None = None,
         bbox: Sequence[float] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         id: str | int | None = None,
         ts: int | None = None,
         wait: bool = False,
     ) -> str | int | None:
         """Publish a message: a point, with ``lat`` and ``lon``, or an area, with ``bbox``.
 
+        :param text: where texts have fields, a map of their names to texts.
         :param bbox: west, south, east, north in degrees; west > east crosses the antimeridian. Boolean subscriptions match it when the
             rectangles overlap; for top-k subscriptions it lies at its centre.
+        :param attributes: name -> value, of the types that ``dskype.attributes`` of the topology declares; others are ignored.
         :param id: its id in results; default: ``"<partition>-<offset>"`` of its record.
         :param ts: its time, epoch ms; default: its arrival. Used by time windows.
         :param wait: wait until Kafka has it.
@@ -252,9 +314,8 @@ class PubSub:
         :raises RecordError: the message is invalid.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        area = list(bbox) if isinstance(bbox, Iterable) and not isinstance(bbox, (str, Mapping)) else bbox
-        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": area, "ts": ts}
-        value = json.dumps({k: v for k, v in fields.items() if v is not None}, ensure_ascii=False).encode(errors="surrogatepass")
+        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": _listed(bbox), "attributes": attributes, "ts": ts}
+        value = json.dumps(_given(fields), ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_message(value)
         sent = self.send_message(value)
         if not wait:

@@ -11,8 +11,8 @@ __all__ = ["Registered", "Result", "TopK", "json_object", "subscription_type"]
 
 
 def subscription_type(fields: Mapping[str, Any]) -> str:
-    """Return the type of a subscription, by default ``boolean`` if there is a rectangle or an expression, else ``topk``."""
-    return fields.get("type") or ("boolean" if "bbox" in fields or "expression" in fields else "topk")
+    """Return the type of a subscription, by default ``boolean`` if there is a rectangle, a region or an expression, else ``topk``."""
+    return fields.get("type") or ("boolean" if fields.keys() & {"bbox", "region", "expression"} else "topk")
 
 
 @dataclass(frozen=True)

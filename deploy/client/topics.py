@@ -11,7 +11,8 @@ from kafka.errors import TopicAlreadyExistsError
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.errors import IllegalArgumentException, explain
-from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
+from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 __all__ = ["ensure_topics"]
 

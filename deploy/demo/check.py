@@ -10,7 +10,7 @@ from dskype.deploy.machine.terminal import plain
 from dskype.deploy.verification import verify
 from dskype.deploy.verification.topics import read_inputs
 from dskype.spouts.settings import Settings
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka.clients import KafkaSettings
 
 __all__ = ["check_results"]
 

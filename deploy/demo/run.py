@@ -43,7 +43,7 @@ from dskype.topology import flux
 from dskype.topology.config import Config
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster
-from dskype.topology.runtime.kafka import TopicAdmin
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 __all__ = ["open_folder", "run"]
 

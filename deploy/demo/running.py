@@ -20,8 +20,8 @@ from dskype.deploy.metrics.progress import Progress
 from dskype.deploy.verification.topics import wait_until_rest
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import NotAliveException, TopologyError, explain
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.nimbus_topic import conf_of, load_states
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.nimbus.nimbus_topic import conf_of, load_states
 
 __all__ = ["Feeding", "run"]
 

@@ -29,7 +29,7 @@ from dskype.spouts import streams
 
 if TYPE_CHECKING:
     from dskype.topology.core.stats import TopologyStats
-    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
 
 __all__ = ["Arrivals", "Counts", "Figures", "Moment", "Quantiles", "ResultsWatcher", "Screen", "Word", "draw", "line", "milliseconds"]
 

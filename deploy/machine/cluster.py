@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dskype.deploy.machine.terminal import say
 
 if TYPE_CHECKING:
-    from dskype.topology.runtime.kafka import KafkaSettings
-    from dskype.topology.runtime.nimbus_topic import ClusterClient
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
+    from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
 __all__ = ["Target", "client", "kafka_settings", "reach"]
 
@@ -45,7 +45,7 @@ def kafka_settings(target: Target) -> KafkaSettings:
             "without them has a broker of its own, which ends with it",
         )
         raise TopologyError(msg)
-    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
 
     options = connection.kafka_options(target.conf)
     return KafkaSettings(bootstrap.servers, options, connection.client_arguments(options))
@@ -70,6 +70,6 @@ def client(target: Target) -> ClusterClient:
     :raises TopologyError: no cluster is named.
     :raises BrokerError: no broker answers within ``DSKYPE_BROKER_WAIT_S``.
     """
-    from dskype.topology.runtime.nimbus_topic import ClusterClient
+    from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
     return ClusterClient(reach(target))

@@ -29,10 +29,10 @@ def check_cluster(master: str, bootstrap: Bootstrap, conf: Mapping[str, Any], ti
     from kafka.errors import KafkaError
 
     from dskype.topology.errors import TopologyError
-    from dskype.topology.runtime.kafka import KafkaSettings
-    from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
-    from dskype.topology.runtime.preflight import check_executors
-    from dskype.topology.runtime.session import start_session, stop_session
+    from dskype.topology.runtime.driver.preflight import check_executors
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
+    from dskype.topology.runtime.spark.session import start_session, stop_session
+    from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 
     if bootstrap.servers is None:
         return [Row("cluster", FAIL, f"brokers of {master} are not named", "add --bootstrap-servers HOST:PORT")]

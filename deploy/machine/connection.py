@@ -14,7 +14,7 @@ from typing import Any
 
 from dskype.deploy.machine import keystores
 from dskype.deploy.machine.errors import BrokerError, OptionError
-from dskype.topology.runtime.tls import TlsSettings, make_context, pem_blocks
+from dskype.topology.runtime.kafka.tls import TlsSettings, make_context, pem_blocks
 
 BOOTSTRAP_VARIABLE = "DSKYPE_BOOTSTRAP_SERVERS"
 WAIT_VARIABLE = "DSKYPE_BROKER_WAIT_S"

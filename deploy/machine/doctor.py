@@ -396,8 +396,8 @@ def _topologies(bootstrap: Bootstrap, options: Mapping[str, Any], rows: Sequence
     """Check the topologies of a named cluster. Those with an embedded broker cannot be seen from another shell."""
     if bootstrap.servers is None or any(r.check == "broker" and r.status == FAIL for r in rows):
         return []
-    from dskype.topology.runtime.kafka import KafkaSettings
-    from dskype.topology.runtime.nimbus_topic import ClusterClient
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
+    from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
     return topology_rows(ClusterClient(KafkaSettings(bootstrap.servers, options, client_arguments(options))).topologies())
 

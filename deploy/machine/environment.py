@@ -20,13 +20,13 @@ from dskype.topology.nimbus import environment
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.plan import TopologyPlan, metrics_topic
-from dskype.topology.runtime.control_files import read_json, write_json
-from dskype.topology.runtime.driver import TopologyDriver
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
-from dskype.topology.runtime.preflight import start_python_early
-from dskype.topology.runtime.session import network_warning, start_session, stop_session
-from dskype.topology.runtime.standby import await_loss
+from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver.preflight import start_python_early
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.nimbus.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
+from dskype.topology.runtime.nimbus.standby import await_loss
+from dskype.topology.runtime.spark.session import network_warning, start_session, stop_session
+from dskype.topology.runtime.stores.control_files import read_json, write_json
 
 __all__ = ["Environment"]
 

@@ -22,9 +22,9 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.planning.validation import CycleWarning
-from dskype.topology.runtime.first_batches import await_first_batches
-from dskype.topology.runtime.standby import TopologyKilledError
-from dskype.topology.runtime.stores import FOLDER_URL, default_url
+from dskype.topology.runtime.driver.first_batches import await_first_batches
+from dskype.topology.runtime.nimbus.standby import TopologyKilledError
+from dskype.topology.runtime.stores.choice import FOLDER_URL, default_url
 
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology

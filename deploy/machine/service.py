@@ -30,7 +30,7 @@ from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.signals import end_on_sigterm, hold_interrupts
 from dskype.topology.core.redaction import redacted_output
 from dskype.topology.local import LocalCluster
-from dskype.topology.runtime.liveness import alive_on_this_machine, describe_driver
+from dskype.topology.runtime.nimbus.liveness import alive_on_this_machine, describe_driver
 
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
@@ -161,7 +161,7 @@ def run(
     :raises FolderInUseError: a service runs there.
     :raises TopologyError: the topology is refused, or has failed. It can be resumed.
     """
-    from dskype.topology.runtime.session import end_jvm  # PySpark takes a second to import; 'status' and 'down' do without
+    from dskype.topology.runtime.spark.session import end_jvm  # PySpark takes a second to import; 'status' and 'down' do without
 
     OwnedFolder.take(folder).release()  # before anything is written there: it may have a process
     service = read(folder) or Service()

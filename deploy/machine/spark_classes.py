@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dskype.deploy.machine import jars, paths
-from dskype.topology.runtime import component_query
+from dskype.topology.runtime.spark import component_query
 
 __all__ = ["spark_class_path"]
 

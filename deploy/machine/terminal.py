@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-__all__ = ["Progress", "clean", "clock_text", "counted", "plain", "put", "say"]
+__all__ = ["Progress", "clean", "clock_text", "counted", "plain", "pointed", "put", "say"]
 
 
 def plain(text: str) -> str:
@@ -40,6 +40,29 @@ def clean(value: Any, width: int | None = None) -> str:
         text = text[: 4 * width]
     text = " ".join(text.translate(_SHOWN).split())
     return text if width is None or len(text) <= width else text[: width - 1] + "…"
+
+
+def pointed(text: str, position: int, width: int = 76) -> list[str]:
+    """Return a text as a line, and below it a caret under one of its characters.
+
+    :param position: of the character, from 1; one behind the last points behind the text.
+    :param width: the most columns of the lines: of a longer text, they show what is around the character.
+    """
+    shown = [c.translate(_SHOWN) for c in text] + [" "]
+    shown = [" " if c.isspace() else c for c in shown]
+    columns = [0 if not c or unicodedata.category(c) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown]
+    at = min(position - 1, len(text))
+    first, end, room = at, at + 1, width - 8
+    while room > 0 and (first > 0 or end < len(shown)):
+        if first > 0:
+            first -= 1
+            room -= columns[first]
+        if end < len(shown):
+            room -= columns[end]
+            end += 1
+    before, after = "..." if first > 0 else "", "..." if end < len(shown) else ""
+    line = before + "".join(shown[first:end]).rstrip() + after
+    return [line, " " * (len(before) + sum(columns[first:at])) + "^"]
 
 
 def counted(n: int, what: str) -> str:

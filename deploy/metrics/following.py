@@ -13,9 +13,9 @@ from kafka.errors import KafkaError
 
 from dskype.deploy.metrics.reader import MetricsReader, Sink
 from dskype.topology.nimbus.observing import Contact, ContactWatch
-from dskype.topology.runtime.kafka import FAILOVER_MS
-from dskype.topology.runtime.liveness import HeartbeatWatch
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
+from dskype.topology.runtime.kafka.connections import FAILOVER_MS
+from dskype.topology.runtime.nimbus.liveness import HeartbeatWatch
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, read_state
 
 __all__ = ["Followed", "Following", "Inputs"]
 

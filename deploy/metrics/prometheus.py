@@ -39,7 +39,7 @@ from dskype.deploy.metrics.meter import (
 from dskype.deploy.metrics.reader import describe
 from dskype.deploy.metrics.scrape_server import ScrapeServer
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.runtime.reports import PARTS
+from dskype.topology.runtime.driver.reports import PARTS
 from dskype.topology.ui.budget import Budget, Usage
 from dskype.topology.ui.reader_metrics import REFUSALS
 

@@ -12,8 +12,9 @@ from dskype.spouts.topics import Topics
 from dskype.topology.errors import NotAliveException, TopologyError, explain
 from dskype.topology.nimbus.observing import Contact, seen_health, started_ms
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime import nimbus_topic
-from dskype.topology.runtime.kafka import FAILOVER_MS, read_ahead
+from dskype.topology.runtime.kafka.connections import FAILOVER_MS
+from dskype.topology.runtime.kafka.reading import read_ahead
+from dskype.topology.runtime.nimbus import nimbus_topic
 
 __all__ = ["MetricsReader", "Sink", "describe", "find"]
 

@@ -19,9 +19,9 @@ from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.nimbus.observing import Contact
-from dskype.topology.runtime.control_files import MANIFEST
-from dskype.topology.runtime.liveness import machine_id
-from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.runtime.nimbus.liveness import machine_id
+from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
+from dskype.topology.runtime.stores.control_files import MANIFEST
 from dskype.topology.ui.budget import Budget, Seldom, Usage
 from dskype.topology.ui.logs import check_folder
 from dskype.topology.ui.view import BrokersAwayError, Reports, TopologyView

@@ -15,12 +15,12 @@ from dskype.deploy.verification.inputs import INPUT_TOPICS, Inputs, header
 from dskype.deploy.verification.reading import UnusableRecord, read_message
 from dskype.deploy.verification.replay import handled_until
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.kafka import read_ahead, read_to_end
-from dskype.topology.runtime.nimbus_topic import observe
+from dskype.topology.runtime.kafka.reading import read_ahead, read_to_end
+from dskype.topology.runtime.nimbus.nimbus_topic import observe
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
-    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
 
 __all__ = ["at_rest", "count_pending", "read_inputs", "wait_until_rest"]
 

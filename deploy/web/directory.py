@@ -22,7 +22,7 @@ from dskype.bolts.results.kafka_store import stored_of
 from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
 from dskype.deploy.client.records import Registered, TopK, json_object
-from dskype.topology.runtime.kafka import KafkaTimeoutError
+from dskype.topology.runtime.kafka.clients import KafkaTimeoutError
 from dskype.topology.ui.budget import check_wanted, holding
 
 __all__ = ["Directory", "Entry", "Selection"]

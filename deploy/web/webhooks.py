@@ -21,7 +21,9 @@ from dskype.deploy.web.webhook_delivery import Failure, Sender
 from dskype.deploy.web.webhook_settings import Webhook
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, partitions_to_follow
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import partitions_to_follow
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 __all__ = ["Counts", "Delivery", "Webhooks", "group_of", "letters_topic"]
 

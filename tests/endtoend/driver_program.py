@@ -10,7 +10,7 @@ import json
 import sys
 
 from dskype.topology.local import LocalCluster
-from dskype.topology.runtime import liveness
+from dskype.topology.runtime.nimbus import liveness
 
 from .harness import topology
 

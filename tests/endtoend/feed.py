@@ -11,7 +11,9 @@ from dskype.deploy.verification import Inputs, verify
 from dskype.deploy.verification.inputs import INPUT_TOPICS
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import TOPIC_CONFIG, Topics
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests.topology.runtime.helpers import wait_for
 
 _QUIET_S = 60

@@ -17,9 +17,9 @@ import pytest
 from dskype.deploy.demo import places
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.nimbus_topic import ClusterClient, follow, read_standby, read_state
-from dskype.topology.runtime.standby import LOST_AFTER_BEATS
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient, follow, read_standby, read_state
+from dskype.topology.runtime.nimbus.standby import LOST_AFTER_BEATS
 from tests.topology.runtime.helpers import executors, wait_for
 from tests.topology.runtime.standalone import executors_of_minutes, standalone
 

@@ -39,10 +39,10 @@ from dskype.topology.local import LocalCluster
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime import session
-from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.session import network_warning, start_session
-from dskype.topology.runtime.tls import TlsSettings
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.tls import TlsSettings
+from dskype.topology.runtime.spark import session
+from dskype.topology.runtime.spark.session import network_warning, start_session
 from dskype.topology.testing import TestWordSpout as WordSpout
 
 HUSH = "open-sesame-58"

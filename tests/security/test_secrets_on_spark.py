@@ -28,7 +28,8 @@ from dskype.deploy.cli import main as cli
 from dskype.deploy.machine import paths
 from dskype.deploy.machine.connection import client_arguments
 from dskype.deploy.metrics.prometheus import Exporter
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests.security.conftest import PASSWORD, SCRAM, Secured
 
 pytestmark = pytest.mark.product

@@ -17,9 +17,11 @@ from dskype.deploy.machine.errors import OptionError
 from dskype.spouts.topics import Topics
 from dskype.topology.core.frames import OutRecord
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_to_end
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
-from dskype.topology.runtime.record_writer import make_writer
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import KafkaInboxReader, read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC
+from dskype.topology.runtime.transport.record_writer import make_writer
 from tests.security.certificates import Authority, jks
 from tests.security.conftest import PLAIN, SCRAM, Secured
 from tests.topology.runtime.helpers import committed, committer, make_topic, wait_for

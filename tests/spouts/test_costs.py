@@ -5,12 +5,12 @@ import random
 
 import pytest
 
+from dskype.deploy.client.content import Content
 from dskype.deploy.verification import Inputs
 from dskype.deploy.verification.replay import parse_subscriptions
 from dskype.spouts.costs import CostCeiling, subscription_cost
-from dskype.spouts.expression import satisfies
 from dskype.spouts.kafka import SubscriptionSpout
-from dskype.spouts.records import BooleanSubscription, TopkSubscription
+from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
@@ -31,17 +31,31 @@ def test_the_cost_of_a_boolean_subscription_is_the_share_of_the_messages_that_it
     rng = random.Random(2)
     words = ["the", "lake", "park", "wifi", "tea"]
     texts = [" ".join(w for w, often in zip(words, (0.9, 0.5, 0.2, 0.1, 0.02)) if rng.random() < often) for _ in range(2000)]
-    vocabulary, settings = Vocabulary.build(texts, Tokenizer()), Settings()
+    vocabulary, settings = Vocabulary.build(texts, Tokenizer()), Settings.from_conf({"dskype.attributes": {"price": "number"}})
+    messages = [Message(None, text, 0.0, 0.0, None, None, {"price": rng.randrange(9)}) for text in texts]
+    contents = [Content(message, Tokenizer(), settings.language) for message in messages]
 
     def expression(depth):
         if depth == 0 or rng.random() < 0.3:
-            return rng.choice(words)
-        return [rng.choice(["and", "or"]), *(expression(depth - 1) for _ in range(rng.randint(2, 4)))]
+            leaves = [["phrase", rng.randrange(3), [0, 1], rng.sample(words, 2)], ["prefix", "la"], ["attribute", "price", "<", 5.0], ["all"]]
+            return rng.choice([*words, *words, *leaves])
+        inside = [expression(depth - 1) for _ in range(rng.randint(2, 4))]
+        return rng.choice([["and", *inside], ["or", *inside], ["atleast", rng.randint(1, len(inside)), *inside], ["not", inside[0]]])
 
-    for _ in range(200):
+    tight = 0
+    for _ in range(400):
         e = expression(3)
-        found = sum(satisfies(e, set(text.split())) for text in texts) / len(texts)
-        assert found <= subscription_cost(boolean(e), settings, vocabulary) + 1e-12 <= 1 + 1e-9
+        found = sum(content.satisfies(e) for content in contents) / len(texts)
+        bound = subscription_cost(boolean(e), settings, vocabulary)
+        assert found <= bound + 1e-12 <= 1 + 1e-9
+        tight += found < bound < 0.9
+    assert tight > 50, "not every bound is 1"
+    rare = subscription_cost(boolean("tea"), settings, vocabulary)
+    assert subscription_cost(boolean(["phrase", 0, [0, 1], ["the", "tea"]]), settings, vocabulary) == rare
+    assert subscription_cost(boolean(["and", "tea", ["not", "the"], ["attribute", "price", "exists"]]), settings, vocabulary) == rare
+    assert subscription_cost(boolean(["in", "title", "tea"]), settings, vocabulary) == rare
+    three = ["atleast", 2, "tea", "wifi", "park"]
+    assert subscription_cost(boolean(three), settings, vocabulary) == pytest.approx(subscription_cost(boolean(["or", *three[2:]]), settings, vocabulary) / 2)
     half = subscription_cost(boolean("the", (0, -90, 180, 90)), settings, vocabulary)
     assert half == pytest.approx(subscription_cost(boolean("the"), settings, vocabulary) / 2)
     assert subscription_cost(boolean("the", (170, -90, -170, 90)), settings, vocabulary) == pytest.approx(half / 9), "across the antimeridian"

@@ -1,5 +1,6 @@
 """The configuration keys of DSkype."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ def test_the_yaml_names_every_key_with_its_default():
     text = YAML.read_text()
     assert all(f"{key}:" in text for key in DEFAULTS), [key for key in DEFAULTS if f"{key}:" not in text]
     conf = yaml.safe_load(text)["config"]
-    assert Settings.from_conf(conf) == Settings()
+    # Topologies of earlier versions, which have no such line, must send their messages where they did.
+    assert Settings.from_conf(conf) == replace(Settings(), wordless=True)
 
 
 def test_a_time_window_takes_the_place_of_a_count_window():

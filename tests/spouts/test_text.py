@@ -133,6 +133,15 @@ def test_stop_words_go_through_the_same_rule():
     assert tokenizer.tokens("The don of coffee ß, t") == ["coffee"]
 
 
+def test_stop_words_leave_gaps_in_the_positions_of_others():
+    assert Tokenizer(["of", "the"]).positions("State of the ART, of") == [("state", 0), ("art", 3)]
+    assert Tokenizer(["the"]).positions("the") == Tokenizer().positions("?") == []
+    rng, tokenizer = random.Random(9), Tokenizer(["abc", "é"])
+    for _ in range(500):
+        text = random_text(rng, rng.choice([3, 40]))
+        assert tokenizer.positions(text) == [(word, i) for i, word in enumerate(plain_tokens(text)) if word not in ("abc", "é")]
+
+
 def test_without_stop_words_nothing_is_left_out():
     assert Tokenizer().tokens("the and of") == ["the", "and", "of"]
 

@@ -107,7 +107,8 @@ def folded(texts):
     data, starts, ends = module._bytes_of(pa.array(texts, pa.string()) if not isinstance(texts, pa.Array) else texts)
     found, stops, counts, simple = _kernels.fold_texts(data, starts, ends, folded_characters())
     tokens = [found[a:b].tobytes().decode().split() for a, b in zip(starts.tolist(), stops.tolist())]
-    assert all(len(part) == n for part, n, whole in zip(tokens, counts.tolist(), simple.tolist()) if whole)
+    borders = [found[a:b].tobytes().count(b"\x1f") for a, b in zip(starts.tolist(), stops.tolist())]
+    assert all(len(part) + border == n for part, border, n, whole in zip(tokens, borders, counts.tolist(), simple.tolist()) if whole)
     return [part if whole else None for part, whole in zip(tokens, simple.tolist())]
 
 
@@ -182,6 +183,57 @@ def test_many_texts_weigh_the_same_as_each_alone_to_the_last_bit_however_they_ar
         found += rows_of(vocabulary.weigh_texts(texts[at : at + n], tokenizer))
         at += n
     assert found == alone
+
+
+def plain_order(text, terms, vocabulary, stop_words):
+    """Return the order of a text's words, one field and one word at a time."""
+    order = []
+    for number, field in enumerate(text.split("\x1f")):
+        words = naive.words(field)
+        found = vocabulary.ids(words).tolist()
+        order += [-2] * (number > 0) + [-1 if word in stop_words else terms.index(id_) for word, id_ in zip(words, found)]
+    return order
+
+
+def orders_of(analyzed):
+    assert analyzed.order_offsets.dtype == np.int64 and analyzed.order.dtype == np.int16 and analyzed.order_offsets[-1] == len(analyzed.order)
+    return [analyzed.order[a:b].tolist() for a, b in itertools.pairwise(analyzed.order_offsets.tolist())]
+
+
+@pytest.mark.parametrize("stop_words", [(), ("the", "strasse", "w7")])
+@pytest.mark.parametrize("known", [0, 300])
+def test_the_order_of_words_is_the_plain_one_in_any_batch(known, stop_words):
+    rng = random.Random(known)
+    tokenizer = Tokenizer(stop_words)
+    texts = ["\x1f".join(random_texts(rng, rng.choice([1, 1, 2, 4]), longest=80)) for _ in range(400)] + [
+        "",
+        "\x1f",
+        "\x1f\x1fthe",
+        "the the",
+        "é\x1fthe\u0301",
+    ]
+    vocabulary = Vocabulary.build(texts[:known], tokenizer) if known else Vocabulary.empty()
+    found = vocabulary.analyze(texts, tokenizer)
+    assert rows_of(found[:3]) == rows_of(vocabulary.weigh_texts(texts, tokenizer))
+    terms = [found.terms[a:b].tolist() for a, b in itertools.pairwise(found.offsets.tolist())]
+    assert max(map(len, terms)) > 32 > min(map(len, terms))  # both ways to find a term's place
+    assert orders_of(found) == [plain_order(text, its, vocabulary, stop_words) for text, its in zip(texts, terms)]
+    for first in range(0, len(texts), 37):
+        assert orders_of(vocabulary.analyze(texts[first : first + 37], tokenizer)) == orders_of(found)[first : first + 37]
+
+
+def test_a_text_of_more_words_than_an_order_can_tell_is_refused():
+    text = " ".join(f"w{i}" for i in range(32_768))
+    found = Vocabulary.empty().analyze(["tea", text], Tokenizer())
+    assert found.order[1:].max() == 32_767 and found.terms[1:][found.order[1:]].tolist() == Vocabulary.empty().ids(text.split()).tolist()
+    with pytest.raises(IllegalArgumentException, match="at most 32768 different words; given: 32769"):
+        Vocabulary.empty().analyze(["tea", f"{text} more"], Tokenizer())
+
+
+def test_the_words_of_no_text_have_no_order():
+    for texts in ([], [None, "", "?!"]):
+        found = Vocabulary.empty().analyze(texts, Tokenizer())
+        assert found.order_offsets.tolist() == [0] * (len(texts) + 1) and len(found.order) == 0
 
 
 def test_texts_weigh_the_same_whatever_holds_them():

@@ -7,6 +7,8 @@ TOPOLOGY = Path(__file__).parents[2] / "topology"
 ROOT = "dskype.topology"
 RUNTIME = ("planning", "routing", "core", "nimbus", "ui", "simulated", "runtime")
 """The packages that run topologies; the modules beside them, ``flux`` and ``streamparse`` are what users import."""
+ROOMS = ("kafka", "stores", "transport", "processes", "spark", "nimbus", "driver")
+"""The packages of ``runtime``; each imports only those before it."""
 
 CONTRACT = {
     "": {"planning.plan"},  # TopologyPlan: what ``context.plan`` is
@@ -78,7 +80,7 @@ def test_imports_inside_functions_have_a_measured_reason():
         ("routing.java_hash", "_kernels"),
         ("planning.acker", "acker_kernels"),
         ("core.chunking", "find_borders"),
-        ("runtime.object_store", "S3FileSystem"),
+        ("runtime.stores.object_store", "S3FileSystem"),
     }
 
 
@@ -105,6 +107,19 @@ def test_packages_depend_on_each_other_one_way():
             other = target.split(".")[0] if target.split(".")[0] in order else ""
             if package in RUNTIME and other in RUNTIME:
                 assert order.index(other) <= order.index(package), f"{name} imports {target}"
+
+
+def test_rooms_of_the_runtime_depend_on_each_other_one_way():
+    known = modules()
+    rooms = {name: name.split(".")[1] for name, path in known.items() if name.startswith("runtime.")}
+    assert set(rooms.values()) == set(ROOMS)
+    back = [
+        (name, target)
+        for name, room in rooms.items()
+        for target in imported(known[name], known) & rooms.keys()
+        if ROOMS.index(rooms[target]) > ROOMS.index(room)
+    ]
+    assert not back
 
 
 def test_only_the_runtime_on_spark_knows_spark_and_kafka():

@@ -6,7 +6,7 @@ Both are msgpack with typed arrays, behind a header with format version, checksu
 
     b"DSNP" | u16 format | u32 crc32 of the body | u64 length of the body | body
 
-They are kept in a *snapshot store*: files (``file_store``), or what :mod:`dskype.topology.runtime.stores` opens by a URL.
+They are kept in a *snapshot store*: files (``file_store``), or what :mod:`dskype.topology.runtime.stores.choice` opens by a URL.
 Whatever the store, a reader sees a complete blob or none.
 
 Two processes may both believe that they own a task, for example when a host that was thought lost is still running.

@@ -77,7 +77,7 @@ def seen_health(told: Mapping[str, Any] | None, alive: bool | None, silent_s: fl
 
     :param told: the health in the record of the topology.
     :param alive: whether its driver is alive; None: not known yet.
-    :param silent_s: what :meth:`~dskype.topology.runtime.liveness.HeartbeatWatch.silent_s` returns.
+    :param silent_s: what :meth:`~dskype.topology.runtime.nimbus.liveness.HeartbeatWatch.silent_s` returns.
     :param contact: whether the brokers answer; None: they have just answered.
     """
     told = {"state": "unknown", "why": [], "restarts": 0, **(told or {})}

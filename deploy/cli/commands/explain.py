@@ -41,17 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_const", const="json", dest="output", help="the same as -o json")
     parser.add_argument("--vocabulary", metavar="FILE", help="weigh words by this vocabulary; default: the topology's, else all words weigh the same")
     parser.add_argument(
-        "message", metavar="MESSAGE", help='{"text", "lat", "lon"} or {"text", "bbox"} as JSON, @FILE with that, or the id of a message in the topic'
+        "message",
+        metavar="MESSAGE",
+        help='{"text", "lat", "lon", "attributes"?} or {"text", "bbox"} as JSON, @FILE with that, or the id of a message in the topic',
     )
     parser.add_argument(
         "subscription",
         metavar="SUBSCRIPTION",
-        help='{"text", "lat", "lon", "k", "alpha"} or {"bbox", "expression"} as JSON, @FILE with that, or the id of a subscription',
+        help='{"text", "lat", "lon", "k", "alpha"} or {"expression", "bbox"?} as JSON, @FILE with that, or the id of a subscription',
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Explain, as text or as JSON."""
+    from dskype.deploy.client.content import Content
     from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_topk
     from dskype.spouts.records import BooleanSubscription
     from dskype.spouts.text import Tokenizer
@@ -67,10 +70,11 @@ def run(args: argparse.Namespace) -> int:
         message = _Message(given_message) if given_message is not None else _find(client, args.message)
         parsed = client.parse_message(message.value)
         settings = client.settings
-        tokens = Tokenizer(settings.stop_words).tokens(parsed.text)
+        tokenizer = Tokenizer(settings.stop_words)
+        tokens = tokenizer.tokens(parsed.text)
         explained: dict[str, Any]
         if isinstance(subscription, BooleanSubscription):
-            explained = explain_boolean(subscription, parsed, tokens)
+            explained = explain_boolean(subscription, parsed, Content(parsed, tokenizer, settings.language))
             if registered is not None and message.place is not None:
                 _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
         else:

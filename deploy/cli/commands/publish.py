@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from dskype.deploy.cli.arguments import UsageError, check_options, client_options, degrees, number, open_client, output
+from dskype.deploy.cli.arguments import UsageError, check_options, client_options, conf_item, degrees, number, open_client, output
 from dskype.deploy.cli.lines import Pace, Sending
 
 
@@ -24,13 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--text", help="what it says")
     one.add_argument("--at", metavar="LAT,LON", type=degrees("LAT,LON"), help="a point")
     one.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"), help="an area; west > east crosses the antimeridian")
+    one.add_argument("--attribute", metavar="NAME=JSON", type=conf_item, action="append", dest="attributes", help="e.g. price=12.5; repeatable")
     one.add_argument("--id", metavar="ID", help="what results call it; default: its place in the topic")
     one.add_argument("--ts", metavar="MS", type=int, help="its time since the epoch; default: its arrival")
 
 
 def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return the message that the options describe; None when there are none."""
-    fields = {"id": args.id, "text": args.text, "bbox": args.bbox, "ts": args.ts}
+    fields = {"id": args.id, "text": args.text, "bbox": args.bbox, "attributes": args.attributes and dict(args.attributes), "ts": args.ts}
     if args.at is not None:
         fields["lat"], fields["lon"] = args.at
     return {name: value for name, value in fields.items() if value is not None} or None

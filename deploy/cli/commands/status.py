@@ -68,7 +68,7 @@ def _topologies(bootstrap_servers: str, window_s: float) -> tuple[list[dict[str,
     """Return what each topology on the service's broker does, over the last ``window_s``, and why the broker does not answer, if it does not."""
     from kafka.errors import KafkaError
 
-    from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError
+    from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
 
     bounded = {"bootstrap_timeout_ms": _BROKER_S * 1000, "request_timeout_ms": _BROKER_S * 1000}
     try:
@@ -80,7 +80,7 @@ def _topologies(bootstrap_servers: str, window_s: float) -> tuple[list[dict[str,
 def _measured(kafka: Any, window_s: float) -> list[dict[str, Any]]:
     from dskype.deploy.metrics.meter import Meter, measure
     from dskype.deploy.metrics.reader import MetricsReader, describe
-    from dskype.topology.runtime.nimbus_topic import observe
+    from dskype.topology.runtime.nimbus.nimbus_topic import observe
 
     found = []
     for name, seen in observe(kafka).items():

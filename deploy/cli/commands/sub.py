@@ -9,7 +9,7 @@ from typing import Any
 
 from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, degrees, json_value, open_client, output, positive, positive_seconds
 from dskype.deploy.cli.lines import Sending, lines
-from dskype.deploy.machine.terminal import clean, clock_text, counted, put, say
+from dskype.deploy.machine.terminal import clean, clock_text, counted, pointed, put, say
 from dskype.spouts.record_values import RecordError
 
 
@@ -41,8 +41,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     topk.add_argument("-k", metavar="K", type=positive, help="how many; default: 10")
     topk.add_argument("--alpha", metavar="A", type=float, help="weight of nearness against words, 0 to 1; default: 0.5")
     boolean = parser.add_argument_group("every message that matches")
-    boolean.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"))
-    boolean.add_argument("--expression", metavar="E", help="""e.g. 'coffee AND (wifi OR "late night")'""")
+    boolean.add_argument(
+        "--expression", metavar="E", help="""e.g. 'coffee AND NOT decaf AND (wifi OR "late night")'; default: every message in the rectangle"""
+    )
+    boolean.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"), help="default: everywhere")
     boolean.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
 
 
@@ -119,7 +121,7 @@ def _add(args: argparse.Namespace) -> int:
     if (one is None) == (args.file is None):
         raise UsageError("expected a FILE (- is standard input), or one subscription by options; given: " + ("neither" if one is None else "both"))
     if one is not None and one["type"] == "topk" and args.near is None:
-        raise UsageError("expected --near LAT,LON for a top-k subscription, or --bbox W,S,E,N for a boolean one; given: neither")
+        raise UsageError("expected --near LAT,LON for a top-k subscription, or --expression or --bbox for a boolean one; given: none of them")
     source: Iterable[tuple[int | None, bytes | RecordError]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
     client = open_client(args, offline=args.dry_run, patient=True)
     generated: list[str] = []
@@ -133,7 +135,7 @@ def _add(args: argparse.Namespace) -> int:
                 key, value, is_new = _subscription(line)
                 client.parse_subscription(key, value)
             except (ValueError, TopologyError) as ex:
-                sending.refuse(number, str(ex))
+                sending.refuse(number, str(ex), _place_of(ex, line))
                 continue
             sending.send(number, lambda key=key, value=value: client.send_subscription(key, value))
             if is_new:
@@ -141,6 +143,14 @@ def _add(args: argparse.Namespace) -> int:
                 if args.output == "text":
                     print(key.decode())
     return sending.summary({"generated": generated})
+
+
+def _place_of(error: Exception, line: bytes | None) -> list[str]:
+    """Return the expression of a line with a caret where it goes wrong; [] if the error is about something else."""
+    from dskype.spouts.expression_parser import ExpressionError
+
+    reason = error.__cause__
+    return pointed(json.loads(line or b"")["expression"], reason.position) if isinstance(reason, ExpressionError) else []
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -157,7 +167,7 @@ def _list(args: argparse.Namespace) -> int:
         for r in found:
             since = "-" if r.since is None else r.since
             state = f"{clean(r.type, 8):<8} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}"
-            put(f"{clean(r.id, 40):<{width}}  {state}  {clean(_what(r.fields), 80)}")
+            put(f"{clean(r.id, 40):<{width}}  {state}  {clean(_what(client, r), 80)}")
         pending = sum(r.status == "pending" for r in found)
         if not _runs(client):
             say(f"note: no topology {args.topology!r} runs; states are those of its last run")
@@ -167,23 +177,39 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _runs(client: Any) -> bool:
-    from dskype.topology.runtime.nimbus_topic import watch_drivers
+    from dskype.topology.runtime.nimbus.nimbus_topic import watch_drivers
 
     record = client.running()
     return record is not None and watch_drivers(client.kafka, {client.name: record})[client.name]
 
 
-def _what(fields: dict[str, Any] | None) -> str:
+def _what(client: Any, found: Any) -> str:
     """Say what a subscription looks for, in the words of its options."""
-    if fields is None:
-        return "(no JSON object)"
-    words = fields.get("text") or fields.get("expression") or " ".join(map(str, fields.get("keywords") or ()))
     from dskype.deploy.client.records import subscription_type
 
+    fields = found.fields
+    if fields is None:
+        return "(no JSON object)"
+    words = _expression(client, found) or fields.get("text") or " ".join(map(str, fields.get("keywords") or ())) or "everything"
     if subscription_type(fields) == "boolean":
         ttl = f", ttl {fields['ttl_s']} s" if "ttl_s" in fields else ""
-        return f"{words} in {fields.get('bbox')}{ttl}"
+        where = f"in {fields['bbox']}" if "bbox" in fields else "everywhere"
+        return f"{words} {where}{ttl}"
     return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}"
+
+
+def _expression(client: Any, found: Any) -> Any:
+    """Return the expression of a subscription as the topology reads it; as it was given if the topology cannot read it; None: it has none."""
+    from dskype.spouts.expression import to_text
+    from dskype.topology.errors import TopologyError
+
+    given = (found.fields or {}).get("expression")
+    if given is None or found.type != "boolean":
+        return given
+    try:
+        return to_text(client.parse_subscription(found.id.encode(), found.value).expression)
+    except TopologyError:
+        return given
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -208,7 +234,7 @@ def _show(args: argparse.Namespace) -> int:
             put(f"limited by {clean(found.limit, 80)} (told {clock_text(found.limited_ms or 0, True)}): its lists come later, or results lack its meta")
         for name, value in sorted((found.fields or {}).items()):
             if name not in ("id", "type"):
-                put(f"  {clean(name, 30):<12} {clean(value)}")
+                put(f"  {clean(name, 30):<12} {clean(_expression(client, found) if name == 'expression' else value)}")
         if refusal is not None:
             put(f"refused by the topology: {clean(refusal)}")
         elif found.status == "pending" and not _runs(client):

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     require_web_server()  # before what imports it
     from dskype.deploy.web.extension import make_extension
     from dskype.deploy.web.trend import WatchedReports
-    from dskype.topology.runtime.processes import share_memory
+    from dskype.topology.runtime.processes.host import share_memory
     from dskype.topology.ui.budget import Budget
 
     share_memory()

@@ -18,7 +18,7 @@ from dskype.deploy.machine.terminal import Progress, plain, say
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
-    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
 
 __all__ = ["add_arguments", "run"]
 
@@ -109,7 +109,7 @@ def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topolog
 def _settings(given: _Layers, kafka: KafkaSettings, topology: str) -> Settings:
     """Return the settings of the file or the running topology, which override ``--config`` and are overridden by ``-c``."""
     from dskype.spouts.settings import Settings
-    from dskype.topology.runtime.nimbus_topic import conf_of, load_states
+    from dskype.topology.runtime.nimbus.nimbus_topic import conf_of, load_states
 
     below, conf, above = given
     if conf is None:

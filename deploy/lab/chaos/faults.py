@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dskype.deploy.lab.chaos import processes
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime.kafka import TopicAdmin
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
     from dskype.deploy.lab.chaos.system import System

@@ -22,8 +22,9 @@ from dskype.deploy.lab.chaos.report import markdown_table
 from dskype.deploy.machine.errors import DeployError
 from dskype.topology.errors import DskypeError
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
-from dskype.topology.runtime.nimbus_topic import load_states
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus.nimbus_topic import load_states
 
 __all__ = ["FAULTS", "ContainerError", "Containers", "HostFault", "Recovery", "busiest_leader", "driver_host", "main"]
 

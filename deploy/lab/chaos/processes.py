@@ -40,7 +40,7 @@ def find(kind: str, root: int) -> list[int]:
         return sorted(supervisors)
     if kind == "executor":  # without the forks that write snapshots: their parents are executors
         return sorted(p.pid for p in below.values() if p.parent in supervisors and p.name.startswith("dsk:"))
-    return sorted(p.pid for p in below.values() if p.parent in machines and b"dskype.topology.runtime.daemon" in p.command)
+    return sorted(p.pid for p in below.values() if p.parent in machines and b"dskype.topology.runtime.processes.daemon" in p.command)
 
 
 def send(pids: list[int], sign: signal.Signals) -> list[int]:

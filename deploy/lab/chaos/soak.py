@@ -16,7 +16,7 @@ from dskype.deploy.lab.chaos.report import markdown_table
 from dskype.deploy.lab.chaos.system import System
 from dskype.deploy.lab.chaos.workloads import WORKLOADS, Workload
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime.kafka import TopicAdmin
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 __all__ = ["BOUNDS", "Sample", "as_table", "growth", "sample", "soak"]
 

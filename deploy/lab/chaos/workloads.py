@@ -35,7 +35,9 @@ from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import TOPIC_CONFIG, Topics
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.planning.plan import dead_letters_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 __all__ = ["WORKLOADS", "Check", "Dskype", "SumChain", "Workload"]
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from dskype.deploy.lab.system.usage import processes, tree
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.local import LocalCluster, LocalTopology
-from dskype.topology.runtime.kafka import TopicAdmin
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 __all__ = ["MEASURES", "Measures", "add_transports", "bench_cluster", "cpu_seconds", "parser", "print_table", "wait_for_first"]
 

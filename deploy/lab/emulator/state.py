@@ -17,8 +17,9 @@ from dskype.deploy.lab.emulator.measure import print_table
 from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import SnapshotStore, encode_snapshot
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
-from dskype.topology.runtime.kafka_store import KafkaSnapshotStore
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 
 _ARRAYS, _STEP_S = 64, 0.02
 

@@ -33,7 +33,7 @@ _SETTINGS = {
 class Feeder:
     """Starts the process that writes, and sends it commands.
 
-    :param kafka: the brokers (:class:`~dskype.topology.runtime.kafka.KafkaSettings`).
+    :param kafka: the brokers (:class:`~dskype.topology.runtime.kafka.clients.KafkaSettings`).
     :param topics: (messages, subscriptions): names of the topics.
     :param messages: how many different messages to prepare; None: every place once. They repeat if more are needed.
     :param places: file of places; default: that of the package.
@@ -123,7 +123,7 @@ class _Writer:
     def __init__(self, config: dict[str, Any]) -> None:
         from dskype.deploy.demo import places
         from dskype.deploy.machine.connection import client_arguments
-        from dskype.topology.runtime.kafka import KafkaSettings
+        from dskype.topology.runtime.kafka.clients import KafkaSettings
 
         self._seed = config["seed"]
         self._places = places.places(self._seed, config["messages"], config["places"])
@@ -142,7 +142,7 @@ class _Writer:
         if self._producer is None:
             from confluent_kafka import Producer
 
-            from dskype.topology.runtime.librdkafka import connection_settings
+            from dskype.topology.runtime.kafka.librdkafka import connection_settings
 
             with connection_settings(self._kafka) as settings:
                 self._producer = Producer(_SETTINGS | settings | {"on_delivery": _stop_at_error})

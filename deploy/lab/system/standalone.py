@@ -21,7 +21,7 @@ from dskype.deploy.machine.errors import DeployError
 from dskype.deploy.machine.processes import spawn_tied
 from dskype.deploy.machine.spark_archive import existing_archive
 from dskype.deploy.machine.spark_classes import spark_class_path
-from dskype.topology.runtime.session import archive_options
+from dskype.topology.runtime.spark.session import archive_options
 
 __all__ = ["Standalone", "Worker", "standalone"]
 

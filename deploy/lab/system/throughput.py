@@ -52,8 +52,8 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.flux import load
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime.kafka import TopicAdmin
-from dskype.topology.runtime.resume import SNAPSHOTS
+from dskype.topology.runtime.driver.resume import SNAPSHOTS
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.tuples import InRecord
 
 __all__ = [

@@ -9,7 +9,8 @@ from dskype.bolts.results import STORES, make_store
 from dskype.bolts.results.base import Opening, Removal, State, Stored, run_of, supersedes
 from dskype.topology import IllegalArgumentException
 from dskype.topology.nimbus.states import topology_id
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 pytestmark = pytest.mark.product
 

@@ -22,7 +22,7 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.validation import CycleWarning
-from dskype.topology.runtime import session
+from dskype.topology.runtime.spark import session
 
 WORDS = """
 name: wc

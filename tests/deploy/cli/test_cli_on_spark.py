@@ -15,7 +15,8 @@ import pytest
 
 from dskype.deploy.cli.main import main
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 MODULE = """
 from dskype.topology.components import BasicBolt

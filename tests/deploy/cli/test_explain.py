@@ -58,6 +58,27 @@ def test_files_a_vocabulary_and_the_settings_of_a_topology_count(tmp_path: Path,
     assert "the" in plain["tokens"] and "the" not in weighed["tokens"]
 
 
+ATTRIBUTES = 'dskype.attributes={"price": "number", "tags": "strings"}'
+
+
+def test_attributes_and_subscriptions_without_a_rectangle_or_words_are_explained(capsys):
+    priced = MESSAGE[:-1] + ', "attributes": {"price": 4.5, "tags": ["vegan"], "colour": 7}}'
+    assert cli.main(["explain", "-c", ATTRIBUTES, priced, '{"expression": "coffee AND price < 4 AND tags HAS vegan AND NOT lake"}']) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "                  no    price < 4: the message has 4.5" in lines and "            must not have: lake" in lines
+    assert cli.main(["explain", "-c", ATTRIBUTES, MESSAGE, '{"bbox": [-88, 42.9, -87.8, 43.2]}', "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["matches"] and found["expression"] == {
+        "text": "(everything)",
+        "satisfied": True,
+        "tree": {"satisfied": True, "everything": True},
+        "needs": [],
+        "excludes": [],
+    }
+    assert cli.main(["explain", "-c", ATTRIBUTES, priced.replace("4.5", '"dear"'), BOOLEAN]) == 1
+    assert "Expected the attribute 'price' as number; given: 'dear'; legal: a number" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

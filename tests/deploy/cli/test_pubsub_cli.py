@@ -30,7 +30,9 @@ from dskype.deploy.machine.registry import DSKYPE, registry
 from dskype.deploy.machine.terminal import clean, clock_text, put
 from dskype.spouts.readers import LINE_BYTES
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests.deploy.client.test_pubsub import COFFEE, PARK, delta, event, letter, write
 
 LINES = [{"id": "a", "type": "topk", **PARK}, {"id": 17, "type": "boolean", **COFFEE}, {"type": "boolean", "bbox": [0, 0, 1, 1], "keywords": ["x"]}]

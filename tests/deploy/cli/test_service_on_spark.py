@@ -18,7 +18,7 @@ import yaml
 
 from dskype.deploy.cli.main import main
 from dskype.deploy.demo import places
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka.clients import KafkaSettings
 from tests.deploy.metrics.prometheus_server import prometheus, promtool
 from tests.endtoend.feed import FILTER, Feed
 from tests.topology.runtime.helpers import alive, count_records, descendants, wait_for

@@ -14,7 +14,7 @@ from dskype.deploy.cli.result_lines import result_line
 from dskype.deploy.client.records import Result
 from dskype.deploy.demo import screen
 from dskype.deploy.machine import cluster
-from dskype.deploy.machine.terminal import clean, plain, say
+from dskype.deploy.machine.terminal import clean, plain, pointed, say
 from dskype.deploy.metrics import tables
 from dskype.deploy.verification.report import Report
 
@@ -123,3 +123,21 @@ def test_a_report_of_differences_has_no_escapes(monkeypatch, capsys):
     assert verify._run(args, None, None, "t") == 1
     out = capsys.readouterr().out
     assert not steers(out) and "[red]markup[/red]" in out and sys.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "lines"),
+    [
+        ("coffee AND", 11, ["coffee AND", "          ^"]),
+        ("日本 -x", 4, ["日本 -x", "     ^"]),
+        ("e\u0301e\t-x", 5, ["e\u0301e -x", "   ^"]),
+        ("a\u202e -b", 4, ["a -b", "  ^"]),
+        ("\x1b -b", 3, ["  -b", "  ^"]),
+        ("x" * 50 + " -tea " + "y" * 50, 52, ["..." + "x" * 10 + " -tea " + "y" * 7 + "...", " " * 14 + "^"]),
+        ("x" * 50, 51, ["..." + "x" * 22, " " * 25 + "^"]),
+        ("-" + "y" * 50, 1, ["-" + "y" * 22 + "...", "^"]),
+    ],
+)
+def test_a_caret_is_below_the_character_that_is_meant(text, position, lines):
+    found = pointed(text, position, 30)
+    assert found == lines and all(len(line) <= 30 for line in found)

@@ -47,7 +47,7 @@ def checked(conf: dict[str, Any]) -> list[str]:
     """Return what a client makes of the records, or why it refuses them."""
     from dskype.deploy.client.pubsub import PubSub
     from dskype.spouts.records import RecordError
-    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.kafka.clients import KafkaSettings
 
     client, found = PubSub(KafkaSettings(""), "t", conf=conf), []
     parses = [

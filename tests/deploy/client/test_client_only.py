@@ -20,8 +20,10 @@ from dskype.spouts.topics import Topics
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, _ensure_topic
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, _ensure_topic
 from tests.deploy.client import client_only
 from tests.deploy.client.test_pubsub import delta, event, letter, write
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from dskype.bolts.skype import Skype
+from dskype.deploy.client.content import Content
 from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_list, explain_topk
+from dskype.spouts.attributes import Attributes
+from dskype.spouts.expression_parser import WORDS_ONLY, Language, parse
 from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
@@ -23,12 +26,16 @@ def vocabulary() -> Vocabulary:
     return Vocabulary.build(TEXTS, TOKENIZER)
 
 
-def message(text="", lat=0.0, lon=0.0, bbox=None):
-    return Message(None, text, lat, lon, None, bbox)
+def message(text="", lat=0.0, lon=0.0, bbox=None, **attributes):
+    return Message(None, text, lat, lon, None, bbox, attributes)
 
 
 def boolean(bbox, expression):
     return BooleanSubscription("s", bbox, expression)
+
+
+def explained(bbox, expression, given, language=WORDS_ONLY, stop_words=()):
+    return explain_boolean(boolean(bbox, expression), given, Content(given, Tokenizer(stop_words), language))
 
 
 # -- boolean --------------------------------------------------------------------------------------
@@ -53,7 +60,7 @@ def test_it_matches_what_the_oracle_matches_and_says_what_would_be_enough():
         tokens = [f"w{rng.randrange(8)}" for _ in range(rng.randrange(5))]
         is_point = area[0] == area[2] and area[1] == area[3]
         given = message(" ".join(tokens), area[1], area[0]) if is_point else message(" ".join(tokens), 0.0, 0.0, area)
-        found = explain_boolean(boolean(bbox, expression), given, tokens)
+        found = explained(bbox, expression, given)
         inside, satisfied = naive.overlapping(bbox, area), naive.satisfies(expression, set(tokens))
         assert (found["matches"], found["rectangle"]["inside"], found["expression"]["satisfied"]) == (inside and satisfied, inside, satisfied)
         assert inside == (not found["rectangle"]["outside"]) and satisfied == (not found["expression"]["needs"])
@@ -75,7 +82,7 @@ def test_it_matches_what_the_oracle_matches_and_says_what_would_be_enough():
     ],
 )
 def test_no_distance_is_longer_than_the_way_across_the_antimeridian(bbox, lat, lon, border, by_deg, by_km):
-    found = explain_boolean(boolean(bbox, "x"), message("x", lat, lon), ["x"])
+    found = explained(bbox, "x", message("x", lat, lon))
     (gap,) = found["rectangle"]["outside"]
     assert (gap["border"], gap["by_deg"]) == (border, by_deg) and gap["by_km"] == pytest.approx(by_km, abs=0.1)
     assert ("km across the antimeridian)" in "\n".join(as_lines(found, "s", "m"))) == (by_deg > 180)
@@ -83,23 +90,21 @@ def test_no_distance_is_longer_than_the_way_across_the_antimeridian(bbox, lat, l
 
 
 def test_borders_are_named_with_their_gaps():
-    found = explain_boolean(boolean((10.0, 40.0, 20.0, 50.0), "x"), message("x", 51.0, 8.0), ["x"])
+    found = explained((10.0, 40.0, 20.0, 50.0), "x", message("x", 51.0, 8.0))
     borders = {b["border"]: (b["by_deg"], round(b["by_km"], 1)) for b in found["rectangle"]["outside"]}
     assert borders == {"north": (1.0, 111.2), "west": (2.0, 140.0)}
     assert found["rectangle"]["inside"] is False and found["matches"] is False
     text = "\n".join(as_lines(found, "s", "m"))
     assert "it lies 1 degrees (111 km) north of the north border" in text and "2 degrees (140 km) west of the west border" in text
-    far = explain_boolean(boolean((170.0, -5.0, 180.0, 5.0), "x"), message("x", 0.0, -179.0), ["x"])
+    far = explained((170.0, -5.0, 180.0, 5.0), "x", message("x", 0.0, -179.0))
     assert "west > east would cross the antimeridian" in "\n".join(as_lines(far, "s", "m"))
-    assert explain_boolean(boolean((170.0, -5.0, -178.0, 5.0), "x"), message("x", 0.0, -179.0), ["x"])["matches"]
-    on_the_border = explain_boolean(boolean((10.0, 40.0, 20.0, 50.0), "x"), message("x", 50.0, 20.0), ["x"])
+    assert explained((170.0, -5.0, -178.0, 5.0), "x", message("x", 0.0, -179.0))["matches"]
+    on_the_border = explained((10.0, 40.0, 20.0, 50.0), "x", message("x", 50.0, 20.0))
     assert on_the_border["matches"] and on_the_border["rectangle"]["outside"] == []
 
 
 def test_the_parts_of_an_expression_are_shown_with_what_is_missing():
-    found = explain_boolean(
-        boolean((0.0, 0.0, 1.0, 1.0), ["and", "coffee", ["or", "wifi", ["and", "late", "night"]]]), message("late coffee", 0.5, 0.5), ["late", "coffee"]
-    )
+    found = explained((0.0, 0.0, 1.0, 1.0), ["and", "coffee", ["or", "wifi", ["and", "late", "night"]]], message("late coffee", 0.5, 0.5))
     assert found["expression"]["needs"] == ["wifi"] and not found["matches"]
     assert as_lines(found, "s", "m") == [
         "m does not match s",
@@ -114,6 +119,92 @@ def test_the_parts_of_an_expression_are_shown_with_what_is_missing():
         "                              yes   late",
         "                              no    night",
         "            missing: wifi",
+    ]
+
+
+EVERYWHERE = (-180.0, -90.0, 180.0, 90.0)
+LANGUAGE = Language(Attributes.from_conf({"price": "number", "tags": "strings", "category": "string"}), ("title", "body"), prefixes=True)
+
+
+def lines_of(expression, given):
+    """Return the lines about an expression, without their marks and indents."""
+    found = explained(EVERYWHERE, parse(expression, Tokenizer(["the"]), LANGUAGE), given, LANGUAGE, ["the"])
+    return found, [line.strip() for line in as_lines(found, "s", "m")[3:]]
+
+
+def test_every_part_of_the_language_says_what_the_message_has():
+    given = message("Late coffee by the lake\x1fat night, in a museum", price=350.5, tags=["vegan", "late"])
+    found, lines = lines_of(
+        'title:coffee AND NOT lake AND (body:muse* OR xy*) AND "late lake" AND "late lake"~3 AND body:"night in the"~2 AND "lake coffee" AND "late night" AND "late zoo"'
+        " AND ATLEAST 2 OF (tea, coffee, late) AND price < 200 AND tags HAS vegan AND exists(category) AND NOT (price > 300)",
+        given,
+    )
+    assert lines[1:-2] == [
+        "no    all of",
+        "yes   title:coffee",
+        "no    not",
+        "yes   lake",
+        "yes   any of",
+        "yes   body:muse*: museum",
+        "no    xy*: no word begins so",
+        'no    "late lake": words 1 and 5 of title, between them coffee by the; no word may be there',
+        'yes   "late lake"~3: words 1 and 5 of title, between them coffee by the',
+        'yes   body:"night in"~2: words 2 and 3 of body',
+        'no    "lake coffee": lake is word 5 of title and coffee is word 2 of title; not in this order',
+        'no    "late night": late is word 1 of title and night is word 2 of body; not in this order in one field',
+        'no    "late zoo": zoo does not occur',
+        "yes   at least 2 of 3: 2",
+        "no    tea",
+        "yes   coffee",
+        "yes   late",
+        "no    price < 200: the message has 350.5",
+        'yes   tags HAS "vegan": the message has vegan, late',
+        "no    exists(category): the message has no category",
+        "no    not",
+        "yes   price > 300: the message has 350.5",
+    ]
+    assert lines[-2:] == [
+        'missing: "lake coffee" AND "late lake" AND "late night" AND "late zoo" AND exists(category) AND price < 200',
+        "must not have: lake, price > 300",
+    ]
+    assert found["expression"]["excludes"] == ["lake", "price > 300"] and not found["matches"]
+    parts = {part.get("phrase"): part for part in found["expression"]["tree"]["parts"] if "phrase" in part}
+    assert parts['"late lake"']["found"] == {"field": "title", "places": [1, 5], "between": ["coffee", "by", "the"], "more": 3}
+    assert parts['"late night"']["found"] is None and parts['"late night"']["occurrences"][1] == {"word": "night", "field": "body", "place": 2}
+
+
+@pytest.mark.parametrize(
+    ("expression", "missing", "excluded"),
+    [
+        ("NOT tea", [], []),
+        ("NOT coffee", [], ["coffee"]),
+        ("NOT (coffee AND lake)", [], ["coffee"]),
+        ("NOT (coffee OR lake OR tea)", [], ["coffee", "lake"]),
+        ("NOT (coffee AND NOT tea)", [], ["coffee"]),
+        ("NOT (NOT tea OR NOT wifi)", ["tea", "wifi"], []),
+        ("ATLEAST 3 OF (coffee, tea, wifi AND x, y, NOT lake)", ["tea", "y"], []),
+        ("NOT ATLEAST 2 OF (coffee, lake, tea)", [], ["coffee"]),
+        ("ATLEAST 2 OF (NOT coffee, NOT lake, tea AND wifi)", [], ["coffee", "lake"]),
+        ("tea OR wifi AND NOT coffee", ["tea"], []),
+        ("title:tea AND body:coffee", ["body:coffee", "title:tea"], []),
+        ("price != 5 AND NOT exists(price)", ["price != 5"], []),
+    ],
+)
+def test_few_changes_would_be_enough(expression, missing, excluded):
+    found, lines = lines_of(expression, message("coffee by the lake\x1f"))
+    assert (found["expression"]["needs"], found["expression"]["excludes"]) == (missing, excluded)
+    assert found["expression"]["satisfied"] == (not missing and not excluded)
+    assert any(line.startswith("missing: ") for line in lines) == bool(missing)
+    assert any(line.startswith("must not have: ") for line in lines) == bool(excluded)
+
+
+def test_what_is_not_asked_for_is_said():
+    found = explained(EVERYWHERE, ["all"], message("coffee", 1.0, 2.0))
+    assert found["matches"] and as_lines(found, "s", "m") == [
+        "m matches s",
+        "",
+        "rectangle   yes   the place 1, 2: it asks for no rectangle, so every place will do",
+        "expression  yes   it asks for no words, so every text will do",
     ]
 
 
@@ -202,6 +293,6 @@ def test_the_list_says_what_keeps_a_message_out(vocabulary):
 def test_what_comes_from_outside_cannot_steer_a_terminal(vocabulary):
     s = TopkSubscription("s", ["\x1b[31mred"], 1, 0.5, 0.0, 0.0)
     lines = as_lines(explain_topk(s, message("x"), ["x"], vocabulary, 1.0), "s", "m")
-    lines += as_lines({**explain_boolean(boolean((0.0, 0.0, 1.0, 1.0), ["or", "\x1bword", "x"]), message("x"), ["x"]), "notes": ["\x1b"]}, "s", "m")
+    lines += as_lines({**explained((0.0, 0.0, 1.0, 1.0), ["or", "\x1bword", "x"], message("x")), "notes": ["\x1b"]}, "s", "m")
     assert "\x1b" not in "".join(lines)
     assert np.isfinite(explain_topk(s, message("x"), [], vocabulary, 1.0)["place"]["ssim"])

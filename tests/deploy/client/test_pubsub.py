@@ -26,10 +26,12 @@ from dskype.deploy.client.topics import ensure_topics
 from dskype.spouts.records import RecordError
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
+from dskype.topology.core.steady_clock import AttentiveClock
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.nimbus.states import TopologyState
-from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
-from dskype.topology.runtime.standstill import AttentiveClock
+from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 PARK = {"text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5}
 COFFEE = {"bbox": [-88, 42, -87, 44], "expression": 'coffee AND (wifi OR "late night")'}
@@ -251,7 +253,7 @@ def test_records_are_checked_by_the_configuration_that_was_given(kafka: KafkaSet
 
 
 def test_records_are_checked_by_the_configuration_of_the_running_topology(kafka: KafkaSettings, client: PubSub) -> None:
-    from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, _ensure_topic
+    from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, _ensure_topic
 
     _ensure_topic(kafka)
     state = TopologyState(f"{client.name}-1-0", client.name, {"topology.workers": 1, "dskype.k.max": 3}, [], 0).to_json()

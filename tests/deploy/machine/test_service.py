@@ -26,7 +26,7 @@ from dskype.deploy.machine import detached, service
 from dskype.deploy.machine.broker import BrokerEvent
 from dskype.deploy.machine.environment import Environment
 from dskype.deploy.machine.errors import DeployError
-from dskype.topology.runtime.liveness import describe_driver
+from dskype.topology.runtime.nimbus.liveness import describe_driver
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ import signal, sys, time
 from pathlib import Path
 from dataclasses import replace
 from dskype.deploy.machine import service
-from dskype.topology.runtime.liveness import describe_driver
+from dskype.topology.runtime.nimbus.liveness import describe_driver
 def end(*_):
     time.sleep(0.3)
     sys.exit()
@@ -172,9 +172,7 @@ while True:
 
 @pytest.mark.parametrize("command", ["down", "up"])
 def test_a_service_that_is_stopping_gets_no_second_signal_and_is_waited_for(tmp_path, started, capsys, command):
-    program = (
-        "import json, sys; from dskype.topology.runtime.liveness import describe_driver; print(json.dumps(describe_driver()), flush=True); sys.stdin.read()"
-    )
+    program = "import json, sys; from dskype.topology.runtime.nimbus.liveness import describe_driver; print(json.dumps(describe_driver()), flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         service._write(tmp_path, service.Service(state="stopping", process=json.loads(running.stdout.readline())))
         assert cli.main(["status", "--folder", str(tmp_path)]) == 1

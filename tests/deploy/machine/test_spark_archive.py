@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from dskype.deploy.machine import spark_archive
-from dskype.topology.runtime import session
+from dskype.topology.runtime.spark import session
 
 JARS = [Path("/jars/spark-1/a.jar")]
 

@@ -26,8 +26,8 @@ from dskype.deploy.metrics.prometheus import METRICS, Collector, Exporter, Metri
 from dskype.topology.errors import TopologyError
 from dskype.topology.nimbus.observing import Contact, seen_health
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime.liveness import describe_driver
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
+from dskype.topology.runtime.nimbus.liveness import describe_driver
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC
 
 from .prometheus_server import promtool
 

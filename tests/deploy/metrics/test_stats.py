@@ -23,7 +23,7 @@ from dskype.topology.core.frames import encode_data, encode_segment, encode_wate
 from dskype.topology.core.stats import TaskStats
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.planning.plan import metrics_topic
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.simulated.engine import Faults
 from tests.deploy.metrics.small_topology import small_topology
 from tests.endtoend.harness import BAD, Simulation, random_message
@@ -478,7 +478,7 @@ def test_counting_streams_costs_little_per_frame() -> None:
 
 
 def test_what_is_asked_for_must_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from dskype.topology.runtime import nimbus_topic
+    from dskype.topology.runtime.nimbus import nimbus_topic
 
     monkeypatch.setattr(nimbus_topic, "observe", lambda kafka: {})
     with pytest.raises(NotAliveException):

@@ -22,7 +22,8 @@ from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.topics import _last_time_ms, count_pending
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests.deploy.verification.plain_system import TOPICS, PlainSystem
 
 pytestmark = pytest.mark.product(schedules=True)

@@ -14,7 +14,7 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.record_producer import Delivery, RecordProducer, Stored
+from dskype.topology.runtime.kafka.record_producer import Delivery, RecordProducer, Stored
 
 
 @dataclass

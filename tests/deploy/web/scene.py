@@ -14,7 +14,7 @@ from dskype.distribution import start_distributor
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.spouts.vocabulary import Vocabulary
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC
 from dskype.topology.ui.view import TopologyView
 
 from .memory_kafka import MemoryKafka

@@ -22,9 +22,10 @@ from dskype.deploy.metrics.ui_server import FollowedCluster, UiServer, UiSetting
 from dskype.deploy.web.extension import make_extension
 from dskype.deploy.web.trend import WatchedReports
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
-from dskype.topology.runtime.liveness import describe_driver
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, ClusterClient
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.nimbus.liveness import describe_driver
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, ClusterClient
 from tests.topology.runtime.helpers import freeze
 
 from .server import TOKEN, Events, view

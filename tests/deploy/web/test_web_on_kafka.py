@@ -15,7 +15,8 @@ from dskype.deploy.web.feeds import Feeds
 from dskype.deploy.web.webhook_settings import Webhook
 from dskype.deploy.web.webhooks import Webhooks, letters_topic
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
 
 from .test_result_feed import NoTopologies, at_least, delta, numbers, take, until
 from .test_webhooks import KEY, Receiver

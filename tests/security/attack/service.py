@@ -23,7 +23,7 @@ from urllib.request import Request, urlopen
 from dskype.deploy.client.topics import ensure_topics
 from dskype.deploy.machine.processes import spawn_tied
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka.clients import KafkaSettings
 
 __all__ = ["SCALE", "Attacked", "Topology", "running", "until"]
 

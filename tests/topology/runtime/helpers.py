@@ -19,8 +19,10 @@ from kafka.errors import RetriableError
 from dskype.topology import KafkaSpout, TopologyBuilder
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.committer import Committer
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from dskype.topology.runtime.driver.committer import Committer
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.tuples import InRecord
 
 
@@ -175,7 +177,7 @@ def daemons(root: int | None = None) -> list[Process]:
     below = descendants(root)
     # Workers have the same command line; the daemon's parent is the JVM.
     virtual_machines = {p.pid for p in below.values() if p.name == "java"}
-    return [p for p in below.values() if "dskype.topology.runtime.daemon" in p.command and p.parent in virtual_machines]
+    return [p for p in below.values() if "dskype.topology.runtime.processes.daemon" in p.command and p.parent in virtual_machines]
 
 
 def supervisors(root: int | None = None) -> list[Process]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from dskype.deploy.lab.system import standalone as clusters
 from dskype.deploy.machine.spark_archive import existing_archive
 from dskype.deploy.machine.spark_classes import spark_class_path
-from dskype.topology.runtime.session import archive_options
+from dskype.topology.runtime.spark.session import archive_options
 
 from .helpers import Process, descendants
 

@@ -11,7 +11,7 @@ from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.planning.plan import dead_letters_topic, inbox_topic
-from dskype.topology.runtime.kafka import read_to_end
+from dskype.topology.runtime.kafka.reading import read_to_end
 
 from .components import Recorder, magic_number, sum_chain, sums_expected
 from .helpers import await_output, headers, make_topic, wait_for

@@ -10,7 +10,7 @@ from kafka.admin import NewPartitions
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
-from dskype.topology.runtime.kafka import TopicAdmin
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 from .helpers import await_output, executors, kill, make_topic, wait_for
 

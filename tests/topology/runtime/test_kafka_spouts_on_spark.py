@@ -22,11 +22,13 @@ from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import FatalError
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime import committer as committer_module
-from dskype.topology.runtime import kafka as kafka_module
-from dskype.topology.runtime.committer import Committer
-from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_ahead
+from dskype.topology.runtime.driver import committer as committer_module
+from dskype.topology.runtime.driver.committer import Committer
+from dskype.topology.runtime.driver.inputs import ExternalInputs
+from dskype.topology.runtime.kafka import clients as kafka_module
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import KafkaInboxReader, read_ahead
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 from .helpers import committed, committer, make_topic, output, wait_for
 

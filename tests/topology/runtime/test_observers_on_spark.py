@@ -11,7 +11,7 @@ from dskype.topology import Config
 from dskype.topology.events import EventLogger
 from dskype.topology.hooks import TaskHook, WorkerHook
 from dskype.topology.metrics_consumers import MetricsConsumer
-from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
 from .components import Diary
 from .helpers import wait_for

@@ -11,8 +11,8 @@ from dskype.topology import Fields, KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.errors import AlreadyAliveException, NotAliveException, TransitionException
 from dskype.topology.planning.plan import dead_letters_topic
-from dskype.topology.runtime.kafka import read_to_end
-from dskype.topology.runtime.nimbus_topic import ClusterClient
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
 from .components import Breaks, Diary, DiaryBolt, DiarySpout, PacedNumbers, Recorder, Split, WordCount, WordSpout, sum_chain, sums_expected
 from .helpers import await_output, executors, existing_topics, headers, kill, make_topic, wait_for

@@ -7,7 +7,7 @@ import time
 from urllib.request import Request, urlopen
 
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiServer, UiSettings
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.testing import FeederSpout
 
 from .simulated_source import letters_of, word_count

@@ -10,7 +10,8 @@ import pytest
 from dskype.deploy.lab.chaos import hosts
 from dskype.deploy.lab.chaos.hosts import FAULTS, ContainerError, Containers, HostFault, Recovery, as_table, main
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests.topology.runtime.helpers import make_topic
 
 pytestmark = pytest.mark.product(schedules=True)

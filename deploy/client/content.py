@@ -1,0 +1,141 @@
+"""What a message has of what expressions ask for (:mod:`dskype.spouts.expression`), for one message at a time.
+
+Explanations and the page that counts what a draft would have matched decide by it. It decides as the programs of :mod:`dskype.spouts.filters` do,
+but on words and values in place of ids, so that the answer can name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from dskype.spouts.expression import Expression
+from dskype.spouts.expression_parser import WORDS_ONLY, Language
+from dskype.spouts.records import Message
+from dskype.spouts.text import BORDER, Tokenizer
+
+__all__ = ["Content", "Occurrence"]
+
+
+class Occurrence(NamedTuple):
+    """The words of a phrase in the order of the phrase, as near to each other as a text has them.
+
+    :ivar field: the number of the field of the text, from 0.
+    :ivar places: of the words in that field, from 0; words that were left out are counted.
+    :ivar between: how many words stand between them beside those that the phrase leaves room for.
+    """
+
+    field: int
+    places: tuple[int, ...]
+    between: int
+
+
+class Content:
+    """The words and attributes of a message.
+
+    :param message: one that the topology would not refuse.
+    :param tokenizer: of the topology.
+    :param language: of the topology; its attributes and fields count.
+    :ivar places: for each field of the text: word -> its places, rising.
+    :ivar given: the attributes as the message has them.
+    :ivar values: declared attribute -> its value: a float64, a string, or a set of strings; absent ones are missing.
+    """
+
+    def __init__(self, message: Message, tokenizer: Tokenizer, language: Language = WORDS_ONLY) -> None:
+        self._names = language.fields
+        self._texts = message.text.split(BORDER)
+        self.places: list[dict[str, list[int]]] = []
+        for part in tokenizer.spaced(message.text).split(BORDER):
+            places: dict[str, list[int]] = {}
+            for place, word in enumerate(part.split()):
+                if word not in tokenizer.stop_words:
+                    places.setdefault(word, []).append(place)
+            self.places.append(places)
+        self.given, self.values = message.attributes or {}, dict[str, Any]()
+        for name, attribute in language.attributes.items():
+            value = self.given.get(name)
+            if value is None or value == []:
+                continue
+            self.values[name] = (frozenset(value) if attribute.type == "strings" else value) if attribute.is_textual() else attribute.number(value)
+
+    def satisfies(self, expression: Expression, field: str | None = None) -> bool:
+        """Tell whether the message satisfies an expression.
+
+        :param field: the name of the field that words, phrases and prefixes are looked for in; None: in each.
+        """
+        if not isinstance(expression, list):
+            return any(expression in places for places in self._searched(field))
+        operator, *rest = expression
+        if operator == "and":
+            return all(self.satisfies(part) for part in rest)
+        if operator == "or":
+            return any(self.satisfies(part) for part in rest)
+        if operator == "not":
+            return not self.satisfies(rest[0])
+        if operator == "atleast":
+            return sum(self.satisfies(part) for part in rest[1:]) >= rest[0]
+        if operator == "in":
+            return self.satisfies(rest[1], rest[0])
+        if operator == "phrase":
+            found = self.nearest(expression, field)
+            return found is not None and found.between <= rest[0]
+        if operator == "prefix":
+            return any(word.startswith(rest[0]) for places in self._searched(field) for word in places)
+        if operator == "attribute":
+            return self._compares(*rest)
+        return True
+
+    def _searched(self, field: str | None) -> Sequence[dict[str, list[int]]]:
+        if field is None:
+            return self.places
+        number = self._names.index(field)
+        return self.places[number : number + 1]
+
+    def nearest(self, phrase: Expression, field: str | None = None) -> Occurrence | None:
+        """Return the occurrence of a phrase with the fewest words between, the first of several; None: no field has all words in this order."""
+        _, _, steps, words = phrase
+        first = 0 if field is None else self._names.index(field)
+        found: Occurrence | None = None
+        for number, places in enumerate(self._searched(field), first):
+            for start in places.get(words[0], ()):
+                at = [start]
+                for (before, after), word in zip(pairwise(steps), words[1:]):
+                    following = next((place for place in places.get(word, ()) if place >= at[-1] + after - before), None)
+                    if following is None:
+                        break
+                    at.append(following)
+                else:
+                    between = at[-1] - at[0] - (steps[-1] - steps[0])
+                    if found is None or between < found.between:
+                        found = Occurrence(number, tuple(at), between)
+        return found
+
+    def beginning_with(self, prefix: str, field: str | None = None) -> list[str]:
+        """Return the words that begin with a prefix, sorted."""
+        return sorted({word for places in self._searched(field) for word in places if word.startswith(prefix)})
+
+    def occurrences(self, word: str, field: str | None = None) -> list[tuple[int, int]]:
+        """Return where a word is: pairs of the number of a field and a place in it."""
+        first = 0 if field is None else self._names.index(field)
+        return [(number, place) for number, places in enumerate(self._searched(field), first) for place in places.get(word, ())]
+
+    def written(self, field: int) -> list[str]:
+        """Return the words of a field of the text as they are written, in reading order, those that are left out too."""
+        return Tokenizer().tokens(self._texts[field])
+
+    def field_name(self, field: int) -> str | None:
+        """Return the name of a field of the text; None: the text has no fields."""
+        return self._names[field] if field < len(self._names) else None
+
+    def _compares(self, name: str, op: str, *wanted: Any) -> bool:
+        value = self.values.get(name)
+        if value is None:
+            return False
+        if op == "exists":
+            return True
+        if op in ("in", "has", "="):
+            return any(one in value if isinstance(value, frozenset) else one == value for one in wanted)
+        if op == "!=":
+            return bool(value != wanted[0])
+        return bool({"<": value < wanted[0], "<=": value <= wanted[0], ">": value > wanted[0], ">=": value >= wanted[0]}[op])

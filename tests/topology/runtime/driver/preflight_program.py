@@ -1,0 +1,62 @@
+"""Asks Spark's executors, a line at a time: ``python -m tests.topology.runtime.driver.preflight_program MASTER FOLDER BROKERS``.
+
+For every line of standard input, ``folder`` or ``kafka`` and the seconds to wait, it prints ``hosts: [...]`` or the error. For ``doctor`` and an interpreter it
+prints what ``dskype doctor --master`` says of the cluster, as JSON with its exit code; the doctor starts Spark itself, in the same JVM, so these lines come last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+from dskype.deploy.cli.main import main as dskype
+from dskype.deploy.machine.spark_archive import existing_archive
+from dskype.deploy.machine.spark_classes import spark_class_path
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.runtime.driver.preflight import PreflightError, check_executors
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.spark.session import start_session
+from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
+
+from ..standalone import executors_of_minutes
+
+_SPARK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m", **executors_of_minutes()}
+
+
+def main(master: str, folder: str, servers: str) -> None:
+    """Answer until standard input ends."""
+    jars = spark_class_path()
+    spark = start_session(master=master, jars=jars, class_archive=existing_archive(jars), log_file=Path(folder).parent / "logs" / "spark.log", conf=_SPARK)
+    print("ready", flush=True)
+    kafka = KafkaSettings(servers)
+    stores = {"folder": FileSnapshotStore(folder), "kafka": KafkaSnapshotStore(kafka, Path(folder).parent.name, 3)}
+    stores["kafka"].create()
+    for kind, argument in map(str.split, sys.stdin):
+        if kind == "doctor":
+            spark.stop()
+            print(json.dumps(_diagnosis(master, servers, argument)), flush=True)
+            continue
+        try:
+            print("hosts:", check_executors(spark, stores[kind], kafka, float(argument)), flush=True)
+        except PreflightError as error:
+            print(str(error).replace("\n", " "), flush=True)
+    stores["kafka"].remove()
+    spark.stop()
+
+
+def _diagnosis(master: str, servers: str, python: str) -> dict[str, str | int]:
+    """Return the doctor's row about the cluster, and its exit code."""
+    os.environ["PYSPARK_PYTHON"] = python
+    conf = [word for key, value in _SPARK.items() for word in ("-c", f"{key}={json.dumps(value)}")]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = dskype(["doctor", "--master", master, "--bootstrap-servers", servers, "-o", "json", *conf])
+    (row,) = (row for row in json.loads(said.getvalue())["checks"] if row["check"] == "cluster")
+    return {**row, "code": code}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,165 @@
+"""Problems of a standalone cluster are reported before a topology starts on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dskype.topology.core.file_store import FileSnapshotStore
+from dskype.topology.runtime.driver import preflight
+from dskype.topology.runtime.driver.preflight import PreflightError, check_executors
+from dskype.topology.runtime.driver.resume import installed_version
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
+
+from ..standalone import hiding, standalone
+
+PYTHON, DSKYPE = platform.python_version(), installed_version()
+MINOR = PYTHON.rpartition(".")[0]
+
+
+def found(host: str = "host-1", python: str = PYTHON, dskype: str = DSKYPE) -> preflight._Finding:
+    """Return what an executor tells that has no problem of its own."""
+    return preflight._Finding(host, python, dskype, brokers=True, document="probe", error="")
+
+
+def test_executors_with_the_drivers_versions_are_accepted_whatever_the_patch_level_of_python():
+    preflight._compare_versions([])
+    preflight._compare_versions([found(), found("host-2"), found("host-3", f"{MINOR}.99")])
+
+
+@pytest.mark.parametrize(
+    ("python", "dskype"), [("3.10.14", DSKYPE), (f"{MINOR}1.1", DSKYPE), (f"4.{MINOR.partition('.')[2]}.1", DSKYPE), (PYTHON, f"{DSKYPE}.1"), (PYTHON, "0.0.9")]
+)
+def test_an_executor_with_another_python_or_another_dskype_is_named_with_its_host(python, dskype):
+    with pytest.raises(PreflightError) as error:
+        preflight._compare_versions([found(), found("host-2", python, dskype), found("host-2", python, dskype)])
+    assert str(error.value) == (
+        f"Spark's executors run other versions than the driver. given: 'host-2: Python {python}, dskype {dskype}'; legal: Python {MINOR}, dskype {DSKYPE}; "
+        "hint: every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it"
+    )
+
+
+def test_all_hosts_with_other_versions_are_named_once_each():
+    others = [found("host-3", dskype="0"), found("host-2", "2.7.18"), found("host-3", dskype="0"), found()]
+    with pytest.raises(PreflightError, match=rf"given: 'host-2: Python 2.7.18, dskype {DSKYPE}; host-3: Python {PYTHON}, dskype 0';"):
+        preflight._compare_versions(others)
+
+
+class Session:
+    """A session of Spark whose executors come one after another."""
+
+    def __init__(self, executors):
+        self.sparkContext, self.executors, self.ran = self, executors, []
+
+    def range(self, start, stop, step, partitions):
+        self.ran.append(partitions)
+        return self
+
+    def mapInArrow(self, function, schema):
+        self.ran += [batch.num_rows for batch in function(iter([pa.RecordBatch.from_pydict({"id": [1]})]))]
+        return self
+
+    def collect(self):
+        self.ran.append("collected")
+
+
+def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch):
+    session = Session([0, 0, 1, 2])
+    monkeypatch.setattr(preflight, "count_executors", lambda context: context.executors.pop(0) if len(context.executors) > 1 else context.executors[0])
+    monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: 0.0)
+    monkeypatch.setattr(preflight, "tasks_on_all_executors", lambda context: 32)
+    for name, seconds in (("_SETTLE_S", 0.3), ("_LOOK_S", 0.01), ("_RARELY_S", 0.01)):
+        monkeypatch.setattr(preflight, name, seconds)
+    preflight.start_python_early(session).join(10)
+    assert session.executors == [2] and session.ran == [32, 0, "collected"]
+
+
+def test_executors_that_have_been_there_for_a_while_are_not_waited_for(monkeypatch):
+    monkeypatch.setattr(preflight, "count_executors", lambda context: 2)
+    monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: preflight._SETTLE_S)
+    monkeypatch.setattr(preflight.time, "sleep", lambda seconds: pytest.fail("nobody is waited for"))
+    preflight._Arrivals(None).settle()
+
+
+def test_a_standby_whose_session_ends_starts_no_python(monkeypatch):
+    def ended(context):
+        raise RuntimeError("the session has ended")
+
+    monkeypatch.setattr(preflight, "count_executors", ended)
+    session = Session([])
+    preflight.start_python_early(session).join(10)
+    assert session.ran == []
+
+
+def run_here(spark, probe, timeout_s):
+    """Run the test of an executor in this process."""
+    return [tuple(row.values()) for batch in probe(iter(())) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_an_executor_that_does_not_reach_the_brokers_is_named_whatever_the_store(tmp_path, monkeypatch, remote):
+    folder = tmp_path / "snapshots"
+    folder.mkdir()
+    monkeypatch.setenv(SUPERVISOR_VARIABLE, str(tmp_path / "supervisor"))
+    monkeypatch.setattr(preflight, "_run", run_here)
+    monkeypatch.setattr(FileSnapshotStore, "remote", remote)
+    nobody = KafkaSettings("127.0.0.1:1", {}, {"bootstrap_timeout_ms": 300})
+    with pytest.raises(PreflightError) as error:
+        check_executors(None, FileSnapshotStore(folder), nobody, 3)
+    assert str(error.value) == (
+        f"Spark's executors do not reach the brokers. given: 'no answer of 127.0.0.1:1 on {os.uname().nodename}'; legal: an answer on every host; "
+        "hint: the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there"
+    )
+    assert not list(folder.iterdir()), "the probes are removed"
+    assert check_executors(None, FileSnapshotStore(folder), None, 3) == [os.uname().nodename]
+
+
+@pytest.mark.product(seconds=40)
+def test_missing_workers_a_folder_that_is_not_shared_and_another_interpreter_are_found_before_a_topology_starts(bootstrap_servers, tmp_path, name):
+    folder = tmp_path / name / "snapshots"
+    folder.mkdir(parents=True)
+    with (
+        standalone(tmp_path / "spark", workers=0, cores=2) as cluster,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.topology.runtime.driver.preflight_program", cluster.url, str(folder), bootstrap_servers],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[4],
+        ) as program,
+    ):
+
+        def ask(argument: int | str, kind: str = "folder") -> str:
+            program.stdin.write(f"{kind} {argument}\n")
+            program.stdin.flush()
+            return program.stdout.readline().strip()
+
+        assert program.stdout.readline().strip() == "ready"
+        answer = ask(3)
+        assert "no task slot within 3 s" in answer and "given: '0 executors at spark://" in answer and "whether workers are registered" in answer, answer
+        without = cluster.add_worker(hiding(folder))  # a host on which there is an empty folder of that name
+        answer = ask(90)
+        assert "not one and the same folder on all hosts" in answer and "No such file" in answer and "topology.emulator.state.url" in answer, answer
+        answer = ask(90, "kafka")
+        assert answer.startswith("hosts: ["), answer
+        without.close()
+        cluster.add_worker()
+        answer = ask(90)
+        assert answer.startswith("hosts: ["), answer
+        assert not list(folder.iterdir()), "the probes are removed"
+        good = json.loads(ask(sys.executable, "doctor"))
+        assert (good["status"], good["code"]) == ("ok", 0), good
+        assert good["detail"] == f"{cluster.url}: 2 slots on {platform.node()}; brokers and state are reached from there, versions are equal", good
+        bad = json.loads(ask("/nowhere/python", "doctor"))
+        assert (bad["status"], bad["code"]) == ("fail", 1) and bad["detail"].startswith("Spark's executors cannot run this topology's Python."), bad
+        assert "/nowhere/python" in bad["detail"] and "every host needs the same Python" in bad["fix"], bad
+        program.stdin.close()
+        assert program.wait(60) == 0

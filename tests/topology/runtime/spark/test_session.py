@@ -1,0 +1,40 @@
+"""The settings of a Spark session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dskype.topology.runtime.spark.component_query import ComponentQuery
+from dskype.topology.runtime.spark.session import spark_settings
+
+
+def test_paths_of_the_user_are_seen_from_the_users_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = spark_settings(
+        master=None,
+        jars=[Path("/ours.jar")],
+        conf={"spark.jars": "mine.jar,hdfs://x/y.jar", "spark.files": "a.txt", "spark.x": "a.txt"},
+        log_file=tmp_path / "a b" / "spark.log",
+    )
+    assert settings["spark.jars"] == f"{tmp_path}/mine.jar,hdfs://x/y.jar,/ours.jar"
+    assert (settings["spark.files"], settings["spark.x"]) == (f"{tmp_path}/a.txt", "a.txt")
+    for option in (f"-Djava.io.tmpdir={tmp_path}/a b/jvm", f"-Ddskype.spark.log={tmp_path}/a b/spark.log"):
+        assert f'"{option}"' in settings["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize(("master", "only_one"), [(None, True), ("local[*]", True), ("local[4]", True), ("spark://host:7077", False)])
+def test_spark_never_gives_up_its_only_executor_because_it_stood_still(tmp_path, master, only_one):
+    settings = spark_settings(master=master, jars=[], conf={}, log_file=tmp_path / "spark.log")
+    limit_ms = settings.get("spark.storage.blockManagerHeartbeatTimeoutMs")  # HeartbeatReceiver takes spark.network.timeout without it
+    assert (limit_ms is not None) == only_one
+    assert not only_one or int(limit_ms) > 10 * 365 * 24 * 3_600_000  # a suspended machine wakes up earlier
+
+
+def test_components_with_similar_names_have_checkpoints_of_their_own(tmp_path):
+    names = ("a.b", "a_b", "a b", "a_x2eb", "é")
+    context = SimpleNamespace(scratch=tmp_path, epoch=7)
+    checkpoints = {ComponentQuery(context, name, {}, real_time=True)._checkpoint for name in names}
+    assert len(checkpoints) == len(names) and {checkpoint.parent for checkpoint in checkpoints} == {tmp_path / "7"}

@@ -1,0 +1,271 @@
+"""Tests on Spark's executors before a topology starts on other hosts.
+
+Without them, a store or brokers that some host cannot reach, another interpreter there, or a master without free cores
+would only show as a topology that is ACTIVE and does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import platform
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from kafka.errors import KafkaError
+
+from dskype.topology.core.snapshots import SnapshotStore
+from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.driver.resume import installed_version
+from dskype.topology.runtime.kafka.clients import KafkaSettings, brokers_answer, check_codecs
+from dskype.topology.runtime.spark.spark_executors import count_executors, newest_executor_age_s, tasks_on_all_executors
+from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
+
+__all__ = ["PreflightError", "check_executors", "start_python_early"]
+
+log = logging.getLogger(__name__)
+
+_SETTLE_S, _LOOK_S = 3.0, 0.2
+"""How long no further Spark executor may have come until all count as there; time between two looks."""
+_RARELY_S = 5.0
+"""Time between two looks of a standby, which may have no executors for days."""
+
+
+class PreflightError(TopologyError):
+    """Spark's executors cannot run a topology."""
+
+
+class _Finding(NamedTuple):
+    """What one Spark executor has found.
+
+    :ivar brokers: whether the brokers have answered it.
+    :ivar document: name of the document that it has written to the store.
+    """
+
+    host: str
+    python: str
+    dskype: str
+    brokers: bool
+    document: str
+    error: str
+
+
+_DDL = "host string, python string, dskype string, brokers boolean, document string, error string"
+
+
+def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | None, timeout_s: float) -> list[str]:
+    """Let each of Spark's executors read and write the topology's store, and reach the brokers; compare versions.
+
+    :param store: the store, which must exist.
+    :param kafka: the brokers; None leaves them out.
+    :param timeout_s: how long Spark may take to provide the first slots.
+    :returns: the hosts that took part.
+    :raises PreflightError: the test failed; the message says where and why.
+    """
+    token = uuid.uuid4().hex
+    mark = f"probe-{token}"
+    store.write_document(mark, token.encode())
+    documents = [mark]
+    try:
+        found = [_Finding(*row) for row in _run(spark, _probe(store, kafka, token), timeout_s)]
+        documents += [f.document for f in found]
+        _compare_versions(found)
+        if cut_off := sorted({f.host for f in found if not f.brokers}):
+            raise PreflightError(_brokers_problem(kafka, cut_off))
+        lost = sorted({f.host for f in found if not f.error and store.read_document(f.document) is None})
+        wrong = sorted({f"{f.host}: {f.error}" for f in found if f.error} | {f"{host}: what it wrote cannot be read here" for host in lost})
+        if wrong:
+            raise PreflightError(_store_problem(store, wrong))
+        return sorted({f.host for f in found})
+    finally:
+        for document in documents:
+            with contextlib.suppress(TopologyError, OSError):
+                store.remove_document(document)
+
+
+def start_python_early(spark: Any) -> threading.Thread:
+    """Start Python on Spark's executors in the background, as soon as there are any, so that a topology that starts later finds it there.
+
+    For a standby, which has the time: Python and all modules take seconds to start on each host.
+
+    :returns: the thread that does it; it ends by itself, at the latest with the session.
+    """
+
+    def start() -> None:
+        try:
+            arrivals = _Arrivals(spark.sparkContext)
+            while not arrivals.count:
+                time.sleep(_RARELY_S)
+                arrivals.look()
+            arrivals.settle()
+            n = tasks_on_all_executors(spark.sparkContext)
+            spark.range(0, n, 1, n).mapInArrow(_nothing, "id long").collect()
+        except Exception as error:  # the session has ended, or the topology's own start will tell
+            log.info("Python was not started early on Spark's executors: %s", error)
+
+    thread = threading.Thread(target=start, name="early-python", daemon=True)
+    thread.start()
+    return thread
+
+
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return no rows, after some time: each Spark executor gets a task, while the others are busy."""
+    time.sleep(_LOOK_S)
+    yield from (batch.slice(0, 0) for batch in batches)
+
+
+def _brokers_problem(kafka: KafkaSettings | None, hosts: list[str]) -> str:
+    return explain(
+        "Spark's executors do not reach the brokers.",
+        given=f"no answer of {'' if kafka is None else kafka.bootstrap_servers} on {', '.join(hosts)}",
+        legal="an answer on every host",
+        hint="the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there",
+    )
+
+
+def _store_problem(store: SnapshotStore, wrong: list[str]) -> str:
+    if store.remote:
+        return explain(
+            "Spark's executors cannot use the topology's store.",
+            given="; ".join(wrong),
+            hint="every host must reach the store, and be allowed to write there; settings such as certificates must be valid there",
+        )
+    return explain(
+        "The state folder is not one and the same folder on all hosts.",
+        given="; ".join(wrong),
+        legal=f"{getattr(store, 'folder', '')}, shared by all hosts",
+        hint="leave topology.emulator.state.url out, so that the state is in Kafka; or let it name a folder that the driver and every Spark executor "
+        "reach by the same path, such as a network file system",
+    )
+
+
+def _compare_versions(found: list[_Finding]) -> None:
+    """Refuse executors with another Python or another dskype: code and state are shipped between them and the driver.
+
+    :raises PreflightError: there is such an executor.
+    """
+    ours = _versions()
+    others = sorted(
+        {f"{f.host}: Python {f.python}, dskype {f.dskype}" for f in found if (f.python.rpartition(".")[0], f.dskype) != (ours[0].rpartition(".")[0], ours[1])}
+    )
+    if others:
+        raise PreflightError(
+            explain(
+                "Spark's executors run other versions than the driver.",
+                given="; ".join(others),
+                legal=f"Python {ours[0].rpartition('.')[0]}, dskype {ours[1]}",
+                hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
+            )
+        )
+
+
+def _versions() -> tuple[str, str]:
+    return platform.python_version(), installed_version()
+
+
+def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for ``mapInArrow`` that reads the driver's document and writes another one, once on each Spark executor."""
+
+    def probe(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            (Path(os.environ[SUPERVISOR_VARIABLE]).parent / f"probe-{token}").mkdir()  # goes with the supervisor
+        except FileExistsError:  # another task on this Spark executor does it
+            return
+        host, document, error = os.uname().nodename, f"probe-{token}-{uuid.uuid4().hex}", ""
+        reached = kafka is None or brokers_answer(kafka)
+        try:
+            check_codecs()
+            if not reached:
+                error = "the brokers do not answer"
+            elif (data := store.read_document(f"probe-{token}")) is None:
+                error = f"No such file or directory: what the driver has written is not visible in {store.location(0)}"
+            elif data != token.encode():
+                error = "what the driver has written is damaged"
+            else:
+                store.write_document(document, host.encode())
+        except (OSError, TopologyError, KafkaError) as problem:
+            error = f"{type(problem).__name__}: {problem}"
+        finally:
+            store.rest()
+        python, dskype = _versions()
+        found = _Finding(host, python, dskype, reached, document, error)
+        yield pa.RecordBatch.from_pydict({name: [value] for name, value in found._asdict().items()})
+
+    return probe
+
+
+class _Arrivals:
+    """Counts Spark's executors, and remembers when the number changed last."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.count, self.changed_s = count_executors(context), time.monotonic() - newest_executor_age_s(context)
+
+    def look(self) -> None:
+        """Count again."""
+        if (count := count_executors(self._context)) != self.count:
+            self.count, self.changed_s = count, time.monotonic()
+
+    def settle(self) -> None:
+        """Wait until no further executor has come for some seconds: they come one after another, and tasks that last stay on those that were there."""
+        while time.monotonic() - self.changed_s < _SETTLE_S:
+            time.sleep(_LOOK_S)
+            self.look()
+
+
+def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[Any, ...]]:
+    """Run the probe on all of Spark's executors."""
+    arrivals = _Arrivals(spark.sparkContext)
+    found, tried = list[tuple[Any, ...]](), -1
+    while tried != arrivals.count:  # those that came meanwhile are tried out, too
+        tried = arrivals.count
+        found += _run_once(spark, probe, timeout_s, arrivals)
+        arrivals.settle()
+    return found
+
+
+def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[Any, ...]]:
+    """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
+    context, began_s = spark.sparkContext, time.monotonic()
+    n = tasks_on_all_executors(context)
+    found: list[Any] = []
+
+    def collect() -> None:
+        try:
+            # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
+            found.append([tuple(row) for row in spark.range(0, n, 1, n).mapInArrow(probe, _DDL).collect()])
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=collect, name="preflight", daemon=True)
+    thread.start()
+    while thread.is_alive() and time.monotonic() - began_s < timeout_s:
+        thread.join(_LOOK_S)
+        arrivals.look()
+    if thread.is_alive():
+        context.cancelAllJobs()
+        thread.join(10)
+        raise PreflightError(
+            explain(
+                f"Spark's master has provided no task slot within {timeout_s:g} s.",
+                given=f"{arrivals.count} executors at {context.master}",
+                legal="at least one executor with free cores",
+                hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",
+            )
+        )
+    if isinstance(found[0], Exception):
+        lines = [line.strip() for line in str(found[0]).splitlines() if "Cannot run program" in line or "Error" in line or "Exception" in line]
+        raise PreflightError(
+            explain(
+                "Spark's executors cannot run this topology's Python.",
+                given=(lines[0] if lines else str(found[0]))[:500],
+                hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
+            )
+        ) from found[0]
+    return found[0]

@@ -1,0 +1,168 @@
+"""The driver's reports of errors, restarts and the topology's health, for readers of the metrics topic."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from kafka.errors import KafkaError
+
+from dskype.topology.core.redaction import redact_text
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.runtime.driver.stalls import Stall
+
+__all__ = ["DRIVER_KEY", "DriverReports", "HealthState", "cause_of"]
+
+log = logging.getLogger(__name__)
+
+HealthState = Literal["starting", "running", "waiting", "stalled", "failed"]
+
+DRIVER_KEY = b"driver"
+"""Key of the driver's own record among the statistics."""
+
+PARTS = ("broker", "clock", "commits", "failure", "query", "topics", "watch")
+"""The parts of the driver whose errors are counted."""
+
+_MAX_ERRORS = 100
+_REPEAT_S = 30.0
+
+
+class DriverReports:
+    """Collects the driver's reports and writes them to the metrics topic, as tasks do with their errors.
+
+    If the brokers are away, reports are written when they are back. Thread-safe.
+
+    :param topology_id: the topology's id.
+    :param stats: gets the errors at once, for readers in this process.
+    :param now_ms: the clock.
+    :ivar announce: called with text for the user when the health changes, and by the driver itself.
+    """
+
+    def __init__(self, topology_id: str, stats: TopologyStats, now_ms: Callable[[], int], announce: Callable[[str], None]) -> None:
+        self._topology_id, self._stats, self._now_ms, self.announce = topology_id, stats, now_ms, announce
+        self._lock = threading.Lock()
+        self._errors: deque[dict[str, Any]] = deque(maxlen=_MAX_ERRORS)
+        self._state: HealthState = "starting"
+        self._why: list[str] = []
+        self._changed, self._written_s = True, 0.0
+        self.restarts: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()
+        """Part of the driver -> number of its errors."""
+
+    def add_error(self, component: str, text: str, *, part: str = "query") -> None:
+        """Report an error of a component's query, or of a part of the driver (``component`` is then ``__driver``)."""
+        record = {"v": 1, "kind": "error", "component": component, "task": -1, "time_ms": self._now_ms(), "error": redact_text(text)}
+        with self._lock:
+            self.problems[part] += 1
+            self._errors.append(record)
+            self._changed = True
+        self._stats.errors.append(record)
+
+    def count_restart(self, component: str) -> None:
+        """Count a restart of a component's query."""
+        with self._lock:
+            self.restarts[component] += 1
+            self._changed = True
+
+    def judge_health(
+        self,
+        silent_brokers: str | None,
+        obstacles: Mapping[str, str],
+        failing: Mapping[str, int],
+        stalls: Sequence[Stall],
+        *,
+        begun: bool,
+        compiling: Mapping[str, str],
+    ) -> None:
+        """Set the health by what the driver sees.
+
+        :param silent_brokers: addresses of brokers that do not answer; None: they do.
+        :param obstacles: component -> what its query waits for.
+        :param failing: component -> how often its query has failed in a row.
+        :param stalls: the longest first.
+        :param begun: whether a task has run since the topology was started here; before, the health stays ``starting``.
+        :param compiling: component -> the kernel that one of its executors compiles now.
+        """
+        if silent_brokers is not None:
+            self.set_health("waiting", [f"the brokers at {silent_brokers} do not answer; the topology continues when they are back"])
+        elif obstacles:
+            self.set_health("waiting", [f"component {c!r} waits: {reason}" for c, reason in obstacles.items()])
+        elif stalls or failing:
+            texts = [f"the query of component {c!r} has failed {n} times in a row, without progress in between" for c, n in failing.items()]
+            self.set_health("stalled", texts + [stall.as_text() for stall in stalls[:5]])
+        else:
+            texts = [f"component {c!r} compiles the kernel {kernel}; the next start finds it compiled" for c, kernel in compiling.items()]
+            self.set_health("running" if begun else "starting", texts)
+
+    def set_health(self, state: HealthState, why: list[str]) -> None:
+        """Set the topology's health."""
+        why = [redact_text(line) for line in why]
+        with self._lock:
+            if self._state == "failed" or (state == self._state and why == self._why):
+                return
+            announced = state != self._state or state in ("failed", "waiting") or (bool(why) and state != "stalled")
+            self._state, self._why, self._changed = state, why, True
+        if announced:
+            level = logging.INFO if state in ("starting", "running") else logging.WARNING
+            log.log(level, "topology %s is %s %s", self._topology_id, state, "; ".join(why))
+            self.announce(f"topology {self._topology_id} is {state}" + "".join(f"\n  {line}" for line in why))
+
+    def summary(self) -> dict[str, Any]:
+        """Return ``{"state", "why", "restarts"}``."""
+        with self._lock:
+            return {"state": self._state, "why": list(self._why), "restarts": self.restarts.total()}
+
+    def document(self) -> bytes:
+        """Return the record of the driver's present health."""
+        with self._lock:
+            record = {
+                "v": 1,
+                "kind": "driver",
+                "topology": self._topology_id,
+                "time_ms": self._now_ms(),
+                "state": self._state,
+                "why": self._why,
+                "restarts": dict(self.restarts),
+                "problems": dict(self.problems),
+            }
+        return json.dumps(record).encode()
+
+    def write(self, send: Callable[[bytes | None, bytes], None]) -> None:
+        """Write new reports; write the health at regular intervals even if it has not changed.
+
+        :param send: (key, value) -> writes a record to the metrics topic.
+        :raises KafkaError: a record could not be written; the next call writes everything.
+        """
+        now_s = time.monotonic()
+        with self._lock:
+            if not self._changed and now_s - self._written_s < _REPEAT_S:
+                return
+            errors = list(self._errors)
+            self._changed = False
+        record = self.document()
+        try:
+            for error in errors:
+                send(None, json.dumps(error).encode())
+            send(DRIVER_KEY, record)
+        except KafkaError:
+            with self._lock:
+                self._changed = True
+            raise
+        self._written_s = now_s
+        with self._lock:
+            for error in errors:
+                if error in self._errors:
+                    self._errors.remove(error)
+
+
+def cause_of(text: str) -> str:
+    """Return the most informative line in the text of a query's error: the last one that names an exception, else the first one."""
+    headings = ("at ", "File ", "...", "^", "JVM stacktrace", "Traceback", "Driver stacktrace")
+    lines = [line for raw in text.splitlines() if (line := raw.strip()) and not line.startswith(headings)]
+    named = [line for line in lines if ("Error: " in line or "Exception: " in line) and "ExecutorFailedError" not in line]
+    return (named or lines[:1] or ["no reason given"])[-1][:1000]

@@ -1,0 +1,1 @@
+"""What drivers, standbys and commands tell each other in the nimbus topic, and who of them is alive."""

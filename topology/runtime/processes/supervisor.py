@@ -1,0 +1,281 @@
+"""The supervisor: a zygote per Spark executor that forks resident executors on request.
+
+It is forked from the Spark Python daemon, has everything imported and the emulator's kernels compiled, and only forks. A task of Spark
+asks it for the socket of a Storm executor; if that executor does not run, it is forked. An executor of a higher *epoch* (its
+query was restarted) replaces one of a lower.
+
+No process outlives its parent, by the kernel's parent-death signal: JVM -> daemon -> supervisor -> executors. The
+supervisor removes its folder of sockets when it ends; if it was killed, the next supervisor does so when it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import msgpack
+
+from dskype.topology.runtime.processes import resident
+from dskype.topology.runtime.processes.host import Stop, StopSignal, bind_socket, connect_socket, die_with_parent, runtime_folder, set_name, short_address
+from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE, receive, send
+
+__all__ = ["ask_supervisor", "start_supervisor"]
+
+_FOLDER = re.compile(r"supervisor-(\d+)-(?:(\d+)-)?\w+")
+"""The daemon's process id, and that of its JVM, which older versions did not write."""
+_GRACE_S = 5.0
+
+Key = tuple[str, str, int]
+"""Topology id, component, executor index."""
+
+
+@dataclass
+class _Child:
+    pid: int
+    epoch: int
+    path: str
+
+
+def _sweep(root: Path) -> None:
+    """Remove the folders of supervisors that have ended; ignore everything else."""
+    for folder in root.iterdir():
+        if (name := _FOLDER.fullmatch(folder.name)) is None:
+            continue
+        try:
+            os.kill(int(name[1]), 0)
+        except ProcessLookupError:
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+            except RecursionError:  # too deep to be a supervisor's folder
+                continue
+        except (OverflowError, PermissionError):
+            continue
+
+
+def start_supervisor() -> int:
+    """Fork the supervisor, and set the path of its socket in the environment of the calling process (the daemon).
+
+    Daemons of one JVM share a supervisor: Spark starts another daemon for each environment of its Python workers.
+
+    :returns: the supervisor's process id; 0 if another daemon has started it.
+    """
+    folder, shared = runtime_folder()
+    jvm = os.getppid()
+    if shared:
+        _sweep(folder)
+        if (found := _running(folder, jvm)) is not None:
+            _tell(found)
+            return 0
+        # The name has the daemon's pid, for _sweep: the supervisor ends with the daemon.
+        folder = Path(tempfile.mkdtemp(prefix=f"supervisor-{os.getpid()}-{jvm}-", dir=folder))
+    path = str(folder / "supervisor")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bind_socket(listener, path)
+    listener.listen(64)
+    _tell(path)
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        listener.close()
+        return pid
+    try:
+        os.setsid()
+        die_with_parent(parent, signal.SIGTERM)
+        set_name("dskype-superv")
+        quiet = os.open(os.devnull, os.O_RDWR)
+        os.dup2(quiet, 0)
+        os.dup2(2, 1)  # the daemon's stdout is Spark's
+        _Supervisor(listener, folder, parent).run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _tell(path: str) -> None:
+    """Tell workers and the JVM where the supervisor is."""
+    os.environ[SUPERVISOR_VARIABLE] = path
+    if (told := os.environ.pop("DSKYPE_SUPERVISOR_FILE", None)) is not None:
+        Path(told).write_text(short_address(path))
+
+
+def _running(folder: Path, jvm: int | str) -> str | None:
+    """Return the path of the supervisor that runs for a JVM, if there is one."""
+    return next((path for found in folder.glob(f"supervisor-*-{jvm}-*") if _answers(path := str(found / "supervisor"))), None)
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connect_socket(connection, path)
+        except OSError:
+            return False
+    return True
+
+
+class _Supervisor:
+    def __init__(self, listener: socket.socket, folder: Path, parent: int) -> None:
+        self._listener, self._folder, self._parent = listener, folder, parent
+        self._children: dict[Key, _Child] = {}
+        self._payloads: dict[str, bytes] = {}
+        self._stopped: dict[str, int] = {}
+        self._selector = selectors.DefaultSelector()
+        self._serial = 0
+
+    def run(self) -> None:
+        stop = StopSignal()
+        stop.install()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        try:
+            resident.warm_up()
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            while os.getppid() == self._parent:
+                with stop.waiting():
+                    ready = self._selector.select(timeout=5)
+                for key, _ in ready:
+                    if key.fileobj is self._listener:
+                        connection, _ = self._listener.accept()
+                        self._selector.register(connection, selectors.EVENT_READ)
+                    else:
+                        self._serve(cast("socket.socket", key.fileobj))
+                self._reap()
+        except Stop:
+            pass
+        finally:
+            stop.ignore()
+            self._listener.close()  # who asks now finds another supervisor, or starts one
+            self._stop_children(list(self._children))
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _reap(self) -> None:
+        for key, child in list(self._children.items()):
+            if _ended(child.pid):
+                self._forget(key)
+
+    def _forget(self, key: Key) -> None:
+        child = self._children.pop(key)
+        Path(child.path).unlink(missing_ok=True)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            request = msgpack.unpackb(receive(connection))
+            answer = self._answer(request)
+            send(connection, _plain(answer) if request["op"] == "executor" else msgpack.packb(answer))
+        except Exception as error:  # an error of a client must not end the zygote
+            if not isinstance(error, ConnectionError):
+                traceback.print_exc()
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _answer(self, request: dict) -> dict:
+        if request["op"] == "list":
+            self._reap()
+            return {"pid": os.getpid(), "executors": [[*key, c.epoch, c.pid] for key, c in self._children.items()]}
+        if request["op"] == "stop":
+            keys = [
+                k for k, c in self._children.items() if k[0] == request["topology"] and c.epoch <= request["epoch"] and request.get("component") in (None, k[1])
+            ]
+            self._stop_children(keys)
+            if request.get("component") is None:
+                # A Spark task that has not ended yet must not start its executor again.
+                self._stopped[request["topology"]] = max(request["epoch"], self._stopped.get(request["topology"], 0))
+                self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/")}
+            return {"stopped": len(keys)}
+        if request["epoch"] <= self._stopped.get(request["topology"], -1):
+            return {"error": f"topology {request['topology']!r} was stopped in epoch {self._stopped[request['topology']]}; given: {request['epoch']}"}
+        key = (request["topology"], request["component"], request["index"])
+        child = self._children.get(key)
+        if child is not None and (_ended(child.pid) or child.epoch < request["epoch"]):
+            self._stop_children([key])
+            child = None
+        if child is not None and child.epoch > request["epoch"]:
+            return {"error": f"executor {key} runs in epoch {child.epoch}; given: {request['epoch']}; a newer query has replaced this one"}
+        if child is None:
+            epoch_key = f"{request['topology']}/{request['epoch']}/"
+            payload_key = f"{epoch_key}{request['component']}"
+            if (payload := request.get("payload")) is not None:
+                self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/") or k.startswith(epoch_key)}
+                self._payloads[payload_key] = payload
+                resident.import_components(payload)
+            elif payload_key not in self._payloads:
+                return {"need": "payload"}
+            child = self._children[key] = self._fork(key, request["epoch"], self._payloads[payload_key])
+        return {"path": child.path}
+
+    def _fork(self, key: Key, epoch: int, payload: bytes) -> _Child:
+        self._serial += 1
+        path = str(self._folder / f"executor-{self._serial}")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        bind_socket(listener, path)
+        listener.listen(64)
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            listener.close()
+            return _Child(pid, epoch, path)
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            die_with_parent(parent)
+            self._selector.close()
+            self._listener.close()
+            resident.main(listener, key, payload)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(0)
+
+    def _stop_children(self, keys: list[Key]) -> None:
+        """End executors by SIGTERM, upon which they call ``cleanup``, and by SIGKILL if they take too long."""
+        for sign, seconds in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+            for key in keys:
+                if not _ended(self._children[key].pid):
+                    os.kill(self._children[key].pid, sign)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and not all(_ended(self._children[k].pid) for k in keys):
+                time.sleep(0.01)
+        for key in keys:
+            self._forget(key)
+
+
+def _plain(answer: dict) -> bytes:
+    """Return an answer for who does not know msgpack: ``P`` and a path, ``N`` (the payload is needed), or ``E`` and an error."""
+    return b"N" if "need" in answer else f"P{short_address(answer['path'])}".encode() if "path" in answer else f"E{answer['error']}".encode()
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def ask_supervisor(request: dict) -> dict:
+    """Send one request to the supervisor of this Spark executor, and return its answer.
+
+    :raises OSError: the supervisor has ended.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])
+        except OSError:  # perhaps another daemon of this JVM has started one
+            own = Path(os.environ[SUPERVISOR_VARIABLE]).parent
+            known = _FOLDER.fullmatch(own.name)
+            if known is None or known[2] is None or (found := _running(own.parent, known[2])) is None:
+                raise
+            os.environ[SUPERVISOR_VARIABLE] = found
+            connect_socket(connection, found)
+        send(connection, msgpack.packb(request))
+        return msgpack.unpackb(receive(connection))

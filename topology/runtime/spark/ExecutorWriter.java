@@ -1,0 +1,421 @@
+package dskype.spark;
+
+import java.io.EOFException;
+import java.io.File;
+import java.io.IOException;
+import java.net.SocketAddress;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.util.Map;
+
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.ForeachWriter;
+import org.apache.spark.sql.Row;
+
+/**
+ * Passes the records of one Kafka partition from Spark to the executor that has the partition's task.
+ *
+ * Why Java: every operator of PySpark keeps records until its batch has ended, and in Spark's real-time mode a batch lasts for minutes. A ForeachWriter, Spark's
+ * public interface for custom sinks, gets each record at once. Janino, the compiler that Spark itself uses, builds this class when the product is set up. Janino
+ * knows neither lambdas nor generics.
+ *
+ * A writer belongs to one Spark task, and so to one partition. With its first row it asks the supervisor of this host for the executor, and connects to it. A
+ * thread of its own waits for what the executor says: the text of an error, which fails the task, or its end. If it was killed, the supervisor forks another, which
+ * reads what its predecessor did not finish, up to the offset that the writer names.
+ *
+ * The other end of the connection is topology/runtime/transport/spark_input.py.
+ */
+public class ExecutorWriter extends ForeachWriter {
+    private static final int KEY = 0, VALUE = 1, TOPIC = 2, PARTITION = 3, OFFSET = 4, TIMESTAMP = 5, HEADERS = 7;  // of the columns; headers are there for a Kafka spout
+    private static final int BUFFER_BYTES = 1 << 16;
+    private static final int DEATHS = 5;
+    private static final long DEATHS_MS = 30000L;  // on a busy machine a successor takes seconds to come
+    private static final long CONNECT_MS = 30000L;
+    private static final int FAILURES = 1000;
+    private static final Map failures = new java.util.HashMap();  // task of a query -> why its first attempt failed, for the next one, which has the same place; guarded by LOCK
+    private static final Object LOCK = new Object();
+    private static String supervisor = null;  // path of the socket of this host's supervisor; guarded by LOCK
+    private static File told = null;  // where the daemon writes it
+
+    private final String python;
+    private final String daemon;
+    private final Map environment;  // of Spark's Python workers, among others that no module is imported from the working folder
+    private final Map routes;  // "topic/partition" -> executor
+    private final String[] places;  // on a cluster, the Spark executor of each executor
+    private final byte[] request;  // to the supervisor, up to the executor's number
+    private final byte[] requestWithPayload;
+    private final String inbox;
+
+    private transient String name;
+    private transient Thread task;
+    private transient volatile SocketChannel channel;
+    private transient ByteBuffer buffer;
+    private transient Object changed;
+    private transient String topic;
+    private transient int partition;
+    private transient int executor;
+    private transient volatile long next;  // offset of the row that is passed on next
+    private transient boolean connected;
+    private transient boolean ended;  // the executor has everything
+    private transient volatile boolean closed;
+    private transient volatile String failure;
+    private transient long[] deaths;
+
+    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, String[] places, byte[] request, byte[] requestWithPayload) {
+        this.python = python;
+        this.daemon = daemon;
+        this.environment = environment;
+        this.inbox = inbox;
+        this.routes = routes;
+        this.places = places;
+        this.request = request;
+        this.requestWithPayload = requestWithPayload;
+    }
+
+    /**
+     * Spark runs a task that failed again from the offset at which its batch began. That was minutes ago, the records may be gone, and Spark would wait for them without a word. So the attempts
+     * after the first one fail, with the words of the first one: then the query ends, and the driver starts another one at the snapshots' offsets.
+     */
+    public boolean open(long partitionId, long epochId) {
+        this.name = new String(this.request, StandardCharsets.ISO_8859_1) + partitionId;
+        if (TaskContext.get().attemptNumber() > 0) {
+            synchronized (LOCK) {
+                String cause = (String) failures.get(this.name);
+                throw new IllegalStateException(cause == null ? "the first attempt of this task has failed; the query has to begin anew" : cause);
+            }
+        }
+        this.task = Thread.currentThread();
+        this.buffer = ByteBuffer.allocateDirect(BUFFER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        this.changed = new Object();
+        this.deaths = new long[DEATHS];
+        return true;
+    }
+
+    /** The columns are those of Spark's Kafka source: a projection in between would copy each value twice. */
+    public void process(Object given) {
+        Row row = (Row) given;
+        long offset = row.getLong(OFFSET);
+        if (this.topic == null) {
+            this.partition = row.getInt(PARTITION);
+            this.topic = row.getString(TOPIC);
+            this.executor = ((Integer) this.routes.get(this.topic + "/" + this.partition)).intValue();
+            this.checkPlace();
+            this.next = offset;
+            Watcher watcher = new Watcher(this);
+            watcher.setDaemon(true);
+            watcher.setName("executor of " + this.topic + "/" + this.partition);
+            watcher.start();
+        }
+        while (true) {
+            SocketChannel to = this.working();
+            try {
+                this.write(to, row, offset);
+                synchronized (this.changed) {
+                    if (this.channel == to && this.connected) {
+                        this.next = offset + 1;
+                        return;
+                    }
+                }
+            } catch (IOException e) {
+                if (Thread.currentThread().isInterrupted() && this.failure == null) throw new RuntimeException(e);
+                this.lost(to);
+            }
+        }
+    }
+
+    /** Spark runs a task elsewhere if its place has no free slot, or is lost. The query then has to begin anew, with other places. */
+    private void checkPlace() {
+        String here = SparkEnv.get().executorId();
+        if (this.places != null && !this.places[this.executor].equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.places[this.executor] + ", and its task runs on " + here);
+    }
+
+    private void write(SocketChannel to, Row row, long offset) throws IOException {
+        byte[] value = row.isNullAt(VALUE) ? null : (byte[]) row.get(VALUE);
+        byte[] key = row.isNullAt(KEY) ? null : (byte[]) row.get(KEY);
+        int headers = -1;
+        byte[][] names = null, texts = null;
+        int length = 28 + (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
+        if (row.size() > HEADERS && !row.isNullAt(HEADERS)) {
+            java.util.List found = row.getList(HEADERS);
+            headers = found.size();
+            names = new byte[headers][];
+            texts = new byte[headers][];
+            for (int i = 0; i < headers; i++) {
+                Row header = (Row) found.get(i);
+                names[i] = header.getString(0).getBytes(StandardCharsets.UTF_8);
+                texts[i] = header.isNullAt(1) ? null : (byte[]) header.get(1);
+                length += 8 + names[i].length + (texts[i] == null ? 0 : texts[i].length);
+            }
+        }
+        ByteBuffer out = this.buffer;
+        out.clear();
+        out.putInt(length).putLong(offset).putLong(milliseconds(row.get(TIMESTAMP)));
+        out.putInt(key == null ? -1 : key.length).putInt(value == null ? -1 : value.length).putInt(headers);
+        this.put(to, key);
+        this.put(to, value);
+        for (int i = 0; i < headers; i++) {
+            if (out.remaining() < 8) this.flush(to);
+            out.putInt(names[i].length).putInt(texts[i] == null ? -1 : texts[i].length);
+            this.put(to, names[i]);
+            this.put(to, texts[i]);
+        }
+        this.flush(to);
+    }
+
+    /** Spark's setting spark.sql.datetime.java8API.enabled decides which class a time has. */
+    private static long milliseconds(Object time) {
+        return time instanceof java.time.Instant ? ((java.time.Instant) time).toEpochMilli() : ((java.util.Date) time).getTime();
+    }
+
+    private void put(SocketChannel to, byte[] bytes) throws IOException {
+        if (bytes == null) return;
+        if (bytes.length <= this.buffer.remaining()) {
+            this.buffer.put(bytes);
+            return;
+        }
+        this.flush(to);
+        ByteBuffer large = ByteBuffer.wrap(bytes);
+        while (large.hasRemaining()) {
+            large.limit(Math.min(bytes.length, large.position() + BUFFER_BYTES));  // Java copies what is written at once
+            to.write(large);
+            large.limit(bytes.length);
+        }
+    }
+
+    private void flush(SocketChannel to) throws IOException {
+        this.buffer.flip();
+        while (this.buffer.hasRemaining()) to.write(this.buffer);
+        this.buffer.clear();
+    }
+
+    /** At the end of a batch the executor must have processed everything; only then may Spark commit the batch's offsets. */
+    public void close(Throwable error) {
+        SocketChannel to = this.channel;
+        try {
+            if (error == null && this.topic != null) {
+                while (!this.ended) {
+                    to = this.working();
+                    try {
+                        this.buffer.clear();
+                        this.buffer.putInt(0);
+                        this.flush(to);
+                        synchronized (this.changed) {
+                            while (!this.ended && this.failure == null && this.channel == to) this.changed.wait();
+                        }
+                    } catch (IOException e) {
+                        this.lost(to);
+                    }
+                }
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new RuntimeException(e);  // Spark must not take the batch for processed
+        } finally {
+            synchronized (this.changed) {
+                this.closed = true;
+            }
+            this.shut(this.channel);
+        }
+        if (this.failure != null) throw new IllegalStateException(this.failure);
+    }
+
+    /** Return the connection; wait for the next one if it was lost. */
+    private SocketChannel working() {
+        synchronized (this.changed) {
+            try {
+                while (!this.connected && this.failure == null) this.changed.wait();
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new RuntimeException(e);
+            }
+            if (this.failure != null) throw new IllegalStateException(this.failure);
+            return this.channel;
+        }
+    }
+
+    /** The watcher sees it, too, and connects again. */
+    private void lost(SocketChannel to) {
+        synchronized (this.changed) {
+            if (this.channel == to) this.connected = false;
+        }
+        this.shut(to);
+    }
+
+    private void shut(SocketChannel to) {
+        try {
+            if (to != null) to.close();
+        } catch (IOException e) {
+            // it is closed
+        }
+    }
+
+    private void connect() throws IOException {
+        byte[] answer = this.ask(this.request);
+        if (answer[0] == 'N') answer = this.ask(this.requestWithPayload);
+        String text = new String(answer, 1, answer.length - 1, StandardCharsets.UTF_8);
+        if (answer[0] != 'P') throw new IllegalStateException(text);
+        SocketChannel to = dial(text);
+        byte[] name = this.topic.getBytes(StandardCharsets.UTF_8);
+        ByteBuffer hello = ByteBuffer.allocate(8 + 8 + 4 + name.length).order(ByteOrder.LITTLE_ENDIAN);
+        hello.putLong(12 + name.length).putLong(this.next).putInt(this.partition).put(name).flip();
+        while (hello.hasRemaining()) to.write(hello);
+        synchronized (this.changed) {
+            if (this.closed) this.shut(to);
+            this.channel = to;
+            this.connected = true;
+            this.changed.notifyAll();
+        }
+    }
+
+    private static SocketChannel dial(String path) throws IOException {
+        return SocketChannel.open((SocketAddress) UnixDomainSocketAddress.of(path));
+    }
+
+    private byte[] ask(byte[] head) throws IOException {
+        IOException first = null;
+        String failed = null;
+        for (int attempt = 0; attempt < 3; attempt++) {
+            SocketChannel to = null;
+            String path = this.supervisorPath(failed);
+            try {
+                to = dial(path);
+                ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
+                out.putLong(head.length + 5).put(head).put((byte) 0xce);
+                out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor).flip();
+                while (out.hasRemaining()) to.write(out);
+                return read(to);
+            } catch (IOException e) {
+                failed = path;
+                if (first == null) first = e;
+            } finally {
+                this.shut(to);
+            }
+        }
+        throw first;
+    }
+
+    private static byte[] read(SocketChannel from) throws IOException {
+        ByteBuffer head = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
+        fill(from, head);
+        head.flip();
+        ByteBuffer body = ByteBuffer.allocate((int) head.getLong());
+        fill(from, body);
+        return body.array();
+    }
+
+    private static void fill(SocketChannel from, ByteBuffer into) throws IOException {
+        while (into.hasRemaining()) {
+            if (from.read(into) < 0) throw new EOFException();
+        }
+    }
+
+    /**
+     * Return the path of the supervisor of this host. Spark's Python daemon starts one, and says where in a file; if a supervisor has ended, its daemon is ended, too.
+     */
+    private String supervisorPath(String failed) throws IOException {
+        synchronized (LOCK) {
+            if (told == null) {
+                told = File.createTempFile("dskype-", ".supervisor");
+                told.deleteOnExit();
+            }
+            scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
+            variables = (scala.collection.immutable.Map) variables.updated("DSKYPE_SUPERVISOR_FILE", told.getPath());
+            for (java.util.Iterator entries = this.environment.entrySet().iterator(); entries.hasNext();) {
+                Map.Entry entry = (Map.Entry) entries.next();
+                variables = (scala.collection.immutable.Map) variables.updated(entry.getKey(), entry.getValue());
+            }
+            while (supervisor == null || supervisor.equals(failed)) {
+                scala.Tuple2 started = SparkEnv.get().createPythonWorker(this.python, "pyspark.worker", this.daemon, variables, true);
+                String path = new String(Files.readAllBytes(told.toPath()), StandardCharsets.UTF_8);
+                ProcessHandle daemonProcess = null;
+                if (path.equals(failed)) {
+                    ProcessHandle worker = (ProcessHandle) ((scala.Option) started._2()).get();
+                    daemonProcess = (ProcessHandle) worker.parent().orElse(null);
+                } else {
+                    supervisor = path;
+                }
+                // Through the daemon: it must be there for that.
+                SparkEnv.get().destroyPythonWorker(this.python, "pyspark.worker", this.daemon, variables, (org.apache.spark.api.python.PythonWorker) started._1());
+                if (daemonProcess != null) daemonProcess.destroyForcibly();
+            }
+            return supervisor;
+        }
+    }
+
+    /** Waits for what the executor says. */
+    private static class Watcher extends Thread {
+        private final ExecutorWriter writer;
+
+        Watcher(ExecutorWriter writer) {
+            this.writer = writer;
+        }
+
+        public void run() {
+            while (true) {
+                SocketChannel from = this.writer.channel;
+                byte[] said = null;
+                try {
+                    if (from != null) said = read(from);
+                } catch (IOException e) {
+                    // it has ended
+                }
+                if (this.writer.closed) return;
+                if (said != null && said[0] == 2) {
+                    synchronized (this.writer.changed) {
+                        this.writer.ended = true;
+                        this.writer.changed.notifyAll();
+                    }
+                    return;
+                }
+                if (said != null) {
+                    this.fail(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
+                    return;
+                }
+                if (from != null) this.writer.lost(from);
+                try {
+                    this.count();
+                    long until = System.nanoTime() / 1000000L + CONNECT_MS;
+                    while (true) {
+                        try {
+                            this.writer.connect();
+                            break;
+                        } catch (IllegalStateException e) {
+                            throw e;
+                        } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
+                            if (System.nanoTime() / 1000000L > until) throw e;
+                            Thread.sleep(20L);
+                        }
+                    }
+                } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
+                    this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
+                    return;
+                }
+            }
+        }
+
+        private void count() {
+            long[] deaths = this.writer.deaths;
+            long now = System.nanoTime() / 1000000L;
+            if (deaths[0] != 0L && now - deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.writer.executor + " of " + this.writer.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
+            for (int i = 1; i < DEATHS; i++) deaths[i - 1] = deaths[i];
+            deaths[DEATHS - 1] = now;
+        }
+
+        private void fail(String text) {
+            synchronized (LOCK) {
+                if (failures.size() >= FAILURES) failures.clear();  // of queries that have ended long ago
+                failures.put(this.writer.name, text);
+            }
+            synchronized (this.writer.changed) {
+                this.writer.failure = text;
+                this.writer.changed.notifyAll();
+            }
+            this.writer.task.interrupt();  // it may be waiting for a record
+        }
+    }
+}

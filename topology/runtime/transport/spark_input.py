@@ -1,0 +1,231 @@
+"""What Spark passes to an executor with the real-time transport: the records of its partitions, over a socket for each (see docs/internals/transport.md)."""
+
+from __future__ import annotations
+
+import itertools
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from dskype.topology.core.inbox_reader import InboxReader
+from dskype.topology.core.next_offsets import NextOffsets
+from dskype.topology.runtime.transport.wire import send
+from dskype.topology.tuples import InRecord
+
+__all__ = ["HELLO", "SparkInput"]
+
+HELLO = struct.Struct("<qi")
+"""The next offset that Spark passes on, and the partition; the topic's name follows."""
+_HEAD = struct.Struct("<iqqiii")
+"""Bytes that follow the first field, offset, time in epoch milliseconds, bytes of key and value (-1: none), and number of headers (-1: none)."""
+_LENGTH, _SIZES = struct.Struct("<i"), struct.Struct("<ii")
+_BUFFER_BYTES = 1 << 18
+"""Room for what a partition has sent and the executor has not taken; there is more only for a record that is larger."""
+_MUCH_BYTES, _PAUSE_S, _BATCH_BYTES = 1 << 15, 0.002, 1 << 23
+"""While at least so much arrives within such a pause, a batch grows up to this size."""
+_PROCESSED = b"\x02"
+
+
+class _Partition:
+    """One connection: a Spark task, and so one partition."""
+
+    def __init__(self, connection: socket.socket, topic: str, partition: int) -> None:
+        self.connection, self.topic, self.partition = connection, topic, partition
+        self.before: Iterator[InRecord] = iter(())  # records before those that Spark passes on
+        self.ended = False  # Spark's batch has ended
+        self._buffer, self._start, self._end = bytearray(_BUFFER_BYTES), 0, 0
+
+    def receive(self) -> bool:
+        """Take what has arrived, as far as there is room; return whether the connection is still open. What waits at the other end makes Spark wait."""
+        if self._has_record():
+            return True
+        self._make_room()
+        try:
+            with memoryview(self._buffer) as view:
+                received = self.connection.recv_into(view[self._end :])
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._end += received
+        return bool(received)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have arrived and are not taken."""
+        return self._end - self._start
+
+    def _length(self) -> int:
+        """Return the bytes of the first record; 0: its length has not arrived."""
+        return _LENGTH.size + _LENGTH.unpack_from(self._buffer, self._start)[0] if self.waiting >= _LENGTH.size else 0
+
+    def _has_record(self) -> bool:
+        return 0 < self._length() <= self.waiting
+
+    def _make_room(self) -> None:
+        """Move the beginning of a record to the front, and let the buffer have the size that the record needs."""
+        beginning, size = self._buffer[self._start : self._end], max(_BUFFER_BYTES, self._length())
+        if len(self._buffer) != size:
+            self._buffer = bytearray(size)
+        self._buffer[: len(beginning)] = beginning
+        self._start, self._end = 0, len(beginning)
+
+    def records(self, most: int) -> Iterator[InRecord]:
+        """Yield up to so many records that are there."""
+        if before := list(itertools.islice(self.before, most)):
+            yield from before
+            return
+        with memoryview(self._buffer) as view:
+            for _ in range(most):
+                if not self._has_record():
+                    break
+                at, self._start = self._start, self._start + self._length()
+                if self._start - at == _LENGTH.size:
+                    self.ended = True
+                    break
+                yield self._record(view, at)
+
+    def _record(self, data: memoryview, at: int) -> InRecord:
+        _, offset, time_ms, n_key, n_value, n_headers = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+
+        def take(n: int) -> bytes | None:
+            nonlocal at
+            if n < 0:
+                return None
+            at += n
+            return bytes(data[at - n : at])
+
+        key, value = take(n_key), take(n_value)
+        headers: list[tuple[str, bytes]] = []
+        for _ in range(max(0, n_headers)):
+            n_name, n_text = _SIZES.unpack_from(data, at)
+            at += _SIZES.size
+            headers.append((cast("bytes", take(n_name)).decode(), cast("bytes", take(n_text))))
+        return InRecord(self.topic, self.partition, offset, time_ms, key, value, headers if n_headers >= 0 else None)
+
+
+class SparkInput:
+    """Reads the partitions of an executor's tasks as Spark passes them on.
+
+    A connection begins at the offset that Spark is at. What an executor that was killed had not finished lies before it, so the records from the task's position on are read from Kafka first.
+
+    :param reader: reads such records.
+    :param positions: (topic, partition) -> next offset that the executor needs; a partition that is not there is read as it comes.
+    :param calls: a wait for records ends when one of its sockets has something: somebody wants to connect.
+    """
+
+    def __init__(self, reader: InboxReader, positions: Mapping[tuple[str, int], int], calls: selectors.DefaultSelector | None = None) -> None:
+        self._reader, self._next = reader, NextOffsets(positions)
+        self._selector = selectors.DefaultSelector()
+        if calls is not None:
+            self._selector.register(calls.fileno(), selectors.EVENT_READ)
+        self._partitions: dict[socket.socket, _Partition] = {}
+        self._left: dict[_Partition, None] = {}  # those of which more may be there, in the order in which they have their turns
+        self._ended: list[_Partition] = []
+        self._received = 0  # bytes, at the last look
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def add(self, connection: socket.socket, hello: bytes | bytearray | memoryview) -> None:
+        """Read a partition through this connection, which takes the place of an earlier one.
+
+        :param hello: see :data:`HELLO`.
+        """
+        following, partition = HELLO.unpack_from(hello)
+        added = _Partition(connection, bytes(hello[HELLO.size :]).decode(), partition)
+        where = added.topic, partition
+        for former in [p for p in {**dict.fromkeys(self._partitions.values()), **self._left} if (p.topic, p.partition) == where]:
+            self._left.pop(former, None)
+            self._drop(former)
+        if (position := self._next.get(*where, following)) < following:
+            added.before = iter(self._reader.read(*where, position, following))
+            self._left[added] = None
+        connection.setblocking(False)
+        self._partitions[connection] = added
+        self._selector.register(connection, selectors.EVENT_READ, added)
+
+    def read(self, wait_s: float, most: int) -> list[InRecord]:
+        """Return the records that have arrived, those of a partition in order; wait for the first one at most this long.
+
+        The caller has processed what it got before: where Spark's batch has ended, Spark is told so.
+
+        :param most: most records to return.
+        """
+        for partition in self._ended:
+            self._tell(partition, _PROCESSED)
+            self._drop(partition)
+        self._ended.clear()
+        deadline = time.monotonic() + wait_s
+        while True:
+            called = self._receive(0.0 if self._left else max(0.0, deadline - time.monotonic()))
+            records = self._take(most)
+            if records or called or self._ended or self._left or time.monotonic() >= deadline:
+                break
+        # Spark has more: a larger batch costs less for each record.
+        received = 0
+        while self._received >= _MUCH_BYTES and len(records) < most and received < _BATCH_BYTES:
+            received += self._received
+            time.sleep(_PAUSE_S)
+            self._receive(0.0)
+            records += self._take(most - len(records))
+        return records
+
+    def _take(self, most: int) -> list[InRecord]:
+        """Return up to so many records that are there and have not been taken before."""
+        records: list[InRecord] = []
+        for partition in list(self._left):
+            del self._left[partition]
+            found = list(partition.records(most - len(records)))
+            records += self._next.take(found)
+            if partition.ended:
+                self._ended.append(partition)
+            elif found:
+                self._left[partition] = None  # behind the others: each has its turn
+            if len(records) >= most:
+                break
+        return records
+
+    def _receive(self, wait_s: float) -> bool:
+        """Take what arrives, or has arrived; return whether somebody wants to connect."""
+        called, self._received = False, 0
+        for key, _ in self._selector.select(wait_s):
+            if key.data is None:
+                called = True
+                continue
+            before = key.data.waiting
+            if key.data.receive():
+                self._left[key.data] = None
+                self._received += max(0, key.data.waiting - before)
+            else:
+                self._drop(key.data)
+        return called
+
+    def fail(self, words: bytes) -> None:
+        """Tell all Spark tasks why this executor ends."""
+        for partition in list(self._partitions.values()):
+            self._tell(partition, words)
+            self._drop(partition)
+
+    def forget(self) -> None:
+        """Close the copies that a fork of the executor has."""
+        for connection in self._partitions:
+            connection.close()
+        self._selector.close()
+
+    def _tell(self, partition: _Partition, words: bytes) -> None:
+        try:
+            partition.connection.setblocking(True)
+            partition.connection.settimeout(1.0)
+            send(partition.connection, words)
+        except OSError:
+            pass
+
+    def _drop(self, partition: _Partition) -> None:
+        if self._partitions.pop(partition.connection, None) is not None:
+            self._selector.unregister(partition.connection)
+            partition.connection.close()
