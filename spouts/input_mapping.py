@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dskype.spouts import schema_registry
 from dskype.spouts.geometries import GeometryError, from_geojson, from_wkt
 from dskype.spouts.record_paths import LEGAL_PATH, RecordPath
 from dskype.spouts.record_times import UNITS, time_ms
@@ -29,6 +30,7 @@ __all__ = ["INPUT_DEFAULTS", "CsvForm", "InputMapping", "MessageReader"]
 INPUT_DEFAULTS: dict[str, Any] = {
     "format": "json",
     "csv": {},
+    "registry": {},
     "id": "$.id",
     "text": "$.text",
     "place": {"lat": "$.lat", "lon": "$.lon"},
@@ -40,7 +42,7 @@ INPUT_DEFAULTS: dict[str, Any] = {
 
 csv.field_size_limit(1 << 30)  # texts have limits of their own, dskype.text.max.bytes
 
-_FORMATS = ("json", "csv", "tsv")
+_FORMATS = ("json", "csv", "tsv", *schema_registry.FORMATS)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _PLACE_CODES = ("no-place", "invalid-lat", "invalid-lon", "invalid-bbox", "invalid-region", "outside-space")
 _PLACE_FIELDS = ("lat", "lon", "bbox", "region")
@@ -111,6 +113,12 @@ class InputMapping:
         if self.format not in _FORMATS:
             raise self._unusable("format", self.format, " | ".join(_FORMATS))
         self.csv = self._csv(given["csv"])
+        self._registry = given["registry"]
+        if not isinstance(self._registry, Mapping) or (self.format in schema_registry.FORMATS and not self._registry.get("url")):
+            raise self._unusable(
+                "registry", sorted(self._registry) if isinstance(self._registry, Mapping) else self._registry, "a map with the url of the registry"
+            )
+        self._decoder: schema_registry.SchemaDecoder | None = None
         self._sources: dict[str, str] = {}
         """Code of an error -> the paths of the values that it is about."""
         self.text_part = self._text(given["text"])
@@ -135,7 +143,13 @@ class InputMapping:
         return hash(repr(self._options))
 
     def __repr__(self) -> str:
-        return f"InputMapping({self._options!r})"
+        return f"InputMapping({ {name: value for name, value in self._options.items() if name != 'registry'} })"  # which may hold a password
+
+    def form(self) -> dict[str, Any] | None:
+        """Return the options if they say nothing but what form records have, and not what is where; otherwise None."""
+        parts = ("format", "csv", "registry")
+        given = {name: value for name, value in self._options.items() if value != INPUT_DEFAULTS[name]}
+        return given if given.keys() <= set(parts) else None
 
     def in_format(self, format: str) -> InputMapping:
         """Return the same mapping for records of another format."""
@@ -151,6 +165,12 @@ class InputMapping:
         if self.format == "json":
             return json_object(value, limits.text_max_bytes, "a message")
         longest = longest_bytes(limits.text_max_bytes)
+        if self.format in schema_registry.FORMATS:
+            if value is not None and len(value) > longest:
+                raise refusal("long-record", "Expected a message in fewer bytes", f"{len(value)} bytes", f"up to {longest} bytes")
+            if self._decoder is None:
+                self._decoder = schema_registry.SchemaDecoder(self.format, self._registry)
+            return self._decoder.decode(value)
         if value is None or len(value) > longest:
             given = "nothing" if value is None else f"{len(value)} bytes"
             raise refusal("long-record" if value else "invalid-csv", "Expected a message as a line of values", given, f"up to {longest} bytes")

@@ -59,29 +59,38 @@ class Look(NamedTuple):
         return {name: value for name, value in self.options.items() if value is not None or name not in ("text", "place")}
 
 
-def look(file: str | Path, most: int = 200) -> Look:
+def look(file: str | Path, most: int = 200, mapping: InputMapping | None = None) -> Look:
     """Look at the first records of a file, and guess how they become messages.
 
     :param most: how many records.
+    :param mapping: says what form they have; None: that is guessed, too.
     :raises OSError: the file cannot be opened.
     :raises IllegalArgumentException: it is damaged, or names no columns.
     """
-    lines, form = first_lines(file), {}
-    if lines:
-        format, csv_form = guess_csv(lines, "tsv" if Path(file).suffix.lower() in (".tsv", ".tab") else "csv")
-        form = {"format": format, **({"csv": csv_form} if csv_form else {})}
-    return look_at(itertools.islice(RecordFile(file, InputMapping(form)), most), form)
+    if mapping is None:
+        mapping = _form(first_lines(file), None)
+    return _look_at(itertools.islice(RecordFile(file, mapping), most), mapping)
 
 
-def look_at_values(values: Iterable[bytes | None]) -> Look:
-    """Look at the values of some records of a topic, and guess how they become messages."""
+def look_at_values(values: Iterable[bytes | None], mapping: InputMapping | None = None) -> Look:
+    """Look at the values of some records of a topic, and guess how they become messages.
+
+    :param mapping: says what form they have; None: that is guessed, too.
+    """
     kept = [value for value in values if value is not None]
-    if sum(value.lstrip().startswith(b"{") for value in kept) < _SHARE * len(kept):
-        format, csv_form = guess_csv([value.decode(errors="replace").rstrip("\r\n") for value in kept], has_header=False)
-        form = {"format": format, "csv": csv_form}
-        mapping = InputMapping(form)
-        return look_at(((number, _decoded(mapping, value)) for number, value in enumerate(kept, 1)), form)
-    return look_at(enumerate(kept, 1), {})
+    if mapping is None:
+        is_json = sum(value.lstrip().startswith(b"{") for value in kept) >= _SHARE * len(kept)
+        mapping = _form([] if is_json else [value.decode(errors="replace").rstrip("\r\n") for value in kept], False)
+    form = mapping
+    return _look_at(((number, value if form.format == "json" else _decoded(form, value)) for number, value in enumerate(kept, 1)), form)
+
+
+def _form(lines: list[str], has_header: bool | None) -> InputMapping:
+    """Return a mapping that says what form records have; without lines they are JSON."""
+    if not lines:
+        return InputMapping({})
+    format, form = guess_csv(lines, has_header)
+    return InputMapping({"format": format, **({"csv": form} if form else {})})
 
 
 def _decoded(mapping: InputMapping, value: bytes) -> dict[str, Any] | RecordError:
@@ -91,11 +100,7 @@ def _decoded(mapping: InputMapping, value: bytes) -> dict[str, Any] | RecordErro
         return error
 
 
-def look_at(numbered: Iterable[Numbered], form: Mapping[str, Any]) -> Look:
-    """Look at some records, and guess how they become messages.
-
-    :param form: their format, if it is not JSON.
-    """
+def _look_at(numbered: Iterable[Numbered], mapping: InputMapping) -> Look:
     kept = list(numbered)
     objects = [value for _, value in kept if isinstance(value, dict)]
     for _, value in kept:
@@ -103,7 +108,7 @@ def look_at(numbered: Iterable[Numbered], form: Mapping[str, Any]) -> Look:
             with contextlib.suppress(RecordError):
                 objects.append(json_object(value, len(value), "a message"))
     options, others = guess_mapping(objects)
-    return Look({**form, **options, "attributes": {}}, others, kept)
+    return Look({**(mapping.form() or {}), **options, "attributes": {}}, others, kept)
 
 
 def guess_mapping(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -128,11 +133,10 @@ def guess_mapping(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any],
     return found, _others(usual, found)
 
 
-def guess_csv(lines: Sequence[str], format: str = "csv", has_header: bool | None = None) -> tuple[str, dict[str, Any]]:
+def guess_csv(lines: Sequence[str], has_header: bool | None = None) -> tuple[str, dict[str, Any]]:
     """Return the format and ``dskype.input.csv`` of lines of values.
 
     :param lines: the first ones of a file.
-    :param format: ``csv`` or ``tsv``, as the name of the file says.
     :param has_header: whether the first line has the names of the columns; None: it looks like that.
 
     >>> guess_csv(["Name;Breite;Länge", "Café;47.3;8.5", "Bar;47.4;8.6"])
@@ -140,10 +144,9 @@ def guess_csv(lines: Sequence[str], format: str = "csv", has_header: bool | None
     >>> guess_csv(["17,47.3,8.5,red, brown", "18,47.4,8.6,a dog"])
     ('csv', {'quote': None, 'columns': ['id', 'lat', 'lon', 'text']})
     """
-    delimiter = "\t" if format == "tsv" else max(_DELIMITERS, key=lambda sign: _evenness(lines, sign))
-    if format == "csv" and delimiter == "\t":
-        format = "tsv"
-    form: dict[str, Any] = {} if delimiter == ("\t" if format == "tsv" else ",") else {"delimiter": delimiter}
+    delimiter = max(_DELIMITERS, key=lambda sign: _evenness(lines, sign))
+    format = "tsv" if delimiter == "\t" else "csv"
+    form: dict[str, Any] = {} if delimiter in ("\t", ",") else {"delimiter": delimiter}
     quoted = _quoted(lines, delimiter)
     if quoted is None and format == "csv":
         form["quote"] = None

@@ -59,11 +59,17 @@ class RecordFile:
             self._source = _opened(self.name, stack)
             self._is_parquet = self._source.peek(4)[:4] == _PARQUET
             self._stack = stack.pop_all()
-        format = "json" if mapping is None else mapping.format
+        self.mapping: InputMapping | None = None
+        self.use(mapping)
+
+    def use(self, mapping: InputMapping | None) -> None:
+        """Set the mapping before the file is read, for whoever opens it before the mapping is known."""
         if self._is_parquet:
             format = "json"
-        elif format == "json":
-            format = _FORMATS.get(_ending(self.name), format)
+        elif mapping is not None and mapping.format in _FORMATS.values():
+            format = mapping.format
+        else:
+            format = _FORMATS.get(_ending(self.name), "json")
         if mapping is None and (format != "json" or self._is_parquet):
             mapping = InputMapping({})
         self.mapping = None if mapping is None else mapping.in_format(format)

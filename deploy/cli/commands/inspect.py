@@ -31,10 +31,12 @@ def run(args: argparse.Namespace) -> int:
     from dskype.spouts.record_values import RecordError
 
     settings = offline_settings(args)
-    found = _look(args)
+    given = settings.input
+    found = _look(args, given)
     if not found.records:
         raise UsageError(f"there is no record in {args.source}")
-    given = settings.input
+    if given is not None and given.form() is not None:  # it does not say what is where
+        given = None
     mapping = InputMapping(found.usable()) if given is None else given
     reader, own = MessageReader(settings, mapping), MessageReader(settings, None)
     messages: list[dict[str, Any]] = []
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             refused.append({"line": number, "error": str(error)})
     needed = given is None and (own_forms < len(found.records))
     if args.output == "json":
-        options = found.options if given is None else None
+        options = {name: value for name, value in found.options.items() if name != "registry"} if given is None else None
         put(
             json.dumps(
                 {"mapping": options, "others": found.others, "messages": messages[: args.show], "refused": refused, "needed": needed}, ensure_ascii=False
@@ -76,19 +78,19 @@ def _reads(reader: Any, value: Any) -> bool:
     return True
 
 
-def _look(args: argparse.Namespace) -> Any:
+def _look(args: argparse.Namespace, mapping: Any) -> Any:
     from dskype.spouts.mapping_guess import look, look_at_values
 
     if args.source == "-":
         raise UsageError("expected a file or a topic, which can be read twice; given: standard input")
     if os.path.exists(args.source):
-        return look(args.source, args.records)
+        return look(args.source, args.records, mapping)
     if os.sep in args.source:
         raise UsageError(f"there is no file {args.source}")
     with open_client(args) as client:
         client.require(args.source)
         share = -(-args.records // client.partitions(args.source))
-        return look_at_values(record.value for record in itertools.islice(client.scan(args.source, share), args.records))
+        return look_at_values((record.value for record in itertools.islice(client.scan(args.source, share), args.records)), mapping)
 
 
 def _shown(message: Any) -> dict[str, Any]:
@@ -116,6 +118,9 @@ def _yaml(source: str, options: Mapping[str, Any], others: Mapping[str, str]) ->
     """Return a mapping as YAML, with what could not be found as comments."""
     lines = [f"# How the records of {clean(source, 200)} become messages: a guess of 'dskype inspect' (docs/guides/data.md)."]
     for name, value in options.items():
+        if name == "registry" and value.keys() != {"url"}:
+            lines.append("# dskype.input.registry as before; it is not printed, because it may have a password")
+            continue
         missing = {"text": "the text", "place": "the place"}.get(name) if value is None else None
         lines.append(
             f"dskype.input.{name}: {json.dumps(value, ensure_ascii=False)}"

@@ -57,10 +57,12 @@ def run(args: argparse.Namespace) -> int:
     from dskype.spouts.record_values import RecordError, encode_json
 
     one = _one(args)
+    file = None if one is not None else RecordFile(args.file)  # before brokers are waited for
     client, pace = open_client(args, patient=True), Pace(args.rate)
     with Sending(args, client, "message") as sending:
         client.require(client.topics.messages)
-        file = None if one is not None else RecordFile(args.file, client.settings.input)
+        if file is not None:
+            file.use(client.settings.input)
         reader = MessageReader(client.settings, None if file is None else file.mapping)
         for number, value in [(None, one)] if file is None else file:
             try:
