@@ -141,8 +141,8 @@ def test_a_system_that_evaluates_expressions_wrongly_is_found_out(monkeypatch, n
     monkeypatch.setattr(naive, name, wrong)
     conf = {**WHOLE, "dskype.text.fields": []}
     reports = (check(PlainSystem(conf, seed=seed, areas=0.2, whole=True).some_traffic(60)) for seed in range(10))
-    report = next(report for report in reports if not report.ok)
-    assert report.counts.keys() == {"match"} and "boolean subscription" in first(report, "match").as_text()
+    report = next(report for report in reports if "match" in report.counts)
+    assert report.counts.keys() <= {"match", "state", "delta"} and "boolean subscription" in first(report, "match").as_text()
 
 
 right_phrase, right_comparison, right_holds = naive._has_phrase, naive._compares, naive._holds
