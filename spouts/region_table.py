@@ -26,10 +26,13 @@ class RegionTable:
     which they came. One that is removed leaves a gap. When the array is full, either the others move together, if gaps are a quarter of it, or it grows by half.
 
     Put, remove: O(corners), amortized; test of a point: O(1) for a circle, and about O(sqrt(corners)) for a polygon. Memory: 4 bytes for each slot, 64 for a circle,
-    128 and 16 to 18 per corner for a polygon, with up to half of that for growth.
+    192 and 128 per 8 corners for a polygon, with up to half of that for growth.
     """
 
     def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
         self._starts = np.zeros(0, np.int32)
         """The line where the region of each slot is, -1 is none."""
         self._numbers = _lines(0)
@@ -163,7 +166,7 @@ class RegionTable:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`snapshot` returned, in place of what is there; its arrays may be read-only."""
-        self.__init__()  # type: ignore[misc]
+        self._clear()
         self.put_many(state["slots"], state["offsets"], state["regions"])
 
     # -- checks -------------------------------------------------------------------------------------------------------
