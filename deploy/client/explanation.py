@@ -33,11 +33,10 @@ def explain_boolean(subscription: BooleanSubscription, message: Message, content
     """
     area = message.bbox
     outside = borders_between(subscription.bbox, message)
-    tree = parts_of(subscription.expression, content)
-    lacking = needs(subscription.expression, content)
+    expression = _expression(subscription.expression, content)
     return {
         "type": "boolean",
-        "matches": not outside and tree["satisfied"],
+        "matches": not outside and expression["satisfied"],
         "rectangle": {
             "bbox": list(subscription.bbox),
             "place": None if area else [message.lat, message.lon],
@@ -45,22 +44,31 @@ def explain_boolean(subscription: BooleanSubscription, message: Message, content
             "inside": not outside,
             "outside": outside,
         },
-        "expression": {
-            "text": expressions.to_text(subscription.expression),
-            "satisfied": tree["satisfied"],
-            "tree": tree,
-            "needs": sorted(lacking.missing),
-            "excludes": sorted(lacking.excluded),
-        },
+        "expression": expression,
     }
 
 
-def explain_topk(subscription: TopkSubscription, message: Message, tokens: Sequence[str], vocabulary: Vocabulary, diagonal_deg: float) -> dict[str, Any]:
+def _expression(expression: expressions.Expression, content: Content) -> dict[str, Any]:
+    tree, lacking = parts_of(expression, content), needs(expression, content)
+    return {
+        "text": expressions.to_text(expression),
+        "satisfied": tree["satisfied"],
+        "tree": tree,
+        "needs": sorted(lacking.missing),
+        "excludes": sorted(lacking.excluded),
+    }
+
+
+def explain_topk(
+    subscription: TopkSubscription, message: Message, tokens: Sequence[str], vocabulary: Vocabulary, diagonal_deg: float, content: Content | None = None
+) -> dict[str, Any]:
     """Say what a message scores for a top-k subscription, and of which parts the score is made.
 
     :param tokens: of the message's text.
     :param diagonal_deg: of the data space.
-    :returns: ``type``, ``score`` (None without a common word: such a message enters no list), ``alpha``, ``k``, ``place`` (``subscription`` and ``message``: [lat, lon],
+    :param content: of the message; needed for a subscription with a filter.
+    :returns: ``type``, ``score`` (None without a common word: such a message enters no list), ``where`` (the filter, as ``expression`` of :func:`explain_boolean`: a message
+        that does not satisfy it enters no list; None: there is none), ``alpha``, ``k``, ``place`` (``subscription`` and ``message``: [lat, lon],
         ``area`` or None, ``distance_deg``, ``distance_km``, ``diagonal_deg``, ``ssim``) and ``words`` (``common``: maps ``word``, ``df``, ``subscription``, ``message``
         (their weights) and ``product``; ``missing``: maps ``word`` and ``df``; ``documents`` of the vocabulary, ``tsim``).
     """
@@ -81,6 +89,7 @@ def explain_topk(subscription: TopkSubscription, message: Message, tokens: Seque
     return {
         "type": "topk",
         "score": float(score_kernels.score(subscription.alpha, spatial, textual)) if common else None,
+        "where": _expression(subscription.where, content) if subscription.where is not None and content is not None else None,
         "alpha": subscription.alpha,
         "k": subscription.k,
         "place": {
@@ -111,17 +120,20 @@ def explain_list(
     :param entries: (message id, score) of the list, best first.
     :param position: where the message stands for the window, and ``extent`` of the window; None: not known.
     :returns: ``watermark``, ``position``, ``size``, ``rank`` (None: not in the list), ``threshold`` (the score of the last entry of a full list, else None), ``would_be``
-        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``below the threshold``, ``left the window``,
+        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``filtered`` (it does not satisfy the filter), ``below the threshold``, ``left the window``,
         ``came later``, ``not in the window`` (one of these two), ``not published`` or ``due`` (it will be in the next list).
     """
     score, full = explained["score"], len(entries) >= explained["k"]
     rank = next((i for i, (id, _) in enumerate(entries, 1) if message is not None and id == message), None)
     threshold = entries[-1][1] if full and entries else None
-    would_be = None if score is None or (threshold is not None and score < threshold) else 1 + sum(value > score for _, value in entries)
+    filtered = explained["where"] is not None and not explained["where"]["satisfied"]
+    would_be = None if score is None or filtered or (threshold is not None and score < threshold) else 1 + sum(value > score for _, value in entries)
     if rank is not None:
         reason = "listed"
     elif score is None:
         reason = "no common word"
+    elif filtered:
+        reason = "filtered"
     elif message is None:
         reason = "below the threshold" if would_be is None else "not published"
     elif position is not None and position > watermark:
@@ -232,7 +244,10 @@ def _numbers(values: Sequence[float]) -> str:
 
 def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
     place, words, alpha, score = explained["place"], explained["words"], explained["alpha"], explained["score"]
+    where = explained["where"]
     head = "has no word in common with" if score is None else f"scores {score:.6f} for"
+    if score is not None and where is not None and not where["satisfied"]:
+        head = "does not satisfy the filter of"
     lines = [f"{message} {head} {subscription}", ""]
     centre = f", the centre of the area {_numbers(place['area'])}," if place["area"] else ""
     lines.append(
@@ -257,6 +272,9 @@ def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -
         lines.append(f"score   {alpha:g} * {place['ssim']:.6f} + {1 - alpha:g} * {words['tsim']:.6f} = {score:.6f}")
     else:
         lines.append("score   none: a message without a common word enters no list, however near it is")
+    if where is not None:
+        lines.append(f"where   {_yes(where['satisfied'])}   {clean(where['text'])}")
+        lines += [] if where["satisfied"] else part_lines(where["tree"], 8)
     if "list" in explained:
         lines.append(_list_line(explained))
     return lines
@@ -270,6 +288,7 @@ def _list_line(explained: Mapping[str, Any]) -> str:
     texts = {
         "listed": f"it has rank {found['rank']}: {held}",
         "no common word": held,
+        "filtered": held,
         "below the threshold": f"it is not in the list: the last of {explained['k']} entries has {found['threshold'] or 0:.6f}, which is more",
         "not published": f"it would have rank {found['would_be']}: {held}",
         "came later": f"the list is not as far: this is message {found['position']} ({held})",

@@ -207,6 +207,7 @@ class PubSub(TopicReader):
         keywords: Sequence[str] | None = None,
         k: int = 10,
         alpha: float = 0.5,
+        where: str | None = None,
         wait: bool = False,
         **more: Any,
     ) -> str:
@@ -216,10 +217,11 @@ class PubSub(TopicReader):
         :param text: the words to look for, or ``keywords``: a list of them; one of the two.
         :param k: how many messages. Default 10.
         :param alpha: the weight of nearness against words, 0 to 1. Default 0.5.
+        :param where: an expression, as of :meth:`subscribe_boolean`; only messages that satisfy it count. Default: all do.
         :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
         :returns: the id; for the rest see :meth:`subscribe`.
         """
-        fields = {"text": text, "keywords": _listed(keywords), "lat": lat, "lon": lon, "k": k, "alpha": alpha}
+        fields = {"text": text, "keywords": _listed(keywords), "lat": lat, "lon": lon, "k": k, "alpha": alpha, "where": where}
         return self.subscribe(id, wait=wait, type="topk", **_given(fields), **more)
 
     def subscribe_boolean(

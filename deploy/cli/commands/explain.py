@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
                 _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
         else:
             vocabulary = Vocabulary.load(settings.vocabulary, analyzer) if settings.vocabulary else Vocabulary.empty()
-            explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg)
+            explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg, Content(parsed, analyzer, settings.language))
             if registered is not None:
                 _add_list(explained, client, registered, message)
         explained["notes"] = _notes(client, settings, registered, explained) + _analysis(analyzer, parsed.text)

@@ -40,6 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     topk.add_argument("--near", metavar="LAT,LON", type=degrees("LAT,LON"))
     topk.add_argument("-k", metavar="K", type=positive, help="how many; default: 10")
     topk.add_argument("--alpha", metavar="A", type=float, help="weight of nearness against words, 0 to 1; default: 0.5")
+    topk.add_argument("--where", metavar="E", help="only messages that satisfy this expression count, e.g. 'price < 5 AND NOT decaf'")
     boolean = parser.add_argument_group("every message that matches")
     boolean.add_argument(
         "--expression", metavar="E", help="""e.g. 'coffee AND NOT decaf AND (wifi OR "late night")'; default: every message in the rectangle"""
@@ -81,6 +82,7 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
         "ttl_s": args.ttl,
         "k": args.k,
         "alpha": args.alpha,
+        "where": args.where,
         "meta": args.meta,
     }
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -88,9 +90,9 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
         fields["lat"], fields["lon"] = args.near
     if not fields:
         return None
-    boolean, topk = {"expression", "bbox", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha"} & fields.keys()
+    boolean, topk = {"expression", "bbox", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha", "where"} & fields.keys()
     if boolean and topk:
-        raise UsageError("--text, --near, -k and --alpha are for top-k, --bbox, --expression and --ttl for boolean subscriptions; given: both")
+        raise UsageError("--text, --near, -k, --alpha and --where are for top-k, --bbox, --expression and --ttl for boolean subscriptions; given: both")
     return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
 
 
@@ -150,7 +152,10 @@ def _place_of(error: Exception, line: bytes | None) -> list[str]:
     from dskype.spouts.expression_parser import ExpressionError
 
     reason = error.__cause__
-    return pointed(json.loads(line or b"")["expression"], reason.position) if isinstance(reason, ExpressionError) else []
+    if not isinstance(reason, ExpressionError):
+        return []
+    fields = json.loads(line or b"")
+    return pointed(fields["where" if fields["type"] == "topk" else "expression"], reason.position)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -195,7 +200,8 @@ def _what(client: Any, found: Any) -> str:
         ttl = f", ttl {fields['ttl_s']} s" if "ttl_s" in fields else ""
         where = f"in {fields['bbox']}" if "bbox" in fields else "everywhere"
         return f"{words} {where}{ttl}"
-    return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}"
+    where = f", where {fields['where']}" if fields.get("where") is not None else ""
+    return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}{where}"
 
 
 def _expression(client: Any, found: Any) -> Any:

@@ -173,6 +173,21 @@ def test_every_part_of_the_language_says_what_the_message_has():
     assert parts['"late night"']["found"] is None and parts['"late night"']["occurrences"][1] == {"word": "night", "field": "body", "place": 2}
 
 
+def test_a_filter_of_a_topk_subscription_is_explained():
+    m = message("coffee by the lake\x1f", price=350.5)
+    content = Content(m, Tokenizer(), LANGUAGE)
+    for where, satisfied in (("price > 300 AND NOT tea", True), ("price < 200 AND coffee", False)):
+        s = TopkSubscription("s", ["coffee"], 2, 0.0, 0.0, 0.0, where=parse(where, Tokenizer(), LANGUAGE))
+        found = explain_topk(s, m, ["coffee", "by", "the", "lake"], Vocabulary.empty(), 10.0, content)
+        assert found["score"] == 0.5 and found["where"]["satisfied"] is satisfied and found["where"]["text"] == where
+        lines = as_lines(found, "s", "m")
+        assert lines[0] == ("m scores 0.500000 for s" if satisfied else "m does not satisfy the filter of s")
+        assert f"where   {'yes' if satisfied else 'no '}   {where}" in lines
+        assert any("price < 200: the message has 350.5" in line for line in lines) is not satisfied
+        found["list"] = explain_list(found, "m", [("a", 0.4)], 5)
+        assert found["list"]["reason"] == ("not in the window" if satisfied else "filtered") and (found["list"]["would_be"] is None) is not satisfied
+
+
 @pytest.mark.parametrize(
     ("expression", "missing", "excluded"),
     [
