@@ -6,6 +6,7 @@ but on words and values in place of ids, so that the answer can name them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -81,8 +82,7 @@ class Content:
         if operator == "in":
             return self.satisfies(rest[1], rest[0])
         if operator == "phrase":
-            found = self.nearest(expression, field)
-            return found is not None and found.between <= rest[0]
+            return self.nearest(expression, field, rest[0]) is not None
         if operator == "prefix":
             return bool(self.beginning_with(rest[0], field))
         if operator == "attribute":
@@ -95,23 +95,25 @@ class Content:
         number = self._names.index(field)
         return self.places[number : number + 1]
 
-    def nearest(self, phrase: Expression, field: str | None = None) -> Occurrence | None:
-        """Return the occurrence of a phrase with the fewest words between, the first of several; None: no field has all words in this order."""
+    def nearest(self, phrase: Expression, field: str | None = None, most: int | None = None) -> Occurrence | None:
+        """Return the occurrence of a phrase with the fewest words between, the first of several; None: no field has all words in this order.
+
+        :param most: return None, too, if there are more words between; default: any number.
+        """
         _, _, steps, words = phrase
         first = 0 if field is None else self._names.index(field)
         found: Occurrence | None = None
         for number, places in enumerate(self._searched(field), first):
-            for start in places.get(words[0], ()):
-                at = [start]
-                for (before, after), word in zip(pairwise(steps), words[1:]):
-                    following = next((place for place in places.get(word, ()) if place >= at[-1] + after - before), None)
-                    if following is None:
-                        break
-                    at.append(following)
-                else:
-                    between = at[-1] - at[0] - (steps[-1] - steps[0])
-                    if found is None or between < found.between:
-                        found = Occurrence(number, tuple(at), between)
+            lists = [places.get(word, ()) for word in words]
+            gaps = [after - before for before, after in pairwise(steps)]
+            for start in lists[0] if all(lists) else ():
+                at = _following(start, lists, gaps, found.between - 1 if found is not None else most)
+                if at is None:  # the end of the text is too near, for later starts, too
+                    break
+                if len(at) == len(words):  # and so it is nearer than the one before
+                    found = Occurrence(number, tuple(at), at[-1] - start - sum(gaps))
+                    if found.between == 0:
+                        return found
         return found
 
     def beginning_with(self, prefix: str, field: str | None = None) -> list[str]:
@@ -144,3 +146,24 @@ class Content:
         if op == "!=":
             return bool(value != wanted[0])
         return bool({"<": value < wanted[0], "<=": value <= wanted[0], ">": value > wanted[0], ">=": value >= wanted[0]}[op])
+
+
+def _following(start: int, lists: Sequence[Sequence[int]], gaps: Sequence[int], most: int | None) -> list[int] | None:
+    """Return the places of the words of a phrase, each as near as possible to the one before; fewer if more than ``most`` words would be between them;
+    None: one does not follow. O(words * log places).
+
+    :param start: the place of the first word.
+    :param lists: the places of each word, rising.
+    :param gaps: from each word to the next one, without words between.
+    """
+    at, between = [start], 0
+    for places, gap in zip(lists[1:], gaps):
+        nearest = at[-1] + gap
+        i = bisect_left(places, nearest)
+        if i == len(places):
+            return None
+        between += places[i] - nearest
+        if most is not None and between > most:
+            break
+        at.append(places[i])
+    return at

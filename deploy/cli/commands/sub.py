@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, degrees, json_value, open_client, output, positive, positive_seconds
-from dskype.deploy.cli.lines import LINE_BYTES, Sending, lines
+from dskype.deploy.cli.lines import Sending, lines
 from dskype.deploy.machine.terminal import clean, clock_text, counted, pointed, put, say
+from dskype.spouts.record_values import RecordError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +122,7 @@ def _add(args: argparse.Namespace) -> int:
         raise UsageError("expected a FILE (- is standard input), or one subscription by options; given: " + ("neither" if one is None else "both"))
     if one is not None and one["type"] == "topk" and args.near is None:
         raise UsageError("expected --near LAT,LON for a top-k subscription, or --expression or --bbox for a boolean one; given: none of them")
-    source: Iterable[tuple[int | None, bytes | None]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
+    source: Iterable[tuple[int | None, bytes | RecordError]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
     client = open_client(args, offline=args.dry_run, patient=True)
     generated: list[str] = []
     with Sending(args, client, "subscription") as sending:
@@ -129,8 +130,8 @@ def _add(args: argparse.Namespace) -> int:
             client.require(client.topics.subscriptions)
         for number, line in source:
             try:
-                if line is None:
-                    raise ValueError(f"longer than {LINE_BYTES:,} bytes")
+                if isinstance(line, RecordError):
+                    raise line
                 key, value, is_new = _subscription(line)
                 client.parse_subscription(key, value)
             except (ValueError, TopologyError) as ex:

@@ -137,6 +137,15 @@ def test_the_nearest_occurrence_of_a_phrase_is_found():
     assert nearest(f"late night{BORDER}late at night", '"late night"', "b", ("a", "b")) == (1, (0, 2), 1)
 
 
+def test_a_phrase_that_a_text_nearly_has_everywhere_is_decided_soon():
+    """A plain search would take minutes."""
+    content = Content(Message(None, "a " * 16384, 0.0, 0.0, None), Tokenizer())
+    assert not content.satisfies(parse('"' + "a " * 255 + 'b"', Tokenizer())) and content.satisfies(parse('"' + "a " * 256 + '"', Tokenizer()))
+    content = Content(Message(None, "a x " * 8192, 0.0, 0.0, None), Tokenizer())
+    phrase = parse('"' + "a " * 256 + '"', Tokenizer())
+    assert not content.satisfies(phrase) and content.nearest(phrase) == (0, tuple(range(0, 512, 2)), 255)
+
+
 def documented() -> tuple[Attributes, list[tuple[str, str, str]]]:
     """Return the attributes of the table of expressions in the documents, and its rows: expression, what satisfies it, what does not."""
     page = (Path(__file__).parents[3] / "docs/concepts/boolean.md").read_text(encoding="utf-8")
