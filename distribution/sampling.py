@@ -22,7 +22,6 @@ from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.readers import RecordFile, plain_lines
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import Message, Subscription, TopkSubscription, areas_of, parse_subscription
-from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -58,7 +57,7 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
     :param most: the most messages, and the most subscriptions.
     :raises IllegalArgumentException: a file cannot be read, or has no records.
     """
-    tokenizer = Tokenizer(settings.stop_words)
+    tokenizer = settings.analyzer()
 
     def subscription(line: bytes, number: int) -> Subscription:
         record = json.loads(line)
@@ -93,7 +92,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
     threshold. For distributors that know no areas, an area counts at its centre.
     Thresholds are those of a window with all the messages, or with the last ones if the settings have a shorter count window.
     """
-    tokenizer = Tokenizer(settings.stop_words)
+    tokenizer = settings.analyzer()
     offsets, terms, weights = vocabulary.weigh_texts([m.text for m in messages], tokenizer)
     n = len(messages)
     batch = MessageBatch(

@@ -17,6 +17,7 @@ class TopkSubscription(NamedTuple):
     :ivar terms: int64[], ids of its keywords, rising.
     :ivar weights: float64[], weights of the keywords, of unit norm.
     :ivar meta: JSON text that comes back with every delta, or None.
+    :ivar program: decides whether a message counts (:mod:`dskype.spouts.filters`); None: all do.
     """
 
     k: int
@@ -26,10 +27,11 @@ class TopkSubscription(NamedTuple):
     terms: Any
     weights: Any
     meta: str | None
+    program: Any = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""
-        return {"type": "topk", **self._asdict()}
+        return {"type": "topk", **_given(self)}
 
 
 class BooleanSubscription(NamedTuple):
@@ -52,7 +54,12 @@ class BooleanSubscription(NamedTuple):
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""
-        return {"type": "boolean", **self._asdict()}
+        return {"type": "boolean", **_given(self)}
+
+
+def _given(subscription: Any) -> dict[str, Any]:
+    """Return the fields of a named tuple as a map; those that earlier versions did not have are left out if they are None."""
+    return {name: value for name, value in subscription._asdict().items() if value is not None or name not in subscription._field_defaults}
 
 
 Subscription = TopkSubscription | BooleanSubscription

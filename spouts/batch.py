@@ -151,13 +151,13 @@ class Details(NamedTuple):
         return cls(offsets, np.zeros(0, np.int16), offsets, none, offsets, none, offsets, np.zeros(0))
 
     @classmethod
-    def of(cls, received: Matching) -> Details:
+    def of(cls, received: Matching | Window) -> Details:
         """Return the details in a batch of a stream; those of frames of earlier versions are empty."""
         return cls(
             *lists_to_csr(received.order, np.int16),
             *lists_to_csr(received.attributes, np.int64),
             *lists_to_csr(received.prefixes, np.int64),
-            *lists_to_csr(received.region, np.float64),
+            *(lists_to_csr(received.region, np.float64) if isinstance(received, Matching) else cls.empty(len(received.seq))[6:]),
         )
 
     def columns(self) -> dict[str, Any]:

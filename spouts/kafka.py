@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import streams
+from dskype.spouts.analyzer_settings import synonym_files
 from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
@@ -18,7 +19,6 @@ from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import Message, areas_of, encode_attributes, parse_key, parse_plan, parse_subscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import KafkaSpout
@@ -290,9 +290,10 @@ class SubscriptionSpout(KafkaSpout):
         Settings.from_conf(conf)
 
     def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
-        """Return the vocabulary if the costs of subscriptions are limited."""
+        """Return the files of synonyms, and the vocabulary if the costs of subscriptions are limited."""
         settings = Settings.from_conf(conf)
-        return {("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary and settings.cost_ceiling is not None else {}
+        limited = settings.vocabulary and settings.cost_ceiling is not None
+        return synonym_files(conf) | ({("dskype.vocabulary",): settings.vocabulary} if limited else {})
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of subscriptions and plans."""
@@ -302,7 +303,7 @@ class SubscriptionSpout(KafkaSpout):
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Read the settings, and the vocabulary if costs are limited."""
         self._settings = Settings.from_conf(conf)
-        self._tokenizer = Tokenizer(self._settings.stop_words)
+        self._tokenizer = self._settings.analyzer()
         self._ceiling = CostCeiling(self._settings, Vocabulary.load)
         self._collector = collector
 

@@ -1,7 +1,7 @@
 """Messages and subscriptions as records of Kafka topics: JSON in UTF-8, checked before anything else sees it.
 
 Unknown fields are ignored. A record that cannot be used raises :class:`RecordError` with one sentence for the ``error`` header of the dead
-letter. An optional field is either absent or has its type; only ``meta`` may be null.
+letter. An optional field is either absent or has its type; only ``meta`` and ``where`` may be null.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import ExpressionError, Language, parse
 from dskype.spouts.filters import is_wordless
 from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
+from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -59,6 +60,7 @@ class Limits:
     :param keywords_max: most different keywords of a subscription.
     :param text_max_bytes: longest text (or expression) in bytes of UTF-8; it may double when it is normalised and case-folded.
     :param words_max: most words of a message's text, repetitions and stop words included.
+    :param segmented: whether a segmenter cuts texts; then each character of its script counts as a word.
     :param expression_max_depth: most parentheses open at once.
     :param expression_max_terms: most terms of an expression, repetitions included.
     :param meta_max_bytes: longest ``meta`` as compact JSON.
@@ -73,6 +75,7 @@ class Limits:
     expression_max_terms: int = 256
     meta_max_bytes: int = 512
     id_max_bytes: int = 128
+    segmented: bool = False
 
 
 _DEFAULTS = Limits()
@@ -127,6 +130,7 @@ class TopkSubscription:
     :ivar alpha: the weight of the place against the text, 0..1.
     :ivar lat, lon: degrees, inside the data space.
     :ivar meta: JSON text that comes back with each result, or None.
+    :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
     """
 
     id: str
@@ -136,6 +140,7 @@ class TopkSubscription:
     lat: float
     lon: float
     meta: str | None = None
+    where: expressions.Expression | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
@@ -148,12 +153,14 @@ class TopkSubscription:
             "lat": self.lat,
             "lon": self.lon,
             "meta": self.meta,
+            "where": self.where,
         }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
-        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"])
+        where = expressions.as_lists(record.get("where"))  # absent from records of earlier versions
+        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"], where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +211,9 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
     :raises RecordError: if it cannot be used.
 
     >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
-    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None)
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None, region=None)
     >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
-    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None)
+    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None, region=None)
     >>> parse_message(b'{"text": "Late coffee", "lat": 198.1, "lon": 11.6}')
     Traceback (most recent call last):
     dskype.spouts.record_values.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
@@ -218,7 +225,7 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
         text = message_text(record, text_fields)
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
-        _check_words(text, words_max)
+        _check_words(text, limits)
     bbox = region = None
     lat, lon = record.get("lat"), record.get("lon")
     if "bbox" in record or "region" in record:
@@ -296,8 +303,8 @@ def parse_subscription(
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
-    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, and each token counts as often as it occurs.
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
+    cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
     ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a place the
     subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
@@ -306,15 +313,17 @@ def parse_subscription(
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
-    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None)
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None)
     """
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
     kind = record.get("type")
+    if language is None:
+        language = Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms)
     if kind == "topk":
-        return _topk(id, record, tokenizer, space, limits)
+        return _topk(id, record, tokenizer, space, limits, language)
     if kind == "boolean":
-        return _boolean(id, record, tokenizer, limits, language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms))
+        return _boolean(id, record, tokenizer, limits, language)
     return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
 
 
@@ -338,10 +347,10 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
     return version, plan
 
 
-def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:
+def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits, language: Language) -> TopkSubscription:
     if _one_of(record, "text", "keywords") == "text":
         text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
-        keywords = tokenizer.tokens(text)
+        keywords = tokenizer.keywords(text)
         if not keywords:
             _refuse("no-keyword", "Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
         _check_count(keywords, "text", limits)
@@ -353,7 +362,16 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
         _refuse("invalid-k", "Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits))
+    where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where)
+
+
+def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
+    text = _check_folded(_check_text(record[name], name, limits.text_max_bytes), name, limits.text_max_bytes)
+    try:
+        return parse(text, tokenizer, language)
+    except ExpressionError as e:
+        raise RecordError(str(e), "invalid-expression") from None
 
 
 _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
@@ -365,13 +383,9 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
             raise refusal("no-keyword", "Expected 'expression', 'keywords', 'bbox' or 'region'", "none of them")
         expression = expressions.EVERYTHING
     elif _one_of(record, "expression", "keywords") == "expression":
-        text = _check_folded(_check_text(record["expression"], "expression", limits.text_max_bytes), "expression", limits.text_max_bytes)
-        try:
-            expression = parse(text, tokenizer, language)
-        except ExpressionError as e:
-            raise RecordError(str(e), "invalid-expression") from e
+        expression = _expression(record, "expression", tokenizer, limits, language)
     else:
-        expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
+        expression = _all_of(record, tokenizer, limits)
     if not language.wordless and is_wordless(expression):
         hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
         raise refusal("no-keyword", "Expected an expression that needs a word", shown(expressions.to_text(expression)), hint=hint)
@@ -492,13 +506,16 @@ def _check_folded(text: str, name: str, max_bytes: int) -> str:
     return text
 
 
-def _check_words(text: str, words_max: int) -> None:
+def _check_words(text: str, limits: Limits) -> None:
     """Refuse a text of too many words. Most texts are too short for that and need not be cut into words."""
+    words_max = limits.words_max
+    least_bytes = words_max if limits.segmented else 2 * words_max - 1
     longest = len(text) if text.isascii() else len(text) * MOST_FOLDED_BYTES
-    if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
+    if longest <= least_bytes or (not text.isascii() and folded_bytes(text) <= least_bytes):
         return
-    if (words := count_words(text)) > words_max:
-        raise refusal("many-words", "Expected fewer words in 'text'", str(words), f"up to {words_max}, repetitions included")
+    if (words := count_segmented_words(text) if limits.segmented else count_words(text)) > words_max:
+        legal = f"up to {words_max}, repetitions included" + (", where each character of a script without spaces counts as a word" if limits.segmented else "")
+        raise refusal("many-words", "Expected fewer words in 'text'", str(words), legal)
 
 
 def _message_id(id: Any, max_bytes: int) -> str:
@@ -538,13 +555,25 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
         if left < 0:
             legal = f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"
             raise refusal("long-text", "Expected shorter 'keywords'", shown(listed), legal)
-        tokens = tokenizer.tokens(keyword)
+        tokens = tokenizer.keywords(keyword)
         if not tokens:
             raise refusal("no-keyword", f"Expected keyword {i} with a word", shown(keyword), "letters or digits that are not a stop word")
         found += tokens
         if len(found) > most:
             break
     return _check_count(found, "keywords", limits)
+
+
+def _all_of(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> expressions.Expression:
+    """Return the expression that requires all keywords; where fields have different words for one, it has to be in one of them."""
+    found = _keywords(record, tokenizer, limits)
+    if tokenizer.by_field(None)[0][0] is None:
+        return expressions.from_keywords(found)
+    each = []
+    for keyword in record["keywords"]:
+        made = [[["in", field, token] for token in analyzer.tokens(keyword)] for field, analyzer in tokenizer.by_field(None)]
+        each.append(expressions.join("or", [expressions.join("and", tokens) for tokens in made if tokens]))
+    return expressions.join("and", each)
 
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:

@@ -16,11 +16,15 @@ from dskype.spouts.region_kernels import (
     POLYGON,
     RECTANGLE,
     SEVERAL,
+    SMALL_CIRCLE,
     crosses,
     fill_rectangle,
     holds,
+    in_circle,
     in_polygon,
     in_rectangle,
+    lons_of,
+    not_next_to_zero,
     prepare_polygon,
     space_of_polygon,
 )
@@ -34,9 +38,8 @@ __all__ = ["regions_touch", "touches"]
 def _chain(numbers, polygon, c):
     """Return (its line, where its longitudes and latitudes begin, corners, whether edges from -180 to 180 run around the globe) of a chain."""
     line = polygon + LINE * (1 + c)
-    corners = int(numbers[line + 1])
-    lons = polygon + int(numbers[line])
-    return line, lons, lons + (corners + LINE - 1) // LINE * LINE, corners, (int(numbers[line + 2]) & AROUND) != 0
+    lats, corners = polygon + int(numbers[line]), int(numbers[line + 1])
+    return line, lons_of(lats, corners), lats, corners, (int(numbers[line + 2]) & AROUND) != 0
 
 
 # -- two polygons ---------------------------------------------------------------------------------
@@ -156,14 +159,9 @@ def _rectangles_touch(numbers, at, others, other):
 
 
 @njit(cache=True)
-def _degrees(value):
-    return 0.0 if abs(value) < 1e-30 else value
-
-
-@njit(cache=True)
 def _as_polygon(west, south, east, north):
     """Return a rectangle that does not cross the antimeridian as a prepared polygon, with corners in the middle, because an edge of more than 180 degrees would cross it."""
-    west, south, east, north = _degrees(west), _degrees(south), _degrees(east), _degrees(north)
+    west, south, east, north = not_next_to_zero(west), not_next_to_zero(south), not_next_to_zero(east), not_next_to_zero(north)
     middle = (west + east) / 2
     encoded = np.array([POLYGON, 1, 6, 0, west, south, middle, south, east, south, east, north, middle, north, west, north], np.float64)
     numbers = np.zeros(LINE * space_of_polygon(encoded, 0)[0])
@@ -308,6 +306,24 @@ def regions_touch(numbers, at, others, other):
 
 
 @njit(cache=True)
+def _hold_points(table, slots, rows, lat, lon, found):
+    """Do what :func:`touches` does if all messages are points. The kinds that most regions have are called from here, because every call that is handed arrays takes time."""
+    starts, numbers = table
+    for i in range(len(slots)):
+        slot, row = slots[i], rows[i]
+        if slot >= len(starts) or starts[slot] < 0:
+            continue
+        at = LINE * np.int64(starts[slot])
+        kind = numbers[at]
+        if kind == SMALL_CIRCLE:
+            found[i] = in_circle(numbers, at, lat[row], lon[row])
+        elif kind == POLYGON:
+            found[i] = in_polygon(numbers, at, lat[row], lon[row])
+        else:
+            found[i] = holds(numbers, at, lat[row], lon[row])
+
+
+@njit(cache=True)
 def touches(table, slots, rows, places, boxes):
     """Tell for each pair whether the subscription in ``slots[i]`` and the message in ``rows[i]`` share a place.
 
@@ -319,6 +335,9 @@ def touches(table, slots, rows, places, boxes):
     starts, numbers = table
     lat, lon, areas, row_starts, row_numbers = places
     found = np.ones(len(slots), np.bool_)
+    if len(areas) == 0 and len(row_starts) == 0 and len(boxes) == 0:
+        _hold_points(table, slots, rows, lat, lon, found)
+        return found
     own, area = np.zeros(LINE), np.zeros(LINE)
     for i in range(len(slots)):
         slot, row = slots[i], rows[i]

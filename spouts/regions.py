@@ -122,9 +122,9 @@ def parse_region(value: Any, *, limits: RegionLimits = _DEFAULTS, name: str = "r
     [1.0, 48.1, 11.6, 500.0]
     >>> parse_region({"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [4, 3], [0, 0]]]}).tolist()
     [3.0, 1.0, 3.0, 0.0, 0.0, 0.0, 4.0, 0.0, 4.0, 3.0]
-    >>> parse_region({"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [4, 93], [0, 0]]]})
+    >>> parse_region({"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [4, 193], [0, 0]]]})
     Traceback (most recent call last):
-    dskype.topology.errors.IllegalArgumentException: Expected 'region.coordinates[0][2]' as [lon, lat] in degrees. given: [4, 93]; legal: lon from -180 to 180, lat from -90 to 90
+    dskype.topology.errors.IllegalArgumentException: Expected 'region.coordinates[0][2]' as [lon, lat] in degrees; given: [4, 193]; legal: lon from -180 to 180, lat from -90 to 90
     """
     if type(value) is list and not value:
         _refuse(f"Expected '{name}' with at least one shape", value, _LEGAL)
@@ -237,17 +237,19 @@ def _box_of_polygon(polygon: Polygon) -> tuple[float, float, list[tuple[float, f
     """Return (south, north, longitudes)."""
     south = min(float(corners[:, 1].min()) for _, corners in polygon.rings)
     north = max(float(corners[:, 1].max()) for _, corners in polygon.rings)
-    flags = 0
-    for of_ring, _ in polygon.rings:
-        flags |= of_ring
-    south, north = -90.0 if flags & SOUTH else south, 90.0 if flags & NORTH else north
+    poles = 0
+    for flags, _ in polygon.rings:
+        poles ^= flags & (NORTH | SOUTH)  # a hole may have a pole, too
+    south, north = -90.0 if poles & SOUTH else south, 90.0 if poles & NORTH else north
     if south == -90 or north == 90:
         return south, north, _ALL
     spans = []
-    for of_ring, corners in polygon.rings:
+    for flags, corners in polygon.rings:
+        if flags & (NORTH | SOUTH):
+            return south, north, _ALL
         lons = corners[:, 0].tolist()
         # A turn is how often the ring has crossed the antimeridian to the east. As (turn, longitude), corners are in order, without rounding.
-        turns = [0, *np.cumsum([_turn(a, b, bool(of_ring & AROUND)) for a, b in pairwise(lons)]).tolist()]
+        turns = [0, *np.cumsum([_turn(a, b, bool(flags & AROUND)) for a, b in pairwise(lons)]).tolist()]
         (first, west), (last, east) = min(zip(turns, lons)), max(zip(turns, lons))
         spans += _spans(west, east) if last == first or (last == first + 1 and east < west) else _ALL
     return south, north, _both_sides(spans)
@@ -265,7 +267,7 @@ def _turn(a: float, b: float, around: bool) -> int:
 
 
 def _refuse(words: str, given: Any, legal: str | None = None, hint: str | None = None) -> NoReturn:
-    raise IllegalArgumentException(explain(f"{words}.", given=given, legal=legal, hint=hint))
+    raise IllegalArgumentException(explain(words, given=given, legal=legal, hint=hint))
 
 
 def _is_number(value: Any, low: float, high: float) -> bool:

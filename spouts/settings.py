@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
+from dskype.spouts.analyzer_settings import AnalyzerSettings, make_analyzer, read_analyzer, read_fields
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import Language
 from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping
 from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
+from dskype.spouts.text import MOST_TERMS, Tokenizer
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings", "list_bytes"]
@@ -26,9 +28,10 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.idle.ms": 500,
     **{f"dskype.input.{name}": value for name, value in INPUT_DEFAULTS.items()},
     "dskype.input.topics": {},
-    "dskype.text.fields": [],
     "dskype.vocabulary": None,
     "dskype.stop.words": [],
+    "dskype.text.analyzer": "plain",
+    "dskype.text.fields": None,
     "dskype.k.max": 100,
     "dskype.meta.max.bytes": 512,
     "dskype.id.max.bytes": 128,
@@ -85,6 +88,7 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
 others late. Beyond either limit a message becomes a dead letter.
+``dskype.text.analyzer``: what becomes of words, ``plain`` or a map (:mod:`dskype.spouts.analyzer_settings`).
 ``dskype.attributes``: the attributes of messages, name -> type (:class:`~dskype.spouts.attributes.Attributes`).
 ``dskype.boolean.prefixes``: whether subscriptions may ask for words that begin in some way (``muse*``); messages then carry a term for each beginning of a word.
 ``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
@@ -92,7 +96,7 @@ Each message then has a term that all messages have, and one for each value of a
 false, because with it messages go to other tasks, and a topology of an earlier version must go on as it was.
 ``dskype.input.*``: where records of other forms have what a message consists of; see :mod:`dskype.spouts.input_mapping`.
 ``dskype.input.topics``: topic -> what is different there, with the same keys.
-``dskype.text.fields``: the names of the text fields of a message, in order; without them a text is one string.
+``dskype.text.fields``: the text fields of a message, in order: a list of names, or a map from names to analyzers; without them a text is one string.
 ``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
 below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
@@ -165,13 +169,6 @@ def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> flo
     if type(value) not in (int, float) or not least <= value <= most:
         raise _refuse(key, value, f"a number from {least:g} to {most:g}")
     return float(value)
-
-
-def _names(conf: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = conf[key]
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value) or len(set(value)) < len(value):
-        raise _refuse(key, value, "a list of different names")
-    return tuple(value)
 
 
 def _inputs(conf: Mapping[str, Any]) -> tuple[InputMapping | None, dict[str, InputMapping]]:
@@ -267,8 +264,11 @@ class Settings:
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.
     :ivar input: how records of other forms become messages; None: they have DSkype's own form. It is that of files, and of topics that are not in ``inputs``.
     :ivar inputs: the same of some topics.
-    :ivar text_fields: the names of the text fields of a message, in order; none: a text is one string.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar stop_words: words that every analyzer leaves out.
+    :ivar text_analyzer: what becomes of words, see :meth:`analyzer`.
+    :ivar text_fields: the names of the text fields of a message, in order; none: a text is one string.
+    :ivar field_analyzers: the names of the text fields, and what becomes of the words of each.
     :ivar attributes: those that messages may have, by name.
     :ivar prefixes: whether expressions may have prefixes.
     :ivar wordless: whether a message may satisfy an expression by something that is no word.
@@ -295,9 +295,11 @@ class Settings:
     idle_ms: int = 500
     input: InputMapping | None = None
     inputs: dict[str, InputMapping] = field(default_factory=dict)
-    text_fields: tuple[str, ...] = ()
     vocabulary: str | None = None
     stop_words: tuple[str, ...] = ()
+    text_analyzer: AnalyzerSettings = AnalyzerSettings()
+    field_analyzers: tuple[tuple[str, AnalyzerSettings], ...] = ()
+    text_fields: tuple[str, ...] = ()
     limits: Limits = Limits()
     attributes: Attributes = field(default_factory=Attributes)
     prefixes: bool = False
@@ -364,13 +366,16 @@ class Settings:
                 )
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
+        analyzer = read_analyzer("dskype.text.analyzer", conf["dskype.text.analyzer"])
+        field_analyzers = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
         limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
             meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
             id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 4096),
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
-            words_max=_integer(conf, "dskype.text.max.words", 1),
+            words_max=_integer(conf, "dskype.text.max.words", 1, MOST_TERMS),
+            segmented=any(one.segmenter for one in (analyzer, *(one for _, one in field_analyzers))),
             expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
             expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
         )
@@ -400,9 +405,11 @@ class Settings:
             idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
             input=mapping,
             inputs=mappings,
-            text_fields=_names(conf, "dskype.text.fields"),
+            text_fields=tuple(name for name, _ in field_analyzers),
             vocabulary=conf["dskype.vocabulary"] or None,
             stop_words=tuple(words),
+            text_analyzer=analyzer,
+            field_analyzers=field_analyzers,
             limits=limits,
             attributes=Attributes.from_conf(conf["dskype.attributes"]),
             prefixes=_flag(conf, "dskype.boolean.prefixes"),
@@ -424,6 +431,14 @@ class Settings:
             **plugins,
             **options,
         )
+
+    def analyzer(self) -> Tokenizer:
+        """Return a new analyzer for the texts of messages and the words of subscriptions; files of synonyms are read.
+
+        :raises IllegalArgumentException: a file of synonyms cannot be used.
+        :raises TopologyError: a package of the extra ``languages`` is needed and not installed.
+        """
+        return make_analyzer(self.text_analyzer, self.field_analyzers, self.stop_words)
 
     def mapping_of(self, topic: str, own: str) -> InputMapping | None:
         """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""

@@ -274,12 +274,13 @@ class Placements(Stream):
     placement: Plain
 
 
-@_stream("window")
+@_stream("window", later=3)
 class Window(Stream):
     """Messages that a message task keeps. An area lies at its centre.
 
     :ivar id: ids as JSON text.
     :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
+    :ivar order: as in :class:`Matching`; ``attributes`` and ``prefixes`` likewise.
     """
 
     seq: Int64
@@ -289,14 +290,18 @@ class Window(Stream):
     lon: Degrees
     terms: Int64Lists
     weights: Float64Lists
+    order: Int16Lists
+    attributes: Int64Lists
+    prefixes: Int64Lists
 
 
-@_stream("requests")
+@_stream("requests", later=1)
 class Requests(Stream):
     """Queries of subscriptions over the window at a watermark; see :class:`dskype.bolts.window.base.QueryBatch`.
 
     :ivar request: number of the request, unique for the task that asks.
     :ivar count: the most messages wanted.
+    :ivar programs: which messages count (:mod:`dskype.spouts.filters`); an empty list: all do.
     """
 
     request: Int64
@@ -308,6 +313,7 @@ class Requests(Stream):
     lon: Degrees
     terms: Int64Lists
     weights: Float64Lists
+    programs: Int64Lists
 
 
 @_stream("progress")

@@ -110,6 +110,8 @@ def in_polygon(polygon: list[list[Place]], lat: Any, lon: Any) -> bool:
         (ax, ay), (bx, by) = a, b
         for turn in range(-4, 5):
             x = lon + 360 * turn
+            if not min(ax, bx) <= x <= max(ax, bx):
+                continue
             if on_edge(x, lat, a, b):
                 return True
             if (ax < x) != (bx < x) and ay + (by - ay) * (x - ax) / (bx - ax) < lat:
@@ -137,7 +139,8 @@ def polygons_touch(polygon: list[list[Place]], other: list[list[Place]]) -> bool
         if any(in_polygon(second, lat, lon) for ring in first for lon, lat in ring):
             return True
     turned = [tuple((x + 360 * turn, y) for x, y in edge) for edge in edges_of(other) for turn in range(-3, 4)]
-    return any(edges_meet(a, b) for a in edges_of(polygon) for b in turned)
+    own = edges_of(polygon)
+    return any(edges_meet(a, b) for a in own for b in turned)
 
 
 # -- rectangles -----------------------------------------------------------------------------------

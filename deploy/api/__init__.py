@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from dskype.bolts.results.base import StoreUnavailable
     from dskype.bolts.skype import Skype, TextSkype
     from dskype.deploy.client.dead_letters import DeadLetters
-    from dskype.deploy.client.pubsub import PendingError, PubSub, SendError, UnknownTopicError, UnreachableError
+    from dskype.deploy.client.pubsub import PendingError, PubSub, SendError
     from dskype.deploy.client.records import Registered, Result, TopK
+    from dskype.deploy.client.topic_reader import UnknownTopicError, UnreachableError
     from dskype.spouts.batch import MessageBatch
     from dskype.spouts.records import RecordError
     from dskype.spouts.settings import Settings
@@ -104,8 +105,9 @@ _DEFINED = {
     "bolts.results.base": "StoreUnavailable",
     "bolts.skype": "Skype TextSkype",
     "deploy.client.dead_letters": "DeadLetters",
-    "deploy.client.pubsub": "PendingError PubSub SendError UnknownTopicError UnreachableError",
+    "deploy.client.pubsub": "PendingError PubSub SendError",
     "deploy.client.records": "Registered Result TopK",
+    "deploy.client.topic_reader": "UnknownTopicError UnreachableError",
     "spouts.batch": "MessageBatch",
     "spouts.records": "RecordError",
     "spouts.settings": "Settings",

@@ -6,6 +6,7 @@ but on words and values in place of ids, so that the answer can name them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from dskype.spouts.expression import Expression
 from dskype.spouts.expression_parser import WORDS_ONLY, Language
 from dskype.spouts.records import Message
-from dskype.spouts.text import BORDER, Tokenizer
+from dskype.spouts.text import BORDER, LEFT_OUT, Tokenizer, cut
 
 __all__ = ["Content", "Occurrence"]
 
@@ -46,10 +47,13 @@ class Content:
         self._names = language.fields
         self._texts = message.text.split(BORDER)
         self.places: list[dict[str, list[int]]] = []
-        for part in tokenizer.spaced(message.text).split(BORDER):
+        analyzers = [tokenizer.by_field(name)[0][1] for name in self._names] or [tokenizer] * len(self._texts)
+        self._written = [set(analyzer.written(part)) for analyzer, part in zip(analyzers, self._texts)]
+        self._words = [part.split() for part in tokenizer.spaced(message.text).split(BORDER)]
+        for words in self._words:
             places: dict[str, list[int]] = {}
-            for place, word in enumerate(part.split()):
-                if word not in tokenizer.stop_words:
+            for place, word in enumerate(words):
+                if word != LEFT_OUT:
                     places.setdefault(word, []).append(place)
             self.places.append(places)
         self.given, self.values = message.attributes or {}, dict[str, Any]()
@@ -78,10 +82,9 @@ class Content:
         if operator == "in":
             return self.satisfies(rest[1], rest[0])
         if operator == "phrase":
-            found = self.nearest(expression, field)
-            return found is not None and found.between <= rest[0]
+            return self.nearest(expression, field, rest[0]) is not None
         if operator == "prefix":
-            return any(word.startswith(rest[0]) for places in self._searched(field) for word in places)
+            return bool(self.beginning_with(rest[0], field))
         if operator == "attribute":
             return self._compares(*rest)
         return True
@@ -92,28 +95,31 @@ class Content:
         number = self._names.index(field)
         return self.places[number : number + 1]
 
-    def nearest(self, phrase: Expression, field: str | None = None) -> Occurrence | None:
-        """Return the occurrence of a phrase with the fewest words between, the first of several; None: no field has all words in this order."""
+    def nearest(self, phrase: Expression, field: str | None = None, most: int | None = None) -> Occurrence | None:
+        """Return the occurrence of a phrase with the fewest words between, the first of several; None: no field has all words in this order.
+
+        :param most: return None, too, if there are more words between; default: any number.
+        """
         _, _, steps, words = phrase
         first = 0 if field is None else self._names.index(field)
         found: Occurrence | None = None
         for number, places in enumerate(self._searched(field), first):
-            for start in places.get(words[0], ()):
-                at = [start]
-                for (before, after), word in zip(pairwise(steps), words[1:]):
-                    following = next((place for place in places.get(word, ()) if place >= at[-1] + after - before), None)
-                    if following is None:
-                        break
-                    at.append(following)
-                else:
-                    between = at[-1] - at[0] - (steps[-1] - steps[0])
-                    if found is None or between < found.between:
-                        found = Occurrence(number, tuple(at), between)
+            lists = [places.get(word, ()) for word in words]
+            gaps = [after - before for before, after in pairwise(steps)]
+            for start in lists[0] if all(lists) else ():
+                at = _following(start, lists, gaps, found.between - 1 if found is not None else most)
+                if at is None:  # the end of the text is too near, for later starts, too
+                    break
+                if len(at) == len(words):  # and so it is nearer than the one before
+                    found = Occurrence(number, tuple(at), at[-1] - start - sum(gaps))
+                    if found.between == 0:
+                        return found
         return found
 
     def beginning_with(self, prefix: str, field: str | None = None) -> list[str]:
-        """Return the words that begin with a prefix, sorted."""
-        return sorted({word for places in self._searched(field) for word in places if word.startswith(prefix)})
+        """Return the words that begin with a prefix as they are written, sorted."""
+        written = self._written if field is None else self._written[self._names.index(field) :][:1]
+        return sorted({word for words in written for word in words if word.startswith(prefix)})
 
     def occurrences(self, word: str, field: str | None = None) -> list[tuple[int, int]]:
         """Return where a word is: pairs of the number of a field and a place in it."""
@@ -121,8 +127,9 @@ class Content:
         return [(number, place) for number, places in enumerate(self._searched(field), first) for place in places.get(word, ())]
 
     def written(self, field: int) -> list[str]:
-        """Return the words of a field of the text as they are written, in reading order, those that are left out too."""
-        return Tokenizer().tokens(self._texts[field])
+        """Return the words of a field of the text as they are written, in reading order, those that are left out too; in a script without spaces, as they are cut."""
+        found = cut(self._texts[field])
+        return found if len(found) == len(self._words[field]) else self._words[field]
 
     def field_name(self, field: int) -> str | None:
         """Return the name of a field of the text; None: the text has no fields."""
@@ -139,3 +146,24 @@ class Content:
         if op == "!=":
             return bool(value != wanted[0])
         return bool({"<": value < wanted[0], "<=": value <= wanted[0], ">": value > wanted[0], ">=": value >= wanted[0]}[op])
+
+
+def _following(start: int, lists: Sequence[Sequence[int]], gaps: Sequence[int], most: int | None) -> list[int] | None:
+    """Return the places of the words of a phrase, each as near as possible to the one before; fewer if more than ``most`` words would be between them;
+    None: one does not follow. O(words * log places).
+
+    :param start: the place of the first word.
+    :param lists: the places of each word, rising.
+    :param gaps: from each word to the next one, without words between.
+    """
+    at, between = [start], 0
+    for places, gap in zip(lists[1:], gaps):
+        nearest = at[-1] + gap
+        i = bisect_left(places, nearest)
+        if i == len(places):
+            return None
+        between += places[i] - nearest
+        if most is not None and between > most:
+            break
+        at.append(places[i])
+    return at

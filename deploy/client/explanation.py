@@ -17,7 +17,7 @@ from dskype.spouts import score_kernels
 from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["as_lines", "explain_boolean", "explain_list", "explain_topk"]
+__all__ = ["as_lines", "borders_between", "explain_boolean", "explain_list", "explain_topk"]
 
 _EARTH_KM = 6371.0
 _EVERYWHERE = [-180.0, -90.0, 180.0, 90.0]
@@ -32,7 +32,7 @@ def explain_boolean(subscription: BooleanSubscription, message: Message, content
         ``tree``, ``needs`` and ``excludes``).
     """
     area = message.bbox
-    outside = _outside(subscription.bbox, area or (message.lon, message.lat, message.lon, message.lat))
+    outside = borders_between(subscription.bbox, message)
     tree = parts_of(subscription.expression, content)
     lacking = needs(subscription.expression, content)
     return {
@@ -143,12 +143,13 @@ def _weights(words: Sequence[str], vocabulary: Vocabulary) -> tuple[list[int], l
     return terms.tolist(), weights.tolist()
 
 
-def _outside(bbox: Sequence[float], area: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the borders of a rectangle that lie between it and an area, with the gap.
+def borders_between(bbox: Sequence[float], message: Message) -> list[dict[str, Any]]:
+    """Return the borders of a rectangle that lie between it and a message, with the gap; [] if they share a point.
 
     ``by_deg`` is the gap in the plane of degrees, which counts; ``by_km`` is the way on the globe, also across the antimeridian.
     """
     west, south, east, north = bbox
+    area = message.bbox or (message.lon, message.lat, message.lon, message.lat)
     found = []
     for border, gap_deg in (("south", south - area[3]), ("north", area[1] - north)):
         if gap_deg > 0:

@@ -18,46 +18,34 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Self, cast
 
-from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening
 from dskype.deploy.client.dead_letters import DeadLetter
-from dskype.deploy.client.follower import Follower, Once, make_consumer
+from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
+from dskype.deploy.client.topic_reader import TopicReader
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import RecordError, encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
-from dskype.spouts.topics import PLAN_KEY, Topics
+from dskype.spouts.topics import PLAN_KEY
 from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.core.steady_clock import AttentiveClock
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
 from dskype.topology.runtime.kafka.record_producer import Delivery, RecordProducer, Stored
-from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
 
-__all__ = ["PendingError", "PubSub", "SendError", "UnknownTopicError", "UnreachableError"]
+__all__ = ["PendingError", "PubSub", "SendError"]
 
 _LEAST_PATIENCE_S, _LOOK_S, _KEPT_FAILURES = 1.0, 0.2, 10
-
-
-class UnknownTopicError(TopologyError):
-    """A topic does not exist; the client never creates one."""
-
-
-class UnreachableError(TopologyError):
-    """No broker answers."""
-
-    retriable = True
 
 
 class PendingError(TopologyError):
@@ -81,10 +69,7 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-# --- topics -----------------------------------------------------------------------------------------------------------
-
-
-class PubSub:
+class PubSub(TopicReader):
     """A client of one DSkype topology.
 
     Sending returns at once; :meth:`flush` and the end of a ``with`` block wait until Kafka has everything, and raise an error if it does not.
@@ -109,21 +94,14 @@ class PubSub:
         patience_s: float | None = None,
         names: TopicNames | None = None,
     ) -> None:
-        if isinstance(kafka, str):
-            kafka = KafkaSettings(kafka)
-        self.name, self.topics = name, Topics.for_topology(name)
-        self.kafka = replace(kafka, client={"bootstrap_timeout_ms": int(timeout_s * 1000), **kafka.client})
-        self._conf, self._timeout_s = conf, timeout_s
+        super().__init__(KafkaSettings(kafka) if isinstance(kafka, str) else kafka, name, timeout_s, names)
+        self._conf = conf
         self._patience_s = max(timeout_s if patience_s is None else patience_s, _LEAST_PATIENCE_S)
-        self._lock = threading.RLock()
         self._settled = threading.Condition(self._lock)  # a record has been stored, or was given up
-        self._known: set[str] = set()
-        self._names = names or TopicNames(fresh_s=0.0)
         self._producer: RecordProducer | None = None
         self._settings: Any = None
         self._tokenizer: Any = None
         self._failures: list[BaseException] = []
-        self._readers: list[KafkaConsumer] = []
         self._ended = threading.Event()  # ends the iterators that follow
         self.sent = self.stored = self.failed = 0
         """Records that were sent; those that Kafka has; those that it refused or did not take in time. The rest is on its way."""
@@ -146,11 +124,9 @@ class PubSub:
         finally:
             with self._lock:
                 producer, self._producer = self._producer, None
-                readers, self._readers = self._readers, []
                 self._ended.set()
                 self._ended = threading.Event()
-            for reader in readers:
-                reader.close()
+            self._close_readers()
             if producer is not None:
                 producer.close(timeout=0 if check else 1)
 
@@ -181,7 +157,7 @@ class PubSub:
         """
         settings = self.settings
         if self._tokenizer is None:
-            self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
+            self._tokenizer, self._ceiling = settings.analyzer(), CostCeiling(settings)
         parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
         self._ceiling.check(parsed)
         return parsed
@@ -396,96 +372,6 @@ class PubSub:
             self._settled.notify_all()
 
     # -- reading -------------------------------------------------------------------------------------------------------
-
-    def _exists(self, *topics: str) -> bool:
-        with self._lock:
-            if not self._known.issuperset(topics):
-                self._known = self._names.known(self._list_topics)
-            return self._known.issuperset(topics)
-
-    def _list_topics(self) -> set[str]:
-        try:
-            admin = self.kafka.admin()
-            try:
-                return set(admin.list_topics())
-            finally:
-                admin.close()
-        except (KafkaError, OSError) as ex:
-            raise UnreachableError(
-                explain(
-                    "The brokers do not answer.",
-                    given=self.kafka.bootstrap_servers,
-                    hint=f"{ex or type(ex).__name__}; are they up, and are address and security settings right? They had {self._timeout_s:g} s",
-                )
-            ) from ex
-
-    def require(self, *topics: str) -> None:
-        """Check that topics exist.
-
-        :raises UnknownTopicError: one does not.
-        :raises UnreachableError: the brokers do not answer.
-        """
-        if self._known.issuperset(topics) or self._exists(*topics):
-            return
-        missing = sorted(set(topics) - self._known)
-        raise UnknownTopicError(
-            explain(
-                f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
-                hint=f"a DSkype topology creates its topics when it starts: run one named {self.name!r} with 'dskype local' or 'dskype submit' "
-                "(for example -R dskype.yaml), or name the running one with -t ('dskype list')",
-            )
-        )
-
-    def partitions(self, topic: str) -> int:
-        """Return how many partitions a topic has.
-
-        :raises UnknownTopicError: no such topic.
-        """
-        self.require(topic)
-        with contextlib.closing(TopicAdmin(self.kafka)) as admin:
-            return admin.existing([topic])[topic]
-
-    def scan(self, topic: str, start: str | int = "beginning", progress: Callable[[int, int], None] | None = None) -> Iterator[Any]:
-        """Yield the present records of a topic, in order within each partition.
-
-        :param start: see :class:`Follower`.
-        :param progress: called with (records read, records at most) after each batch.
-        :raises UnknownTopicError: no such topic.
-        :raises KafkaTimeoutError: nothing came for ``timeout_s`` although there is more.
-        """
-        self.require(topic)
-        with self.reader() as consumer:
-            follower = Follower(self.kafka, [topic], start, consumer)
-            read, size, heard = 0, follower.size(), time.monotonic()
-            while not follower.at_end():
-                records = follower.poll()
-                if records:
-                    yield from records
-                    read, heard = read + len(records), time.monotonic()
-                    if progress is not None:
-                        progress(read, size)
-                elif time.monotonic() - heard > self._timeout_s:
-                    raise KafkaTimeoutError(f"topic {topic} could not be read to its end: nothing came for {self._timeout_s:g} s")
-
-    @contextlib.contextmanager
-    def reader(self) -> Iterator[KafkaConsumer]:
-        """Lend a consumer. A new connection takes a tenth of a second, so one that was given back is lent again, unless an error of Kafka has ended its use."""
-        with self._lock:
-            consumer = self._readers.pop() if self._readers else None
-        consumer = consumer or make_consumer(self.kafka)
-        try:
-            yield consumer
-        except KafkaError:
-            consumer.close()
-            raise
-        except BaseException:
-            self._give_back(consumer)
-            raise
-        self._give_back(consumer)
-
-    def _give_back(self, consumer: KafkaConsumer) -> None:
-        with self._lock:
-            self._readers.append(consumer)
 
     def subscriptions(self, type: str | None = None, ids: Iterable[str] | None = None) -> list[Registered]:
         """Return the registered subscriptions, by id, with their states.

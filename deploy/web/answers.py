@@ -11,9 +11,10 @@ from starlette.requests import Request
 
 from dskype.bolts.results import STORES
 from dskype.deploy.client.plans import PlanOvertakenError, send_plan, with_partitions
-from dskype.deploy.client.pubsub import UnreachableError
+from dskype.deploy.client.topic_reader import UnreachableError
 from dskype.deploy.metrics.meter import measure
 from dskype.deploy.metrics.reader import describe
+from dskype.deploy.web.drafts import language_of
 from dskype.deploy.web.feeds import Feeds, TopologyFeed
 from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.message_feed import MessageFollower
@@ -29,8 +30,8 @@ from dskype.topology.ui.view import TopologyView
 
 __all__ = ["Answers"]
 
-_SUBSCRIPTION = ("id", "type", "text", "keywords", "lat", "lon", "k", "alpha", "bbox", "expression", "ttl_s", "meta")
-_MESSAGE = ("id", "text", "lat", "lon", "bbox", "ts")
+_SUBSCRIPTION = ("id", "type", "text", "keywords", "lat", "lon", "k", "alpha", "bbox", "region", "expression", "ttl_s", "meta")
+_MESSAGE = ("id", "text", "lat", "lon", "bbox", "attributes", "ts")
 """The fields that a body may have; each is an argument of the client's method, and nothing else from the web may be one."""
 _SUBSCRIPTIONS = 1000
 """Subscriptions that one client may name."""
@@ -55,20 +56,24 @@ def _reaching(answer: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _body(request: Request, fields: tuple[str, ...], what: str) -> dict[str, Any]:
-    """Return the JSON object of a POST.
+    """Return the JSON object of a POST; see :func:`_object`."""
+    return _object(request.state.body, "The body", fields, what)
 
+
+def _object(text: bytes, where: str, fields: tuple[str, ...], what: str) -> dict[str, Any]:
+    """Return the JSON object of a request.
+
+    :param where: it is, for example "The body".
     :param fields: those that it may have.
     :param what: it is, for example "a message".
     :raises IllegalArgumentException: it is something else.
     """
     try:
-        found = json.loads(request.state.body)
+        found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise IllegalArgumentException(
-            explain("The body must be a JSON object.", given=request.state.body[:100].decode(errors="replace"), legal='{"name": value, ...}')
-        )
+        raise IllegalArgumentException(explain(f"{where} must be a JSON object.", given=text[:100].decode(errors="replace"), legal='{"name": value, ...}'))
     if unknown := sorted(found.keys() - set(fields)):
         raise IllegalArgumentException(explain(f"This is not {what}: it has a field that is unknown.", given=unknown[0], legal=", ".join(fields)))
     return found
@@ -92,6 +97,8 @@ class Answers:
             "topologies": self._topologies,
             "subscription": self._subscription,
             "subscriptions": self._subscriptions,
+            "language": lambda request: language_of(self._feed(request).client),
+            "draft": self._draft,
             "measures": self._measures,
             "trend": lambda request: self._watched(request)[1].trend.columns(),
             "partitions": lambda request: self._feed(request).partitions(),
@@ -203,6 +210,11 @@ class Answers:
         entries = feed.directory.entries(page.ids) if page.ids else []
         rows = [{**e.registered.as_json(), **({} if e.refused is None else {"status": "refused", "error": e.refused})} for e in entries]
         return {"time_ms": now_ms(), "subscriptions": rows, "total": page.total, "after": page.ids[-1] if page.more else None}
+
+    def _draft(self, request: Request) -> dict[str, Any]:
+        """Answer which of the newest messages a subscription would have matched, or why the topology would refuse it."""
+        text = request.query_params.get("fields", "").encode(errors="surrogatepass")
+        return self._feed(request).draft(_object(text, "The parameter fields", _SUBSCRIPTION, "a subscription"))
 
     def _register(self, request: Request) -> dict[str, Any]:
         """Register the subscription of the body; its ``id`` is optional."""

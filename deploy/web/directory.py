@@ -20,8 +20,9 @@ from dskype.bolts.results.allowance import LISTS, METAS
 from dskype.bolts.results.base import Stored, supersedes
 from dskype.bolts.results.kafka_store import stored_of
 from dskype.deploy.client.dead_letters import DeadLetter
-from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
+from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.records import Registered, TopK, json_object
+from dskype.deploy.client.topic_reader import UnknownTopicError
 from dskype.topology.runtime.kafka.clients import KafkaTimeoutError
 from dskype.topology.ui.budget import check_wanted, holding
 

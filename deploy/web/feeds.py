@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -12,15 +12,17 @@ from dskype.deploy.client import plan_picture
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
-from dskype.deploy.client.pubsub import PubSub, UnknownTopicError
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.client.topic_reader import UnknownTopicError
 from dskype.deploy.web.directory import Directory
-from dskype.deploy.web.message_feed import MessageFollower, MessageTail
+from dskype.deploy.web.drafts import checked, tried
+from dskype.deploy.web.message_feed import Listener, MessageFollower, MessageTail
 from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
-from dskype.topology.ui.budget import Budget, TooLongError, holding
+from dskype.topology.ui.budget import Budget, TooLongError, check_wanted, holding
 
 __all__ = ["Feeds", "TopologyFeed"]
 
@@ -28,6 +30,8 @@ _MESSAGES_BACK = 5000
 _SETTINGS = {"allow_auto_create_topics": False, "max_poll_records": 500, "fetch_max_bytes": 4 << 20}
 """Of the consumer that reads new results for all clients: what it holds beside them."""
 _PLAN_S = 5.0
+_CATCH_UP_S, _LOOK_S = 2.0, 0.02
+"""How long a draft waits until the newest messages have been read, and how often it looks."""
 
 T = TypeVar("T")
 
@@ -104,6 +108,25 @@ class TopologyFeed:
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
         return MessageFollower(self._messages, self._shared.joining)
+
+    def draft(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return which of the newest messages a subscription would have matched, or why the topology would refuse it; see :mod:`~dskype.deploy.web.drafts`."""
+        subscription = checked(self.client, fields)
+        if isinstance(subscription, dict):
+            return subscription
+        reads = Listener(lambda: None)
+        self._messages.join(reads)
+        try:
+            deadline_s = time.monotonic() + _CATCH_UP_S
+            while time.monotonic() < deadline_s:
+                check_wanted()
+                with self._messages.lock:
+                    if self._messages.has_caught_up():
+                        break
+                time.sleep(_LOOK_S)
+        finally:
+            self._messages.leave(reads)
+        return tried(self.client, subscription, self._messages.newest.records(), self._shared.budget.draft_ms)
 
     def plan(self, *, renewed: bool = False) -> tuple[int, dict[str, Any]]:
         """Return version and content of the distribution plan that the topology follows, not older than some seconds.

@@ -15,6 +15,7 @@ from kafka.errors import KafkaError
 
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.records import json_object
+from dskype.deploy.web.drafts import Newest
 from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.tail import Tail
 from dskype.spouts.areas import centre_of
@@ -98,11 +99,13 @@ class MessageTail(Tail["MessageFollower | Listener"]):
     """Reads new messages, and remembers the newest ones.
 
     :param kept: how many.
+    :ivar newest: their records, fewer.
     """
 
     def __init__(self, open_follower: Callable[[], Follower], name: str, kept: int = KEPT) -> None:
         super().__init__(open_follower, f"messages of {name}")
         self._kept = kept
+        self.newest = Newest()
         self._known: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._random = random.Random(0)
         self._window, self._closed_windows = _Window(), deque[_Window](maxlen=_WINDOWS)
@@ -110,6 +113,7 @@ class MessageTail(Tail["MessageFollower | Listener"]):
         self._seen_before = self._new_before = 0  # in windows that are forgotten
 
     def _take(self, records: Sequence[Any]) -> None:
+        self.newest.add(records)
         found = [message for record in records if (message := message_of(record)) is not None]
         for message in found:
             name = json.dumps(message["id"])

@@ -83,6 +83,10 @@ class Tail(ABC, Generic[M]):
         if not self._members:
             self._empty_since = time.monotonic()
 
+    def has_caught_up(self) -> bool:
+        """Tell whether everything has been read that was there when the reading began; call it with the lock."""
+        return all(self._positions.get(where, 0) >= end for where, end in self._begun_at.items())
+
     def positions(self) -> dict[tuple[str, int], int]:
         """Return (topic, partition) -> the next offset; call it with the lock."""
         return dict(self._positions)

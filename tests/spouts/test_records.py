@@ -11,6 +11,8 @@ import pytest
 
 from dskype.spouts import record_values
 from dskype.spouts import records as module
+from dskype.spouts.expression import EVERYTHING
+from dskype.spouts.expression_parser import Language
 from dskype.spouts.records import (
     BooleanSubscription,
     Limits,
@@ -139,10 +141,10 @@ WRONG_MESSAGES = [
     ({"lon": False}, "Expected 'lon' in degrees; given: false"),
     ({"lon": -181}, "Expected 'lon' in degrees; given: -181; legal"),
     ({"lon": [11.6]}, "Expected 'lon' in degrees; given: [11.6]"),
-    ({"lat": ABSENT, "lon": ABSENT}, "Expected 'lat' and 'lon', or 'bbox'; given: neither"),
-    ({"bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, lon 11.6, bbox [11, 48, 12, 49]"),
-    ({"bbox": None}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, lon 11.6, bbox null"),
-    ({"lon": ABSENT, "bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, bbox [11, 48, 12, 49]"),
+    ({"lat": ABSENT, "lon": ABSENT}, "Expected 'lat' and 'lon', 'bbox' or 'region'; given: none of them"),
+    ({"bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', 'bbox', or 'region', not several; given: lat 48.1, lon 11.6, bbox [11, 48, 12, 49]"),
+    ({"bbox": None}, "Expected 'lat' and 'lon', 'bbox', or 'region', not several; given: lat 48.1, lon 11.6, bbox null"),
+    ({"lon": ABSENT, "bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', 'bbox', or 'region', not several; given: lat 48.1, bbox [11, 48, 12, 49]"),
     ({"lat": ABSENT, "lon": ABSENT, "bbox": None}, "Expected 'bbox' as four numbers; given: null; legal: [west, south, east, north] in degrees"),
     ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 48, 12]}, "Expected 'bbox' as four numbers; given: [11, 48, 12]; legal"),
     ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 48, 12, "49"]}, """Expected 'bbox' as four numbers; given: [11, 48, 12, "49"]"""),
@@ -350,12 +352,35 @@ def test_a_topk_subscription_is_read_with_its_words_in_order_and_with_repetition
     assert (found.alpha, found.lat, found.k) == (1.0, 0.0, 100) and all(type(x) is float for x in (found.alpha, found.lat, found.lon))
 
 
+def test_a_topk_subscription_may_have_a_filter():
+    where = ["and", ["phrase", 0, [0, 1], ["late", "night"]], ["not", "decaf"]]
+    found = subscription(changed(TOPK, where='"late night" AND NOT decaf'))
+    assert found.where == where and TopkSubscription.from_record(json.loads(json.dumps(found.to_record()))) == found
+    assert subscription(TOPK).where is subscription(changed(TOPK, where=None)).where is None
+    assert subscription(changed(TOPK, where="NOT tea")).where == ["not", "tea"]  # it need not lead to messages: the keywords do
+    earlier = {name: value for name, value in subscription(TOPK).to_record().items() if name != "where"}
+    assert TopkSubscription.from_record(earlier) == subscription(TOPK)
+
+
 def test_a_boolean_subscription_is_read_with_its_expression():
-    expression = ["and", "coffee", ["or", "wifi", ["and", "late", "night"]]]
+    expression = ["and", "coffee", ["or", "wifi", ["phrase", 0, [0, 1], ["late", "night"]]]]
     assert subscription(BOOLEAN) == BooleanSubscription("s1", (11.0, 48.0, 12.0, 49.0), expression, 60.0, None)
     found = subscription(changed(BOOLEAN, expression=ABSENT, ttl_s=ABSENT, keywords=["late night", "Tea", "tea"]))
     assert found.expression == ["and", "late", "night", "tea"] and found.ttl_s is None
     assert subscription(changed(BOOLEAN, expression=ABSENT, keywords=["tea"])).expression == "tea"
+
+
+def test_without_a_rectangle_a_subscription_is_about_the_globe_and_without_words_about_all_messages():
+    assert subscription(changed(BOOLEAN, bbox=ABSENT)).bbox == (-180, -90, 180, 90)
+    anything = Language(wordless=True)
+    for record, expected in (
+        (changed(BOOLEAN, expression=ABSENT), EVERYTHING),
+        (changed(BOOLEAN, expression="NOT tea"), ["not", "tea"]),
+        (changed(BOOLEAN, expression="tea OR NOT coffee"), ["or", "tea", ["not", "coffee"]]),
+    ):
+        value = json.dumps(record).encode()
+        assert parse_subscription(b"s1", value, tokenizer=Tokenizer(), language=anything).expression == expected
+    assert subscription(changed(BOOLEAN, expression="tea AND NOT coffee")).expression == ["and", "tea", ["not", "coffee"]]
 
 
 def test_a_rectangle_may_cross_the_antimeridian_and_may_be_a_point():
@@ -418,10 +443,16 @@ WRONG_TOPK = [
     ({"alpha": 1.01}, "Expected 'alpha'; given: 1.01"),
     ({"alpha": True}, "Expected 'alpha'; given: true"),
     ({"alpha": "0.5"}, "Expected 'alpha'; given: \"0.5\""),
+    ({"where": 5}, "Expected 'where' as a string; given: 5"),
+    ({"where": ""}, "Expected a word or a quoted phrase at position 1 of the expression"),
+    ({"where": "tea AND (cake"}, "Expected a ')' for the '(' at position 9 of the expression"),
+    ({"where": "price < 5"}, "at position 1 of the expression"),
 ]
 
 WRONG_BOOLEAN = [
-    ({"expression": ABSENT}, "Expected 'expression' or 'keywords'; given: neither"),
+    ({"expression": ABSENT}, 'Expected an expression that needs a word; given: "(everything)"; hint: dskype.boolean.wordless: true allows'),
+    ({"expression": "tea OR NOT coffee"}, 'Expected an expression that needs a word; given: "tea OR NOT coffee"; hint: dskype.boolean.wordless'),
+    ({"expression": ABSENT, "bbox": ABSENT}, "Expected 'expression', 'keywords', 'bbox' or 'region'; given: none of them"),
     ({"keywords": ["tea"]}, "Expected 'expression' or 'keywords', not both"),
     ({"expression": ["and", "a", "b"]}, 'Expected \'expression\' as a string; given: ["and", "a", "b"]'),
     ({"expression": ""}, "Expected a word or a quoted phrase at position 1 of the expression; given: ''"),
@@ -430,7 +461,7 @@ WRONG_BOOLEAN = [
     ({"expression": "(" * 17 + "a" + ")" * 17}, "at most 16 open parentheses at position 17"),
     ({"expression": " OR ".join(f"w{i}" for i in range(300))}, "at most 256 terms"),
     ({"expression": ABSENT, "keywords": ["the"]}, "Expected keyword 1 with a word"),
-    ({"bbox": ABSENT}, "Expected 'bbox' as four numbers; given: nothing; legal: [west, south, east, north] in degrees"),
+    ({"bbox": None}, "Expected 'bbox' as four numbers; given: null; legal: [west, south, east, north] in degrees"),
     ({"bbox": [1, 2, 3]}, "Expected 'bbox' as four numbers; given: [1, 2, 3]"),
     ({"bbox": [1, 2, 3, 4, 5]}, "Expected 'bbox' as four numbers; given: a list of 5"),
     ({"bbox": [1, 2, 3, "4"]}, "Expected 'bbox' as four numbers; given: [1, 2, 3, \"4\"]"),

@@ -65,6 +65,7 @@ class Budget:
     topic_reads: int = _limit(2, "answers that read whole topics at the same time")
     topic_reads_waiting: int = _limit(16, "further ones that wait for these")
     topic_read_wait_s: int = _limit(10, "seconds that they wait")
+    draft_ms: int = _limit(250, "milliseconds in which the newest messages are looked at for a subscription that is being written")
     streams: int = _limit(500, "clients that follow events at the same time")
     streams_per_address: int = _limit(100, "clients of one address that follow events")
     last_id_bytes: int = _limit(16 << 10, "bytes of Last-Event-ID")

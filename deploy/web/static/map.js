@@ -3,6 +3,7 @@
 import { getFrom, health, parameters } from "/static/api.js";
 import { count, el, rate, show, svg, table } from "/static/dom.js";
 import { colour } from "/static/dskype/colours.js";
+import { placeLayers } from "/static/dskype/draw.js";
 import { address, connection, field, offerTopologies, path, problem, Stream } from "/static/dskype/page.js";
 import { columns, lines } from "/static/dskype/results.js";
 import { Watch } from "/static/dskype/watch.js";
@@ -102,8 +103,7 @@ function showWatch() {
   if (!watch) return;
   const { fields } = watch;
   const mine = { pane: "pins", renderer: pinned, className: "subscription", weight: 2, color: colour("--here"), fillColor: colour("--here"), fillOpacity: 0.12, interactive: false };
-  if (fields?.bbox) boxes(fields.bbox).forEach((corners) => L.rectangle(corners, mine).addTo(pins));
-  else if (fields) L.circleMarker([fields.lat, fields.lon], { ...mine, radius: 9 }).addTo(pins);
+  for (const layer of placeLayers(fields ?? {}, mine)) layer.addTo(pins);
   const entries = watch.isTopk ? watch.list : watch.newest;
   const placed = entries.filter(({ lat }) => lat !== undefined);
   for (const entry of [...placed].reverse()) {
@@ -134,7 +134,7 @@ async function followSubscription() {
     if (watch.closed) return; // another one is followed by now
     const { fields } = watch;
     if (fields.bbox) map.fitBounds(boxes(fields.bbox)[0], { padding: [40, 40] });
-    else map.setView([fields.lat, fields.lon], Math.max(map.getZoom(), 3));
+    else if (fields.region?.center || watch.isTopk) map.setView([fields.region?.center.lat ?? fields.lat, fields.region?.center.lon ?? fields.lon], Math.max(map.getZoom(), 3));
   }
   showWatch();
 }

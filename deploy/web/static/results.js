@@ -17,10 +17,12 @@ export const lines = (result) => [
 ];
 
 /** Return the words of a subscription. */
-export const words = (fields) => fields?.text ?? fields?.expression ?? fields?.keywords?.join(" ") ?? "";
+export const words = (fields) => fields?.text ?? fields?.expression ?? fields?.keywords?.join(" ") ?? (fields ? "any" : "");
 
 /** Return where a subscription looks. */
 export function where(fields) {
   if (!fields) return "";
-  return fields.bbox ? `in ${fields.bbox.join(", ")}` : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}`;
+  if (fields.bbox) return `in ${fields.bbox.join(", ")}`;
+  if (fields.region) return fields.region.center ? `within ${fields.region.radius_m} m of ${fields.region.center.lat}, ${fields.region.center.lon}` : "in a region";
+  return fields.type === "boolean" ? "everywhere" : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}`;
 }

@@ -326,6 +326,16 @@ def test_subscriptions_are_listed_with_their_states(run: Any, name: str, kafka: 
     assert (found["id"], found["status"], found["since"], found["ttl_s"]) == ("b", "active", 41, 99)
 
 
+def test_expressions_are_listed_and_shown_as_they_are_read(run: Any, name: str, kafka: KafkaSettings) -> None:
+    topics = Topics.for_topology(name)
+    records = {"a": {"expression": "Wi-Fi and  not (tea)"}, "b": {"bbox": [0, 0, 1, 1]}, "c": {"expression": "price < 5"}, "d": {"keywords": ["x", "y"]}}
+    write(kafka, topics.subscriptions, [(id, {"type": "boolean", **record}) for id, record in records.items()])
+    _, *rows = run("sub", "list")[1].splitlines()
+    assert [row.split("  ")[-1] for row in rows] == ['"wi fi" AND NOT tea everywhere', "everything in [0, 0, 1, 1]", "price < 5 everywhere", "x y everywhere"]
+    assert '  expression   "wi fi" AND NOT tea' in run("sub", "show", "a")[1].splitlines()
+    assert "  expression   price < 5" in run("sub", "show", "c")[1].splitlines(), "the topology cannot read it: it is shown as it is"
+
+
 def test_one_subscription_is_shown_with_its_topk_and_their_texts(run: Any, name: str, kafka: KafkaSettings) -> None:
     topics = Topics.for_topology(name)
     write(
@@ -416,10 +426,10 @@ def test_messages_are_sent_as_they_stand_and_bad_ones_left_out(
 
 def test_one_message_is_published_by_options(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
     assert run("publish", "--text", "Storm warning", "--bbox=170,-10,-170.5,10")[0] == 0
-    assert run("publish", "--text", "été", "--at=43.05,-87.88", "--id", "a", "--ts", "5")[0] == 0
+    assert run("publish", "--text", "été", "--at=43.05,-87.88", "--id", "a", "--ts", "5", "--attribute", "price=4.5", "--attribute", 'tags=["x"]')[0] == 0
     assert [json.loads(r.value) for r in read_to_end(kafka, Topics.for_topology(name).messages)] == [
         {"text": "Storm warning", "bbox": [170, -10, -170.5, 10]},
-        {"id": "a", "text": "été", "ts": 5, "lat": 43.05, "lon": -87.88},
+        {"id": "a", "text": "été", "attributes": {"price": 4.5, "tags": ["x"]}, "ts": 5, "lat": 43.05, "lon": -87.88},
     ]
     code, _, err = run("publish", "--text", "x", "--at=1,2", "--bbox=0,0,1,1")
     assert code == 1 and "error: Expected 'lat' and 'lon', or 'bbox', not both" in err and "0 messages sent, 1 refused" in err

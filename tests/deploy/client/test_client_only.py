@@ -28,7 +28,7 @@ from tests.deploy.client import client_only
 from tests.deploy.client.test_pubsub import delta, event, letter, write
 
 ROOT = Path(__file__).parents[3]
-LIBRARY = ("pubsub", "dead_letters", "follower", "names", "records", "sequence", "topics")
+LIBRARY = ("pubsub", "dead_letters", "follower", "names", "records", "sequence", "topic_reader", "topics")
 NEEDS_SPARK = {"explain", "vocabulary", "partition", "bench", "verify", "demo", "up", "status", "down", "local", "submit", "ui"}
 """Commands that run topologies on this machine, or compute as they do. All others are for clients, too."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 
 from dskype.bolts.filters import Filters
 from dskype.bolts.message_terms import MessageTerms
@@ -132,3 +135,36 @@ def test_the_nearest_occurrence_of_a_phrase_is_found():
     assert nearest("late the the night", '"late _ night"') == (0, (0, 3), 1)
     assert nearest(f"late{BORDER}night", '"late night"', None, ("a", "b")) is None, "a border is between them"
     assert nearest(f"late night{BORDER}late at night", '"late night"', "b", ("a", "b")) == (1, (0, 2), 1)
+
+
+def test_a_phrase_that_a_text_nearly_has_everywhere_is_decided_soon():
+    """A plain search would take minutes."""
+    content = Content(Message(None, "a " * 16384, 0.0, 0.0, None), Tokenizer())
+    assert not content.satisfies(parse('"' + "a " * 255 + 'b"', Tokenizer())) and content.satisfies(parse('"' + "a " * 256 + '"', Tokenizer()))
+    content = Content(Message(None, "a x " * 8192, 0.0, 0.0, None), Tokenizer())
+    phrase = parse('"' + "a " * 256 + '"', Tokenizer())
+    assert not content.satisfies(phrase) and content.nearest(phrase) == (0, tuple(range(0, 512, 2)), 255)
+
+
+def documented() -> tuple[Attributes, list[tuple[str, str, str]]]:
+    """Return the attributes of the table of expressions in the documents, and its rows: expression, what satisfies it, what does not."""
+    page = (Path(__file__).parents[3] / "docs/concepts/boolean.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Expressions\n")[2].partition("\n## ")[0]
+    conf = yaml.safe_load(section.partition("```yaml\n")[2].partition("```")[0])["config"]
+    cells = [[cell.strip().strip("`") for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| `")]
+    return Attributes.from_conf(conf["dskype.attributes"]), [(expression, good, bad) for expression, _, good, bad in cells]
+
+
+def test_the_examples_in_the_documents_are_right():
+    attributes, rows = documented()
+    language = Language(attributes, prefixes=True)
+
+    def content(example: str) -> Content:
+        given = json.loads(example) if example.startswith("{") else None
+        attributes.encode(given)
+        return Content(Message(None, "" if given is not None else example, 0.0, 0.0, None, None, given), Tokenizer(), language)
+
+    assert len(rows) > 20
+    for expression, good, bad in rows:
+        tree = parse(expression, Tokenizer(), language)
+        assert (content(good).satisfies(tree), content(bad).satisfies(tree)) == (True, False), expression

@@ -20,8 +20,9 @@ from kafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from dskype.deploy.client import pubsub
 from dskype.deploy.client.dead_letters import DeadLetter, DeadLetters
 from dskype.deploy.client.follower import Follower, Once
-from dskype.deploy.client.pubsub import PubSub, SendError, UnknownTopicError, UnreachableError
+from dskype.deploy.client.pubsub import PubSub, SendError
 from dskype.deploy.client.records import Result, TopK, subscription_type
+from dskype.deploy.client.topic_reader import UnknownTopicError, UnreachableError
 from dskype.deploy.client.topics import ensure_topics
 from dskype.spouts.records import RecordError
 from dskype.spouts.settings import Settings
@@ -218,6 +219,32 @@ def test_what_is_sent_is_what_the_topology_reads(kafka: KafkaSettings, client: P
     assert messages[2] == {"text": "waited for", "lat": 1, "lon": 2, "ts": 5}
     assert messages[4] == {"id": "area", "text": "storm", "bbox": [-88, 42.5, -87, 43]}
     assert client.sent == 8
+
+
+def test_the_kinds_of_subscriptions_have_methods_and_messages_have_attributes(kafka: KafkaSettings, client: PubSub) -> None:
+    client.subscribe_topk("t", text="lake park", lat=43.04, lon=-87.9, meta=[1])
+    client.subscribe_topk("words", keywords=("lake", "park"), lat=43.04, lon=-87.9, k=3, alpha=0)
+    client.subscribe_boolean("b", expression="coffee AND NOT decaf", ttl_s=5)
+    client.subscribe_boolean("here", bbox=(-88, 42, -87, 44), meta={"a": 1})
+    client.subscribe_boolean("all of", keywords=["coffee", "tea"], bbox=[0, 0, 1, 1], wait=True)
+    with pytest.raises(RecordError, match="Expected 'expression', 'keywords' or 'bbox'"):
+        client.subscribe_boolean("nothing")
+    sent = {r.key.decode(): json.loads(r.value) for r in read_to_end(kafka, client.topics.subscriptions)}
+    assert sent == {
+        "t": {"type": "topk", "text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5, "meta": [1]},
+        "words": {"type": "topk", "keywords": ["lake", "park"], "lat": 43.04, "lon": -87.9, "k": 3, "alpha": 0},
+        "b": {"type": "boolean", "expression": "coffee AND NOT decaf", "ttl_s": 5},
+        "here": {"type": "boolean", "bbox": [-88, 42, -87, 44], "meta": {"a": 1}},
+        "all of": {"type": "boolean", "keywords": ["coffee", "tea"], "bbox": [0, 0, 1, 1]},
+    }
+    with PubSub(kafka, client.name, conf={"dskype.attributes": {"price": {"type": "number", "required": True}}}) as typed:
+        typed.subscribe_boolean("cheap", expression="price < 5")
+        typed.publish(text="tea", lat=1.0, lon=2.0, attributes={"price": 4.5, "colour": "green"}, wait=True)
+        for attributes in (None, {}, {"price": "dear"}, {"price": None}, 5):
+            with pytest.raises(RecordError):
+                typed.publish(text="tea", lat=1.0, lon=2.0, attributes=attributes)
+    (message,) = read_to_end(kafka, client.topics.messages)
+    assert json.loads(message.value) == {"text": "tea", "lat": 1.0, "lon": 2.0, "attributes": {"price": 4.5, "colour": "green"}}
 
 
 def test_nonsense_is_refused_before_it_is_sent(kafka: KafkaSettings, client: PubSub) -> None:
@@ -554,10 +581,11 @@ def test_a_follower_can_begin_before_the_end(kafka: KafkaSettings, client: PubSu
 
 
 def test_the_type_is_seen_from_the_fields() -> None:
-    assert [subscription_type(f) for f in (PARK, COFFEE, {"keywords": ["a"]}, {"bbox": []}, {**PARK, "type": "boolean"})] == [
+    assert [subscription_type(f) for f in (PARK, COFFEE, {"keywords": ["a"]}, {"bbox": []}, {"region": {}}, {**PARK, "type": "boolean"})] == [
         "topk",
         "boolean",
         "topk",
+        "boolean",
         "boolean",
         "boolean",
     ]

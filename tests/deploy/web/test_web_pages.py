@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.web import answers, drafts
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.nimbus.observing import Contact
 from tests.topology.ui.browser import Browser
@@ -103,6 +105,153 @@ def test_a_refusal_is_shown(browser, kafka, served):
     browser.wait("document.querySelector('#state').innerText.includes('refused: <b>no room</b>')")
     problems = browser.problems()
     assert all("400" in problem for problem in problems), problems
+
+
+LANGUAGE = {"dskype.attributes": {"price": "number", "tags": "strings", "open": "boolean", "since": "time"}}
+
+
+def type_into(browser, name, text):
+    script = "const f = document.getElementById('form').elements.namedItem(arguments[0]); f.value = arguments[1]; f.dispatchEvent(new Event('input', {bubbles: true}))"
+    browser.run(script, name, text)
+
+
+def choose(browser, name, value):
+    script = "const f = document.getElementById('form').elements.namedItem(arguments[0]); f.value = arguments[1]; for (const e of ['input', 'change']) f.dispatchEvent(new Event(e, {bubbles: true}))"
+    browser.run(script, name, value)
+
+
+def drag(browser, selector, *points):
+    """Press the mouse at the first point of an element, given as shares of its width and height, move over the others, and release it."""
+    script = """
+        const [selector, points] = arguments, box = document.querySelector(selector).getBoundingClientRect();
+        points.forEach(([x, y], i) => {
+          const at = { bubbles: true, clientX: box.left + x * box.width, clientY: box.top + y * box.height };
+          const events = [...(i ? [] : ["mousedown"]), "mousemove", ...(i === points.length - 1 ? ["mouseup"] : [])];
+          for (const name of events) document.querySelector(selector).dispatchEvent(new MouseEvent(name, at));
+        });
+    """
+    browser.run(script, selector, points)
+
+
+def test_a_draft_is_checked_and_tried_while_it_is_typed(browser, kafka, served):
+    topics = kafka.topology()
+    run_plan(kafka, LANGUAGE)
+    for i in range(5):
+        message = {"id": f"m{i}", "text": "<b>Coffee</b> late at night" if i % 2 else "tea", "lat": 43.0, "lon": -87.9, "attributes": {"price": i}}
+        kafka.broker.write(topics.messages, None, json.dumps(message).encode())
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}dskype/subscribe.html")
+    browser.click("//input[@value='boolean']")
+    choose(browser, "area", "")
+    type_into(browser, "expression", "coffee and (late night)")
+    browser.wait("document.querySelector('#draft mark')?.innerText === 'n'")
+    assert "Expected AND or OR after 'late' at position 18" in browser.text("#draft") and browser.text("#draft pre") == "coffee and (late night)"
+    assert browser.run("return document.querySelector('[name=expression]').getAttribute('aria-invalid')") == "true"
+    type_into(browser, "expression", "coffee and late")
+    browser.wait("document.querySelector('#draft').innerText.includes('2 of the 5 newest messages would have matched')")
+    assert "It is read as coffee AND late" in browser.text("#draft") and "m3: <b>Coffee</b> late at night" in browser.text("#draft")
+    assert browser.run("return document.querySelectorAll('#draft b').length") == 0
+    assert browser.run("return document.querySelector('[name=expression]').getAttribute('aria-invalid')") is None
+    options = "return [...document.querySelectorAll(`[name=${arguments[0]}] option`)].filter((option) => !option.hidden).map((option) => option.textContent)"
+    assert browser.run(options, "attribute") == ["price (number)", "tags (strings)", "open (boolean)", "since (time)"]
+    assert browser.run(options, "sign") == ["<", "<=", "=", "!=", ">=", ">", "IN", "exists"]
+    assert browser.run(options, "area") == ["in a rectangle", "everywhere"]
+    choose(browser, "sign", "<=")
+    browser.click("//button[@name='compare']")
+    browser.wait("document.querySelector('#answer').innerText.includes('enter a value')")
+    type_into(browser, "value", "1")
+    browser.click("//button[@name='compare']")
+    browser.wait("document.querySelector('#draft').innerText.includes('1 of the 5 newest messages')")
+    for name, sign, value in (
+        ("tags", "HAS", "late night"),
+        ("tags", "IN", "a, b"),
+        ("open", "=", "true"),
+        ("since", "<", "2026-01-31"),
+        ("since", ">", "5"),
+        ("price", "exists", ""),
+    ):
+        choose(browser, "attribute", name)
+        choose(browser, "sign", sign)
+        type_into(browser, "value", value)
+        browser.click("//button[@name='compare']")
+    expression = 'coffee and late AND price <= 1 AND tags HAS "late night" AND tags IN ("a", "b") AND open = true AND since < "2026-01-31" AND since > 5 AND exists(price)'
+    assert browser.run("return document.querySelector('[name=expression]').value") == expression
+    browser.wait("document.querySelector('#draft').innerText.includes('0 of the 5 newest messages')")
+    type_into(browser, "expression", "tea or late")
+    choose(browser, "attribute", "price")
+    choose(browser, "sign", ">")
+    type_into(browser, "value", "2")
+    browser.click("//button[@name='compare']")
+    browser.wait("document.querySelector('#draft').innerText.includes('2 of the 5 newest messages')")
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    (stored,) = kafka.broker.logs[topics.subscriptions, 0]
+    assert json.loads(stored.value) == {"type": "boolean", "expression": "(tea or late) AND price > 2"}
+    browser.wait("document.querySelector('#state').innerText.includes('everywhere')")
+    browser.open(f"{served.url}dskype/map.html?sub={stored.key.decode()}")
+    browser.wait("document.querySelector('#list').innerText.includes('The newest matches of')")
+    assert browser.problems() == []
+
+
+def test_where_to_look_is_drawn_on_a_map(browser, kafka, served):
+    topics = kafka.topology()
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}dskype/subscribe.html")
+    browser.click("//summary[text()='On the map']")
+    browser.wait("document.querySelector('#place .leaflet-pane')")
+    type_into(browser, "text", "tea")
+    browser.click("//button[@name='draw']")
+    drag(browser, "#place", (0.5, 0.5))
+    browser.wait("document.querySelector('[name=lat]').value !== ''")
+    lat, lon = (float(browser.run("return document.querySelector(`[name=${arguments[0]}]`).value", name)) for name in ("lat", "lon"))
+    assert abs(lat - 11) < 3 and abs(lon) < 3
+    browser.click("//input[@value='boolean']")
+    browser.click("//button[@name='draw']")
+    drag(browser, "#place", (0.4, 0.6), (0.5, 0.45), (0.6, 0.4))
+    browser.wait("document.querySelector('[name=west]').value !== ''")
+    browser.wait("document.querySelector('#draft').innerText.includes('There are no messages yet')")
+    west, south, east, north = (
+        float(browser.run("return document.querySelector(`[name=${arguments[0]}]`).value", n)) for n in ("west", "south", "east", "north")
+    )
+    assert west < lon < east and south < lat < north and abs(west + east - 2 * lon) < 2
+    drag(browser, "#place", (0.1, 0.1), (0.2, 0.2))
+    assert float(browser.run("return document.querySelector('[name=west]').value")) == west, "the mouse moves the map again"
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    (stored,) = kafka.broker.logs[topics.subscriptions, 0]
+    assert json.loads(stored.value) == {"type": "boolean", "bbox": [west, south, east, north]}
+    assert browser.problems() == []
+
+
+def test_a_circle_is_drawn_where_the_server_takes_regions(browser, kafka, served, monkeypatch):
+    topics = kafka.topology()
+    found = drafts.language_of(PubSub(kafka, conf={}))
+    monkeypatch.setattr(answers, "language_of", lambda client: {**found, "regions": True})
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}dskype/subscribe.html")
+    browser.click("//input[@value='boolean']")
+    browser.wait("!document.querySelector('[name=area] [value=circle]').hidden")
+    choose(browser, "area", "circle")
+    type_into(browser, "expression", "tea")
+    browser.click("//summary[text()='On the map']")
+    browser.wait("document.querySelector('#place .leaflet-pane')")
+    browser.click("//button[@name='draw']")
+    drag(browser, "#place", (0.5, 0.5), (0.5, 0.4))
+    browser.wait("document.querySelector('[name=radius_m]').value !== ''")
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    (stored,) = kafka.broker.logs[topics.subscriptions, 0]
+    record = json.loads(stored.value)
+    assert (
+        record.keys() == {"type", "expression", "region"}
+        and record["region"].keys() == {"center", "radius_m"}
+        and record["region"]["center"].keys() == {"lat", "lon"}
+    )
+    assert 10_000 < record["region"]["radius_m"] < 5_000_000
+    browser.wait("document.querySelector('#state').innerText.includes('within ')")
+    browser.open(f"{served.url}dskype/map.html?sub={stored.key.decode()}")
+    browser.wait("document.querySelector('path.subscription')")
+    assert browser.problems() == []
 
 
 @pytest.fixture

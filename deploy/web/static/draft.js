@@ -1,0 +1,61 @@
+// Says, while a subscription is typed, how the topology reads it, and how many of the newest messages it would have matched.
+
+import { getFrom } from "/static/api.js";
+import { count, el, show } from "/static/dom.js";
+import { field, path } from "/static/dskype/page.js";
+
+const PAUSE_MS = 300; // in which nothing is typed, before the server is asked
+
+/** Return a text with the character at a position marked; positions count characters from 1. */
+function marked(text, position) {
+  const characters = [...text];
+  const at = Math.min(position - 1, characters.length);
+  return el("pre", {}, characters.slice(0, at).join(""), el("mark", {}, characters[at] ?? " "), characters.slice(at + 1).join(""));
+}
+
+function answer({ error, position, matched, looked, since_ms, examples, text }, { expression, type }) {
+  if (error !== undefined) return [el("p", { class: "bad" }, error), ...(position ? [marked(expression, position)] : [])];
+  const what = type === "topk" ? "have one of these words" : "would have matched";
+  const since = since_ms === null ? "" : `, which came since ${new Date(since_ms).toLocaleString("sv-SE")}`;
+  return [
+    ...(text && text !== expression ? [el("p", {}, "It is read as ", el("code", {}, text))] : []),
+    el("p", {}, looked ? `${count(matched)} of the ${count(looked)} newest messages ${what}${since}.` : "There are no messages yet to try it on."),
+    ...(examples.length ? [el("ul", {}, examples.map((message) => el("li", {}, `${message.message_id}: ${message.text}`)))] : []),
+  ];
+}
+
+export class Draft {
+  /** @param described returns the subscription that the form describes; null while something is missing. */
+  constructor(described) {
+    Object.assign(this, { described, asked: 0 });
+  }
+
+  /** Note that the form has changed. */
+  changed() {
+    this.asked += 1; // an answer that is on its way is about something else
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.look(), PAUSE_MS);
+  }
+
+  async look() {
+    const fields = this.described();
+    field("expression").removeAttribute("aria-invalid");
+    if (fields === null) return show("draft");
+    const number = this.asked;
+    const found = await getFrom(path("draft", { fields: JSON.stringify(fields) })).catch(({ message }) => ({ error: message, position: null }));
+    if (number !== this.asked) return;
+    if (found.position) field("expression").setAttribute("aria-invalid", "true");
+    show("draft", answer(found, fields));
+  }
+}
+
+/** Return a comparison of an attribute as an expression; a value that may be anything is put in quotes. */
+export function comparison({ name, type }, sign, value) {
+  if (sign === "exists") return `exists(${name})`;
+  const quoted = (one) => (type === "number" || type === "boolean" || (type === "time" && /^-?\d+$/.test(one)) ? one : `"${one}"`);
+  if (sign !== "IN") return `${name} ${sign} ${quoted(value.trim())}`;
+  return `${name} IN (${value.split(",").map((one) => quoted(one.trim())).join(", ")})`;
+}
+
+/** Return an expression and another one joined by AND. */
+export const both = (one, other) => (one.trim() ? `${/\bor\b/i.test(one) ? `(${one.trim()})` : one.trim()} AND ${other}` : other);
