@@ -11,8 +11,10 @@ from dskype.bolts import boolean
 from dskype.bolts.busiest import Busiest
 from dskype.bolts.filters import Filters
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.message_terms import MessageTerms
 from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.distribution.subscriptions import BooleanSubscription
+from dskype.spouts.region_table import RegionTable
 from dskype.spouts.settings import Settings
 
 __all__ = ["BooleanSubscriptions"]
@@ -32,6 +34,8 @@ class BooleanSubscriptions:
     def __init__(self, settings: Settings) -> None:
         self._index = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         self._filters = Filters()
+        self._terms = MessageTerms(settings)
+        self._regions = RegionTable()
         self.metadata = SlotMetadata()
         self.slots: dict[str, int] = {}
         """Subscription -> slot. The owner removes names, so a slot may outlive its name."""
@@ -49,6 +53,8 @@ class BooleanSubscriptions:
         self._index.insert(slot, subscription.bbox, subscription.expression)
         if subscription.program is not None:
             self._filters.set(slot, subscription.program)
+        if subscription.region is not None:
+            self._regions.put(slot, subscription.region)
         if subscription.expires_ms is not None:
             self._cover(slot)
             self._ends_ms[slot] = subscription.expires_ms
@@ -64,6 +70,7 @@ class BooleanSubscriptions:
         """Empty a slot."""
         self._index.remove(slot)
         self._filters.clear(slot)
+        self._regions.remove(slot)
         if slot < len(self._ends_ms):
             self._expiring.discard((int(self._ends_ms[slot]), slot))
             self._ends_ms[slot] = _NEVER_MS
@@ -72,9 +79,13 @@ class BooleanSubscriptions:
 
     def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows, slots): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived."""
-        rows, slots = self._index.match(arrived.messages)
+        terms = self._terms.of(arrived.details)
+        rows, slots = self._index.match(self._terms.add(arrived.messages, terms))
+        if len(slots) and (len(self._regions) or len(arrived.details.regions)):
+            touching = self._touching(arrived, rows, slots)
+            rows, slots = rows[touching], slots[touching]
         if self._filters and len(slots):
-            satisfied = self._filters.satisfying(arrived.messages, arrived.details, rows, slots)
+            satisfied = self._filters.satisfying(arrived.messages, arrived.details, terms, rows, slots)
             rows, slots = rows[satisfied], slots[satisfied]
         if (self._expiring or self._expired) and len(slots):
             self._cover(int(slots.max()))
@@ -82,6 +93,14 @@ class BooleanSubscriptions:
             rows, slots = rows[alive], slots[alive]
         self.busiest.count(slots)
         return rows, slots
+
+    def _touching(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+        """Tell of which pairs the places touch, which have rectangles that do."""
+        messages, details = arrived.messages, arrived.details
+        if not len(details.regions):
+            return self._regions.touches(slots, rows, messages.lat, messages.lon, areas=messages.areas)
+        shapes = {"shape_offsets": details.region_offsets, "shapes": details.regions}
+        return self._regions.touches(slots, rows, messages.lat, messages.lon, areas=messages.areas, boxes=self._index.boxes(slots), **shapes)
 
     def pop_expired(self, arrived: Arrived) -> list[int]:
         """Return the slots of subscriptions that have expired since the last call. The owner forgets each of them, at once or later.
@@ -113,6 +132,7 @@ class BooleanSubscriptions:
             "ends_ms": self._expiries(),
             "expired": sorted(self._expired),
             "programs": self._filters.snapshot(),
+            "regions": self._regions.snapshot(),
         }
 
     def restore(self, state: Any) -> None:
@@ -120,6 +140,9 @@ class BooleanSubscriptions:
         self._index.restore(state["boolean"])
         self.metadata.restore(state["filters"])
         self._filters.restore(state.get("programs"))
+        self._regions = RegionTable()
+        if "regions" in state:  # absent from snapshots of earlier versions, as are programs
+            self._regions.restore(state["regions"])
         self.slots = self.metadata.by_name()
         self._ends_ms = np.zeros(0, np.int64)
         for slot, ends_ms in state["ends_ms"]:

@@ -19,14 +19,15 @@ from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.summarized_placement import SummarizedPlacement
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
+from dskype.spouts import expression as expressions
 from dskype.spouts import streams
+from dskype.spouts.analyzer_settings import synonym_files
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
-from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr, to_strings
-from dskype.spouts.expression import as_lists, words
-from dskype.spouts.filters import compile_filter
+from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
+from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
+from dskype.spouts.text import WORD_RULE, refuse_analyzer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
@@ -101,24 +102,24 @@ class DistributionBolt(BatchBolt):
         return {} if settings.balance is None else {Topics.for_topology(topology).plans: topic_config(settings)["plans"]}
 
     def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
-        """Return the vocabulary, and the files that the distributor's plan comes from."""
+        """Return the vocabulary, the files of synonyms, and those that the distributor's plan comes from."""
         settings = Settings.from_conf(conf)
         found = {("dskype.distributor.options", *key): file for key, file in distributor_files(settings).items()}
-        return found | ({("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary else {})
+        return found | synonym_files(conf) | ({("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary else {})
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the direct streams ``matching``, ``placements``, ``window`` and ``interest``, and ``registrations``."""
         for stream in (streams.Matching, streams.Placements, streams.Window, streams.Interest):
-            declarer.declare_stream(stream.name, stream.fields, direct=True)
-        declarer.declare_stream(streams.Registrations.name, streams.Registrations.fields)
+            stream.declare(declarer, direct=True)
+        streams.Registrations.declare(declarer)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process), and make the distributor and its strategy."""
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._component = collector, context.get_this_component_id()
-        self._tokenizer = Tokenizer(settings.stop_words)
-        self._message_terms = MessageTerms(settings, self._tokenizer)
-        self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
+        self._tokenizer = settings.analyzer()
+        self._message_terms = MessageTerms(settings)
+        self._vocabulary = Vocabulary.load(settings.vocabulary, self._tokenizer) if settings.vocabulary else Vocabulary.empty()
         self._subscription_tasks = context.get_component_tasks(self._subscription_bolt)
         self._message_tasks = context.get_component_tasks(self._message_bolt)
 
@@ -169,32 +170,37 @@ class DistributionBolt(BatchBolt):
     def _distribute_messages(self, batch: TupleBatch) -> None:
         received = streams.Messages.of(batch)
         texts = to_strings(received.text)
-        analyzed = self._vocabulary.analyze(texts, self._tokenizer)
-        attributes = empty_lists(len(texts), np.int64) if received.attributes is None else received.attributes
-        found = self._message_terms.add(analyzed, texts, *lists_to_csr(attributes, np.int64))
+        words = self._vocabulary.analyze(texts, self._tokenizer)
+        details = Details(
+            words.order_offsets,
+            words.order,
+            *lists_to_csr(received.attributes, np.int64),
+            *self._message_terms.prefixes(texts),
+            *lists_to_csr(received.region, np.float64),
+        )
         lat, lon, areas = columns_to_areas(received.lat, received.lon)
-        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, found.offsets, found.terms, found.weights, areas)
-        shared = {"seq": messages.seq, "position": messages.position, "id": received.id}
+        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, words.offsets, words.terms, words.weights, areas)
+        shared = {
+            "seq": messages.seq,
+            "position": messages.position,
+            "id": received.id,
+            "terms": csr_to_lists(words.offsets, words.terms),
+            "weights": csr_to_lists(words.offsets, words.weights),
+        }
+        messages = self._message_terms.add(messages, self._message_terms.of(details))
         if self._balancer is not None:
             self._balancer.record(messages)
         routes = self._placement.routes(messages)
         pairs = dict(zip(("lat", "lon"), areas_to_columns(lat, lon, areas)))
-        matching = streams.Matching(
-            **shared,
-            **pairs,
-            terms=csr_to_lists(found.offsets, found.terms),
-            weights=csr_to_lists(found.offsets, found.weights),
-            arrival_ms=received.arrival_ms,
-            order=csr_to_lists(found.order_offsets, found.order),
-            attributes=attributes,
-        )
+        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms, **details.columns())
         if routes is None:
             for task in self._subscription_tasks:
                 matching.emit_direct_batch(self._collector, task)
         else:
             self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
-        terms, weights = csr_to_lists(analyzed.offsets, analyzed.terms), csr_to_lists(analyzed.offsets, analyzed.weights)
-        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, terms=terms, weights=weights), messages.seq)
+        columns = details.columns()
+        del columns["region"]  # an area lies at its centre there
+        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, **columns), messages.seq)
 
     def _send_to_message_tasks(self, window: streams.Window, seq: np.ndarray) -> None:
         tasks = self._message_tasks
@@ -229,14 +235,17 @@ class DistributionBolt(BatchBolt):
         """Return the subscription in a record of the subscription spout, with term ids in place of words."""
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
-            return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"))
-        expression = as_lists(record["expression"])
-        condition, program = compile_filter(expression, self._vocabulary.ids_of(words(expression)), self._settings.language.fields)
-        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program)
+            where, program = expressions.as_lists(record.get("where")), None
+            if where is not None:
+                program = compile_program(where, self._vocabulary.ids_of(expressions.words(where)), self._settings.language.fields)
+            return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"), program)
+        expression = expressions.as_lists(record["expression"])
+        condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
+        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"))
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""
-        state = {"words": WORD_RULE, "vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
+        state = {"words": WORD_RULE, "analyzer": self._tokenizer.identity, "vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
         return state if self._balancer is None else state | {"balancer": self._balancer.snapshot()}
 
     def restore(self, state: Any) -> None:
@@ -245,7 +254,9 @@ class DistributionBolt(BatchBolt):
         :raises IllegalArgumentException: the vocabulary or the rules for words have changed. Term ids are ranks in the vocabulary, and other
             tasks hold ids of the old one, and of words that are cut in another way now.
         """
-        refuse_word_rule(f"{self._component}: the state", state.get("words"), "start over with --fresh, or use the version that wrote it")
+        hint = "start over with --fresh, or use the version that wrote it"
+        refuse_word_rule(f"{self._component}: the state", state.get("words"), hint)
+        refuse_analyzer(f"{self._component}: the state", state.get("analyzer"), self._tokenizer.identity, f"{hint}, and its packages")
         if self._vocabulary.digest != state["vocabulary"]:
             raise IllegalArgumentException(
                 explain(

@@ -22,6 +22,7 @@ class Texts(NamedTuple):
     """What programs look at; all arrays are read-only.
 
     :ivar offsets: int64[n + 1]; message *i* has the rising terms ``terms[offsets[i]:offsets[i + 1]]``, int64[].
+    :ivar extra_offsets: int64[n + 1], into ``extra``, int64[]: the terms that are no words, rising.
     :ivar order_offsets: int64[n + 1]; its words in reading order are ``order``, int16[]: indexes of its terms, -1 a word that was left out,
         -2 the border between two fields.
     :ivar attribute_offsets: int64[n + 1], into ``attributes``, int64[]: pairs of key and value, rising.
@@ -29,6 +30,8 @@ class Texts(NamedTuple):
 
     offsets: np.ndarray
     terms: np.ndarray
+    extra_offsets: np.ndarray
+    extra: np.ndarray
     order_offsets: np.ndarray
     order: np.ndarray
     attribute_offsets: np.ndarray
@@ -107,7 +110,9 @@ def _run(programs, base, end, texts, row, wanted, needed, left):
     while at < end:
         op = programs[at]
         if op == TERM:
-            found = contains(texts.terms, texts.offsets[row], texts.offsets[row + 1], programs[at + 1])
+            found = contains(texts.terms, texts.offsets[row], texts.offsets[row + 1], programs[at + 1]) or contains(
+                texts.extra, texts.extra_offsets[row], texts.extra_offsets[row + 1], programs[at + 1]
+            )
             at += 2
         elif op == NUMBER or op == VALUE or op == EXISTS:
             found = False

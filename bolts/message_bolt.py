@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.bolts.checks import require_component
+from dskype.bolts.filters import Programs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.window.base import MessageWindow, QueryBatch, make_window
-from dskype.spouts.batch import MessageBatch
+from dskype.bolts.window.filtered import FilteredWindow
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
 from dskype.spouts.streams import Partials, Progress, Requests, Window
@@ -26,16 +28,34 @@ _AT_ONCE = 256
 """Queries evaluated by one call: enough to share work, few enough to bound the memory for their answers."""
 
 
+class _Arrived(NamedTuple):
+    """Messages, with their ids and what filters look at."""
+
+    messages: MessageBatch
+    ids: pa.StringArray
+    details: Details
+
+    def select(self, rows: np.ndarray) -> _Arrived:
+        return _Arrived(self.messages.select(rows), self.ids.take(pa.array(rows)), self.details.select(rows))
+
+    @classmethod
+    def concat(cls, parts: Sequence[_Arrived]) -> _Arrived:
+        messages, ids, details = zip(*parts)
+        return cls(MessageBatch.concat(messages), pa.concat_arrays(ids), Details.concat(details))
+
+
 class _Asked(NamedTuple):
-    """Queries, and who asks: numbers of requests, subscriptions and tasks."""
+    """Queries with their filters, and who asks: numbers of requests, subscriptions and tasks."""
 
     request: np.ndarray
     subscription: list[str]
     task: np.ndarray
     queries: QueryBatch
+    programs: Programs
 
     def select(self, rows: np.ndarray) -> _Asked:
-        return _Asked(self.request[rows], [self.subscription[i] for i in rows.tolist()], self.task[rows], self.queries.select(rows))
+        names = [self.subscription[i] for i in rows.tolist()]
+        return _Asked(self.request[rows], names, self.task[rows], self.queries.select(rows), self.programs.select(rows))
 
     @classmethod
     def concat(cls, parts: Sequence[_Asked]) -> _Asked:
@@ -46,6 +66,7 @@ class _Asked(NamedTuple):
             [s for p in parts for s in p.subscription],
             np.concatenate([p.task for p in parts]),
             QueryBatch.concat([p.queries for p in parts]),
+            Programs.concat([p.programs for p in parts]),
         )
 
 
@@ -95,10 +116,10 @@ class MessageBolt(BatchBolt):
         settings = Settings.from_conf(conf)
         self._extent, self._diagonal_deg = settings.extent, settings.space.diagonal_deg
         self._collector = collector
-        self._window = self._make_window(settings)
+        self._window = FilteredWindow(self._make_window(settings))
         self._askers = len(context.get_component_tasks(self._subscription_bolt))
         self._watermark = _BEFORE_ALL
-        self._ahead: list[tuple[MessageBatch, pa.StringArray]] = []  # messages above the watermark
+        self._ahead: list[_Arrived] = []  # messages above the watermark
         self._waiting: list[_Asked] = []  # requests above the watermark
         self._progress: dict[int, int] = {}  # subscription task -> the watermark it announced
         self._freed: int | None = None  # no request can need positions up to here
@@ -141,25 +162,31 @@ class MessageBolt(BatchBolt):
 
     def _receive_messages(self, batch: TupleBatch) -> None:
         received = Window.of(batch)
-        messages, names = MessageBatch.of(received, copy=False), to_strings(received.id)
-        late = messages.position <= self._watermark
+        arrived = _Arrived(MessageBatch.of(received, copy=False), to_strings(received.id), Details.of(received))
+        position = arrived.messages.position
+        late = position <= self._watermark
         if late.any():
-            rows = np.flatnonzero(~late)
             self._collector.report_error(
                 explain(
                     f"{late.sum()} messages have come behind the watermark and are left out.",
-                    given=f"position {messages.position[late][0]}",
+                    given=f"position {position[late][0]}",
                     legal=f"above {self._watermark}",
                     hint="a task upstream announced a watermark before all of its messages were sent",
                 )
             )
-            messages, names = messages.select(rows), names.take(pa.array(rows))
-        if messages.n:
-            self._ahead.append((messages, names))
+            arrived = arrived.select(np.flatnonzero(~late))
+        if arrived.messages.n:
+            self._ahead.append(arrived)
 
     def _receive_requests(self, batch: TupleBatch) -> None:
         requests, tasks = Requests.of(batch), np.full(batch.n, batch.get_source_task(), np.int64)
-        asked = _Asked(np.asarray(requests.request, np.int64), column_to_list(requests.subscription), tasks, QueryBatch.of(requests))
+        asked = _Asked(
+            np.asarray(requests.request, np.int64),
+            column_to_list(requests.subscription),
+            tasks,
+            QueryBatch.of(requests),
+            Programs.of(requests.programs, batch.n),
+        )
         due, later = _split([asked], self._watermark)
         self._waiting += later
         if due:
@@ -170,25 +197,26 @@ class MessageBolt(BatchBolt):
     def _insert_due(self) -> None:
         """Insert the messages that the watermark has passed, in order."""
         due, ahead = [], []
-        for messages, ids in self._ahead:
-            passed = messages.position <= self._watermark
+        for arrived in self._ahead:
+            passed = arrived.messages.position <= self._watermark
             if passed.all():
-                due.append((messages, ids))
+                due.append(arrived)
             elif not passed.any():
-                ahead.append((messages, ids))
+                ahead.append(arrived)
             else:
-                for rows, part in ((np.flatnonzero(passed), due), (np.flatnonzero(~passed), ahead)):
-                    part.append((messages.select(rows), ids.take(pa.array(rows))))
+                due.append(arrived.select(np.flatnonzero(passed)))
+                ahead.append(arrived.select(np.flatnonzero(~passed)))
         if not due:
             return
         self._ahead = ahead
-        messages, ids = MessageBatch.concat([m for m, _ in due]), pa.concat_arrays([i for _, i in due])
-        order = np.lexsort((messages.seq, messages.position))
+        arrived = _Arrived.concat(due)
+        position = arrived.messages.position
+        order = np.lexsort((arrived.messages.seq, position))
         if self._freed is not None:
-            order = order[messages.position[order] > self._freed]
-        if len(order) < messages.n or (order[1:] < order[:-1]).any():
-            messages, ids = messages.select(order), ids.take(pa.array(order))
-        self._window.insert(messages, ids)
+            order = order[position[order] > self._freed]
+        if len(order) < len(position) or (order[1:] < order[:-1]).any():
+            arrived = arrived.select(order)
+        self._window.insert(*arrived)
 
     def _free(self) -> None:
         """Forget the messages that no request can need."""
@@ -221,14 +249,15 @@ class MessageBolt(BatchBolt):
         for start in range(0, len(asked.request), _AT_ONCE):
             rows = np.arange(start, min(start + _AT_ONCE, len(asked.request)))
             part = asked if len(rows) == len(asked.request) else asked.select(rows)
-            self._send(part, self._evaluate(part.queries, before[rows]))
+            self._send(part, self._evaluate(part, before[rows]))
         self._answered.inc(len(asked.request))
 
-    def _evaluate(self, queries: QueryBatch, before: np.ndarray) -> RankedLists:
+    def _evaluate(self, asked: _Asked, before: np.ndarray) -> RankedLists:
         if not before.any():
-            return self._window.topk(queries, self._extent, self._diagonal_deg)
+            return self._window.topk(asked.queries, self._extent, self._diagonal_deg, programs=asked.programs)
         rows = np.flatnonzero(~before)
-        answers = self._window.topk(queries.select(rows), self._extent, self._diagonal_deg)
+        some = asked.select(rows)
+        answers = self._window.topk(some.queries, self._extent, self._diagonal_deg, programs=some.programs)
         lengths = np.zeros(len(before), np.int64)
         lengths[rows] = np.diff(answers.offsets)
         return answers._replace(offsets=np.concatenate([[0], np.cumsum(lengths)]))
@@ -246,16 +275,21 @@ class MessageBolt(BatchBolt):
             "watermark": self._watermark,
             "freed": self._freed,
             "progress": dict(self._progress),
-            "ahead": [[messages.columns(), ids] for messages, ids in self._ahead],
-            "waiting": [[r.request, r.subscription, r.task, list(r.queries)] for r in self._waiting],
+            "ahead": [[messages.columns(), ids, list(details)] for messages, ids, details in self._ahead],
+            "waiting": [[r.request, r.subscription, r.task, list(r.queries), list(r.programs)] for r in self._waiting],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a snapshot."""
         self._window.restore(state["window"])
         self._watermark, self._freed, self._progress = state["watermark"], state["freed"], dict(state["progress"])
-        self._ahead = [(MessageBatch(*messages), to_strings(ids)) for messages, ids in state["ahead"]]
-        self._waiting = [_Asked(request, subscription, task, QueryBatch(*queries)) for request, subscription, task, queries in state["waiting"]]
+        self._ahead, self._waiting = [], []  # those in snapshots of earlier versions have no details and no programs
+        for columns, ids, *rest in state["ahead"]:
+            messages = MessageBatch(*columns)
+            self._ahead.append(_Arrived(messages, to_strings(ids), Details(*rest[0]) if rest else Details.empty(messages.n)))
+        for request, subscription, task, queries, *rest in state["waiting"]:
+            programs = Programs(*rest[0]) if rest else Programs.of(None, len(request))
+            self._waiting.append(_Asked(request, subscription, task, QueryBatch(*queries), programs))
 
 
 def _split(parts: list[_Asked], watermark: int) -> tuple[list[_Asked], list[_Asked]]:

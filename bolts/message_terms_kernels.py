@@ -10,17 +10,17 @@ __all__ = ["add_terms"]
 
 
 @njit(cache=True)
-def add_terms(offsets, terms, weights, order_offsets, order, starts, added):
-    """Return (offsets, terms, weights, order_offsets, order) with ``added[starts[i]:starts[i + 1]]``, rising, among the terms of message *i*.
+def add_terms(offsets, terms, weights, starts, added):
+    """Return (offsets, terms, weights) with ``added[starts[i]:starts[i + 1]]``, rising, among the terms of message *i*.
 
     The new terms weigh 0. None of them is among the message's terms.
     """
     n = len(offsets) - 1
-    size = offsets[n] - offsets[0] + len(added)
-    new_offsets, new_terms, new_weights, new_order = np.zeros(n + 1, np.int64), np.empty(size, np.int64), np.zeros(size), order.copy()
+    size = offsets[n] - offsets[0] + starts[n] - starts[0]
+    new_offsets, new_terms, new_weights = np.zeros(n + 1, np.int64), np.empty(size, np.int64), np.zeros(size)
     at = np.int64(0)
     for row in range(n):
-        own, last, extra, end, begin = offsets[row], offsets[row + 1], starts[row], starts[row + 1], at
+        own, last, extra, end = offsets[row], offsets[row + 1], starts[row], starts[row + 1]
         while own < last or extra < end:
             if own == last or (extra < end and added[extra] < terms[own]):
                 new_terms[at] = added[extra]
@@ -30,16 +30,4 @@ def add_terms(offsets, terms, weights, order_offsets, order, starts, added):
                 own += 1
             at += 1
         new_offsets[row + 1] = at
-        if starts[row] < end:
-            for place in range(order_offsets[row], order_offsets[row + 1]):
-                word = order[place]
-                if word >= 0:
-                    term, low, high = terms[offsets[row] + word], begin, at
-                    while low < high:
-                        middle = (low + high) >> 1
-                        if new_terms[middle] < term:
-                            low = middle + 1
-                        else:
-                            high = middle
-                    new_order[place] = low - begin
-    return new_offsets, new_terms, new_weights, order_offsets, new_order
+    return new_offsets, new_terms, new_weights

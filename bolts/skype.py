@@ -12,9 +12,10 @@ from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.bolts.window.base import QueryBatch, make_window
-from dskype.spouts.batch import MessageBatch
+from dskype.bolts.window.filtered import FilteredWindow
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.space import WORLD, Space
-from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_word_rule
+from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_analyzer, refuse_word_rule
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -67,7 +68,7 @@ class Skype:
         window_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.engine = TopkEngine(extent, diagonal_deg, index, buffer, index_options, buffer_options)
-        self.window = make_window(window_index, window_options)
+        self.window = FilteredWindow(make_window(window_index, window_options))
         self.evaluations = 0
         """How often a subscription was looked up in the window, the first times included."""
 
@@ -101,7 +102,17 @@ class Skype:
     # -- subscriptions ----------------------------------------------------------------------------
 
     def register(
-        self, k: Any, alpha: Any, lat: Any, lon: Any, offsets: Any, terms: Any, weights: Any, *, known: Callable[[np.ndarray], RankedLists] | None = None
+        self,
+        k: Any,
+        alpha: Any,
+        lat: Any,
+        lon: Any,
+        offsets: Any,
+        terms: Any,
+        weights: Any,
+        *,
+        programs: Sequence[Sequence[int] | None] | None = None,
+        known: Callable[[np.ndarray], RankedLists] | None = None,
     ) -> np.ndarray:
         """Register subscriptions; return their slots (int32[n], rising). Their lists are available at once.
 
@@ -110,6 +121,7 @@ class Skype:
         :param k: int[n], how many messages each wants, >= 1.
         :param alpha: float64[n] in 0..1, weight of the distance; ``lat``, ``lon``: float64[n], degrees.
         :param offsets: int64[n + 1]; the keywords of *i* are ``terms[offsets[i]:offsets[i + 1]]`` (int64, rising) with their ``weights``.
+        :param programs: the filter of each (:mod:`dskype.spouts.filters`): only messages that satisfy it count; default: none.
         :param known: a function that returns what :meth:`look_up` would, from the numbers of messages wanted (int64[n]). Callers that have
             looked these subscriptions up in this window before can pass it.
         """
@@ -124,6 +136,7 @@ class Skype:
             np.asarray(terms, np.int64),
             np.asarray(weights, np.float64),
             not len(self.window),
+            programs,
         )
         pending = slots[self.engine.pending(slots)]
         if len(pending) and known is not None:
@@ -137,20 +150,27 @@ class Skype:
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def advance(self, messages: MessageBatch | None = None, ids: Sequence[str] | pa.StringArray | None = None, watermark: int | None = None) -> Changes:
+    def advance(
+        self,
+        messages: MessageBatch | None = None,
+        ids: Sequence[str] | pa.StringArray | None = None,
+        watermark: int | None = None,
+        details: Details | None = None,
+    ) -> Changes:
         """Process messages and expiry up to a watermark; return how lists changed.
 
         :param messages: after the former watermark, in rising order of (position, seq). Count windows: position = seq; time windows:
             position = ms, and all messages of one ms come together. None: only time passes.
         :param ids: the id of each message; default: its seq.
         :param watermark: default: the last message's position.
+        :param details: what filters look at beside the terms; default: nothing.
         :returns: ``due`` is empty, because due subscriptions have been evaluated.
         """
         messages = MessageBatch.empty() if messages is None else messages
         if watermark is None:
             watermark = int(messages.position[-1]) if messages.n else self.watermark
-        changes = self.engine.advance(messages, watermark)
-        self.window.insert(messages, list(map(str, messages.seq.tolist())) if ids is None else ids)
+        changes = self.engine.advance(messages, watermark, details)
+        self.window.insert(messages, list(map(str, messages.seq.tolist())) if ids is None else ids, details)
         self.window.free(watermark - self.extent)
         return _join_changes([changes, *self._settle(changes.due)])
 
@@ -181,7 +201,7 @@ class Skype:
             np.full(len(slots), self.watermark, np.int64), np.asarray(count, np.int64), alpha, lat, lon, offsets, table.terms.map.name[terms], weights
         )
         self.evaluations += len(slots)
-        return self.window.topk(queries, self.extent, self.engine.diagonal_deg)
+        return self.window.topk(queries, self.extent, self.engine.diagonal_deg, programs=self.engine.programs(slots))
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -198,14 +218,14 @@ class Skype:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state, as values that :func:`dskype.topology.core.frames.pack_state` accepts."""
-        return {"format": _FORMAT, "window": type(self.window).__name__, "engine": self.engine.snapshot(), "messages": self.window.snapshot()}
+        return {"format": _FORMAT, "window": type(self.window.window).__name__, "engine": self.engine.snapshot(), "messages": self.window.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a snapshot. This object must be new and have the same extent, diagonal, buffer and window index; the index may differ.
 
         :raises IllegalArgumentException: something else differs, or this object is not new.
         """
-        mine = {"format": _FORMAT, "window": type(self.window).__name__}
+        mine = {"format": _FORMAT, "window": type(self.window.window).__name__}
         for name, value in mine.items():
             if state.get(name) != value:
                 raise IllegalArgumentException(explain(f"The snapshot has another {name}.", given=state.get(name), legal=repr(value)))
@@ -321,14 +341,22 @@ class TextSkype:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state, without the vocabulary."""
-        return {"words": WORD_RULE, "skype": self.skype.snapshot(), "names": list(self._slots), "slots": list(self._slots.values()), "seq": self._seq}
+        return {
+            "words": WORD_RULE,
+            "analyzer": self.tokenizer.identity,
+            "skype": self.skype.snapshot(),
+            "names": list(self._slots),
+            "slots": list(self._slots.values()),
+            "seq": self._seq,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a snapshot that was taken with the same vocabulary; see :meth:`Skype.restore`.
 
-        :raises IllegalArgumentException: it was taken with other rules for words.
+        :raises IllegalArgumentException: it was taken with other rules for words, or another analyzer.
         """
         refuse_word_rule("The snapshot", state.get("words"), "subscribe and publish again, or use the version that took it")
+        refuse_analyzer("The snapshot", state.get("analyzer"), self.tokenizer.identity, "use the analyzer that it was taken with")
         self.skype.restore(state["skype"])
         self._slots = dict(zip(state["names"], map(int, state["slots"])))
         self._names = {slot: name for name, slot in self._slots.items()}

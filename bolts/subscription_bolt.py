@@ -33,7 +33,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs".split()
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs regions".split()
 """Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing."""
 
 
@@ -80,9 +80,9 @@ class SubscriptionBolt(BatchBolt):
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams."""
         for stream in (streams.Requests, streams.Progress, streams.Results, streams.Lists, streams.Shortages, streams.Switched):
-            declarer.declare_stream(stream.name, stream.fields)
+            stream.declare(declarer)
         for stream in (streams.Transfers, streams.Balance):
-            declarer.declare_stream(stream.name, stream.fields, direct=True)
+            stream.declare(declarer, direct=True)
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Ask for a tick every second, so that the last changed lists are written even if no more messages come."""

@@ -105,6 +105,7 @@ class TopkSubscriptions:
             np.concatenate([np.asarray(s.terms, np.int64) for s in asked]),
             np.concatenate([np.asarray(s.weights, np.float64) for s in asked]),
             complete,
+            [s.program for s in asked],
         )
         for slot, (name, registration, subscription) in zip(slots.tolist(), rows):
             self.slots[name] = slot
@@ -128,7 +129,9 @@ class TopkSubscriptions:
         one = np.array([slot], np.int32)
         found = self.engine.subscriptions(one)
         place = (float(found[name][0]) for name in ("alpha", "lat", "lon"))
-        return TopkSubscription(int(self.engine.k(one)[0]), *place, np.array(found["terms"]), np.array(found["weights"]), self.metadata.meta(slot))
+        steps = self.engine.programs(one).steps
+        words = np.array(found["terms"]), np.array(found["weights"])
+        return TopkSubscription(int(self.engine.k(one)[0]), *place, *words, self.metadata.meta(slot), steps if len(steps) else None)
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -136,7 +139,7 @@ class TopkSubscriptions:
         """Apply messages up to a watermark; return how lists changed, and which slots fell due."""
         before = self.watermark
         self.ids.remember(arrived.messages.seq, arrived.messages.position, arrived.ids)
-        changes = self.engine.advance(arrived.messages, watermark)
+        changes = self.engine.advance(arrived.messages, watermark, arrived.details)
         self.busiest.count(changes.slot)
         for slot in changes.due.tolist():
             self._frozen.setdefault(slot, before)
@@ -167,7 +170,8 @@ class TopkSubscriptions:
             self._requests[number], self._request_of[slot] = slot, number
         asked = self.engine.subscriptions(slots)
         queries = QueryBatch(np.full(n, self.watermark), np.asarray(self.engine.wanted(slots), np.int64), **asked)
-        Requests(request=numbers, subscription=self.metadata.columns(slots)[0].tolist(), **queries.columns()).emit_batch(self._collector)
+        names, programs = self.metadata.columns(slots)[0].tolist(), self.engine.programs(slots).column()
+        Requests(request=numbers, subscription=names, **queries.columns(), programs=programs).emit_batch(self._collector)
 
     def pop_answers(self, batch: TupleBatch) -> tuple[np.ndarray, RankedLists] | None:
         """Close the open requests that a frame answers; return their slots (int32[n]) and a list for each, or None if there are none."""

@@ -18,7 +18,6 @@ from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.spouts.expression import words
 from dskype.spouts.filters import compile_filter
 from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, areas_of, parse_message, parse_subscription
-from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -53,7 +52,7 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
     :param most: the most messages, and the most subscriptions.
     :raises IllegalArgumentException: a file cannot be read, or has no records.
     """
-    tokenizer = Tokenizer(settings.stop_words)
+    tokenizer = settings.analyzer()
 
     def message(line: bytes, number: int) -> Message:
         return parse_message(line, space=settings.space, limits=settings.limits)
@@ -93,7 +92,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
     threshold. For distributors that know no areas, an area counts at its centre.
     Thresholds are those of a window with all the messages, or with the last ones if the settings have a shorter count window.
     """
-    tokenizer = Tokenizer(settings.stop_words)
+    tokenizer = settings.analyzer()
     offsets, terms, weights = vocabulary.weigh_texts([m.text for m in messages], tokenizer)
     n = len(messages)
     batch = MessageBatch(

@@ -17,6 +17,7 @@ class TopkSubscription(NamedTuple):
     :ivar terms: int64[], ids of its keywords, rising.
     :ivar weights: float64[], weights of the keywords, of unit norm.
     :ivar meta: JSON text that comes back with every delta, or None.
+    :ivar program: decides whether a message counts (:mod:`dskype.spouts.filters`); None: all do.
     """
 
     k: int
@@ -26,6 +27,7 @@ class TopkSubscription(NamedTuple):
     terms: Any
     weights: Any
     meta: str | None
+    program: Any = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""
@@ -40,6 +42,7 @@ class BooleanSubscription(NamedTuple):
     :ivar expires_ms: time of expiry, in ms since 1970; None: it lives until it is unregistered.
     :ivar meta: JSON text that comes back with every match, or None.
     :ivar program: decides whether a message that meets the condition matches (:mod:`dskype.spouts.filters`); None: it does.
+    :ivar region: an encoded region (:mod:`dskype.spouts.regions`) that decides too, in the rectangle; None: the rectangle does.
     """
 
     bbox: Any
@@ -47,10 +50,11 @@ class BooleanSubscription(NamedTuple):
     expires_ms: int | None
     meta: str | None
     program: Any = None
+    region: Any = None
 
     def encode(self) -> dict[str, Any]:
-        """Return the map that travels."""
-        return {"type": "boolean", **self._asdict()}
+        """Return the map that travels: a subscription of words in a rectangle as it always did."""
+        return {"type": "boolean", **{name: value for name, value in self._asdict().items() if value is not None or name not in self._field_defaults}}
 
 
 Subscription = TopkSubscription | BooleanSubscription

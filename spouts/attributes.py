@@ -12,7 +12,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar
@@ -24,6 +24,8 @@ __all__ = ["Attribute", "Attributes", "number_bits", "parse_time", "term_hash", 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _RESERVED = frozenset({"and", "or", "not", "in", "has", "of", "exists", "atleast"})
 _TYPES = ("number", "string", "boolean", "strings", "time")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _VALUES_MAX = 256
 _VALUE_MAX_BYTES = 1024
@@ -67,7 +69,8 @@ def parse_time(value: Any) -> float | None:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
+    # timestamp() in seconds would round: 1769860800.123 * 1000 is not 1769860800123.
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) / timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.spouts.areas import columns_to_areas
-from dskype.spouts.columns import lists_to_csr
+from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.streams import Matching, Window
 
 __all__ = ["Details", "MessageBatch", "select_lists"]
@@ -129,42 +129,65 @@ class Details(NamedTuple):
     :ivar order: int16[]: indexes of the message's terms; -1 is a word that was left out, -2 the border between two fields of the text.
     :ivar attribute_offsets: int64[n + 1]; the attributes of message *i* are ``attributes[attribute_offsets[i]:attribute_offsets[i + 1]]``.
     :ivar attributes: int64[]: pairs of key and value, rising (:mod:`dskype.spouts.attributes`).
+    :ivar prefix_offsets: int64[n + 1]; the beginnings of the words of message *i* are ``prefixes[prefix_offsets[i]:prefix_offsets[i + 1]]``.
+    :ivar prefixes: int64[]: terms, rising; empty unless expressions may have prefixes.
+    :ivar region_offsets: int64[n + 1]; the region of message *i* is ``regions[region_offsets[i]:region_offsets[i + 1]]``.
+    :ivar regions: float64[]: encoded regions (:mod:`dskype.spouts.regions`); empty for points and rectangles.
     """
 
     order_offsets: np.ndarray
     order: np.ndarray
     attribute_offsets: np.ndarray
     attributes: np.ndarray
+    prefix_offsets: np.ndarray
+    prefixes: np.ndarray
+    region_offsets: np.ndarray
+    regions: np.ndarray
 
     @classmethod
     def empty(cls, n: int = 0) -> Details:
         """Return the details of ``n`` messages without any."""
-        return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.int16), np.zeros(n + 1, np.int64), np.zeros(0, np.int64))
+        none, offsets = np.zeros(0, np.int64), np.zeros(n + 1, np.int64)
+        return cls(offsets, np.zeros(0, np.int16), offsets, none, offsets, none, offsets, np.zeros(0))
 
     @classmethod
-    def of(cls, received: Matching) -> Details:
+    def of(cls, received: Matching | Window) -> Details:
         """Return the details in a batch of a stream; those of frames of earlier versions are empty."""
-        if received.order is None:
-            return cls.empty(len(received.seq))
-        return cls(*lists_to_csr(received.order, np.int16), *lists_to_csr(received.attributes, np.int64))
+        return cls(
+            *lists_to_csr(received.order, np.int16),
+            *lists_to_csr(received.attributes, np.int64),
+            *lists_to_csr(received.prefixes, np.int64),
+            *(lists_to_csr(received.region, np.float64) if isinstance(received, Matching) else cls.empty(len(received.seq))[6:]),
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of a stream that carry the details."""
+        return {
+            "order": csr_to_lists(self.order_offsets, self.order),
+            "attributes": csr_to_lists(self.attribute_offsets, self.attributes),
+            "prefixes": csr_to_lists(self.prefix_offsets, self.prefixes),
+            "region": csr_to_lists(self.region_offsets, self.regions),
+        }
 
     @classmethod
     def concat(cls, parts: Sequence[Details]) -> Details:
         """Return the details of several batches of messages, one after another."""
         if len(parts) == 1:
             return parts[0]
-        return cls(*_joined([p[:2] for p in parts], np.int16), *_joined([p[2:] for p in parts], np.int64))
+        joined = [_joined([part[i : i + 2] for part in parts]) for i in (0, 2, 4, 6)]
+        return cls(*joined[0], *joined[1], *joined[2], *joined[3])
 
     def select(self, rows: np.ndarray) -> Details:
         """Return the details of the messages at ``rows``, in that order."""
-        order_offsets, words = select_lists(self.order_offsets, rows)
-        attribute_offsets, pairs = select_lists(self.attribute_offsets, rows)
-        return Details(order_offsets, self.order[words], attribute_offsets, self.attributes[pairs])
+        found: list[np.ndarray] = []
+        for i in (0, 2, 4, 6):
+            offsets, index = select_lists(self[i], rows)
+            found += offsets, self[i + 1][index]
+        return Details(*found)
 
 
-def _joined(lists: Sequence[tuple[np.ndarray, ...]], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns of lists, each (offsets from 0, values), one after another."""
+def _joined(lists: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns of lists, each (offsets from 0, values), one after another; at least one."""
     starts = np.cumsum([0, *(offsets[-1] for offsets, _ in lists)])
     offsets = [offsets[:-1] + start for (offsets, _), start in zip(lists, starts)]
-    values = [values for _, values in lists]
-    return np.concatenate([*offsets, starts[-1:]]).astype(np.int64), np.concatenate(values) if values else np.zeros(0, dtype)
+    return np.concatenate([*offsets, starts[-1:]]).astype(np.int64), np.concatenate([values for _, values in lists])

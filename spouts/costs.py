@@ -9,6 +9,7 @@ from dskype.spouts.expression import parts
 from dskype.spouts.frequencies import Frequencies
 from dskype.spouts.records import RecordError, Subscription, TopkSubscription
 from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import explain
 
 __all__ = ["CostCeiling", "subscription_cost"]
@@ -31,10 +32,10 @@ class CostCeiling:
     :param load: reads the vocabulary's file. A topology gives ``Vocabulary.load``, because it has the vocabulary in memory anyway.
     """
 
-    def __init__(self, settings: Settings, load: Callable[[str], Shares] = Frequencies.load) -> None:
+    def __init__(self, settings: Settings, load: Callable[[str, Tokenizer], Shares] = Frequencies.load) -> None:
         self._settings = settings
         limited = settings.cost_ceiling is not None and settings.vocabulary is not None
-        self._vocabulary = load(settings.vocabulary) if limited else None
+        self._vocabulary = load(settings.vocabulary, settings.analyzer()) if limited else None
 
     def excess(self, subscription: Subscription) -> str | None:
         """Return the warning about a subscription above the ceiling, or None if it is not above."""

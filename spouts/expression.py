@@ -48,7 +48,9 @@ def join(operator: str, parts: Iterable[Expression]) -> Expression:
 def _key(expression: Any) -> Any:
     if not isinstance(expression, list):
         return expression
-    return (expression[0], frozenset(map(_key, expression[1:]))) if expression[:1] in (["and"], ["or"]) else tuple(map(_key, expression))
+    if expression[0] == "phrase":  # its words are no expressions; they may be "and" and "or"
+        return (*expression[:2], tuple(expression[2]), tuple(expression[3]))
+    return (expression[0], frozenset(map(_key, expression[1:]))) if expression[0] in ("and", "or") else tuple(map(_key, expression))
 
 
 def from_keywords(keywords: Iterable[str]) -> Expression:
@@ -161,5 +163,11 @@ def _phrase_text(within: int, places: list[int], written: list[Any]) -> str:
 def _attribute_text(name: str, op: str, *values: Any) -> str:
     if op == "exists":
         return f"exists({name})"
-    shown = [str(int(value)) if type(value) is float and value.is_integer() else json.dumps(value, ensure_ascii=False) for value in values]
+    shown = list(map(_value_text, values))
     return f"{name} {op.upper()} ({', '.join(shown)})" if op == "in" else f"{name} {op.upper()} {shown[0]}"
+
+
+def _value_text(value: Any) -> str:
+    if type(value) is str:
+        return f'"{value}"'  # has no quote, and is compared as it stands there
+    return str(int(value)) if type(value) is float and value.is_integer() else json.dumps(value)

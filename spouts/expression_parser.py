@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from dskype.spouts.attributes import Attribute, Attributes
 from dskype.spouts.expression import PREFIX_LENGTHS, Expression, join
-from dskype.spouts.text import Tokenizer, count_words, without_ignored
+from dskype.spouts.text import Tokenizer, without_ignored
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["WORDS_ONLY", "ExpressionError", "Language", "parse"]
@@ -80,7 +80,7 @@ class Language(NamedTuple):
     attributes: Attributes = Attributes()
     fields: tuple[str, ...] = ()
     prefixes: bool = False
-    wordless: bool = True
+    wordless: bool = False
     max_depth: int = 16
     max_terms: int = 256
 
@@ -286,7 +286,7 @@ class _Parser:
             self._take()
             found.append(self._alternatives())
         self._close(opened)
-        n = int(number.text)
+        n = int(number.text) if len(number.text) < 10 else 0
         if not 1 <= n <= len(found):
             self._refuse(f"a number from 1 to {len(found)} after ATLEAST, for a list of {len(found)}", number)
         if n in (1, len(found)):
@@ -305,27 +305,26 @@ class _Parser:
             within = int(distance.text[1:]) if re.fullmatch(r"~\d{1,3}", distance.text, re.ASCII) else -1
             if not 0 <= within <= _WITHIN_MAX:
                 self._refuse("how many other words may stand between those of the phrase", distance, legal=f"~0 to ~{_WITHIN_MAX}")
-        places: list[int] = []
-        found: list[str] = []
-        passed = 0
-        for i, segment in enumerate(_PLACEHOLDER.split(text[1:-1])):
-            passed += i > 0
-            for word, place in self._tokenizer.positions(segment):
-                found.append(word)
-                places.append(passed + place)
-            passed += count_words(segment)
-        return self._tokens(lexeme, found, places, within)
+        return self._analyzed(lexeme, lambda analyzer: _phrase_positions(analyzer, text[1:-1]), within)
 
-    def _tokens(self, lexeme: _Lexeme, found: list[str], places: Sequence[int], within: int = 0) -> Expression:
-        """Return the expression of the words of a lexeme."""
-        if not found:
+    def _analyzed(self, lexeme: _Lexeme, positions: Callable[[Tokenizer], list[tuple[str, int]]], within: int = 0) -> Expression:
+        """Return the expression of the words of a lexeme, as one field or another has them.
+
+        :param positions: returns the words that an analyzer makes, and their places.
+        """
+        made = [(field, found) for field, analyzer in self._tokenizer.by_field(self._field) if (found := positions(analyzer))]
+        if not made:
             hint = "emoji and other signs are no words" if any(unicodedata.category(c)[0] == "S" for c in lexeme.text) else None
             self._refuse("a word with letters or digits that is not a stop word", lexeme, hint=hint)
-        self._charge(len(found), lexeme)
-        leaf: Expression = found[0]
-        if len(found) > 1:
-            leaf = ["phrase", within, [place - places[0] for place in places], found]
-        return leaf if self._field is None else ["in", self._field, leaf]
+        if lexeme.text[0] != '"':
+            self._refuse_signs(lexeme)
+        leaves: list[Expression] = []
+        for field, found in made:
+            self._charge(len(found), lexeme)
+            words, places = [word for word, _ in found], [place - found[0][1] for _, place in found]
+            leaf: Expression = ["phrase", within, places, words] if len(words) > 1 else words[0]
+            leaves.append(leaf if field is None else ["in", field, leaf])
+        return join("or", leaves)
 
     def _word(self, lexeme: _Lexeme) -> Expression:
         if _negates(lexeme):
@@ -335,10 +334,7 @@ class _Parser:
             return self._in_field(lexeme, name, rest)
         if lexeme.text.endswith("*") and self._language.prefixes:
             return self._prefix(lexeme)
-        tokens = self._tokenizer.positions(lexeme.text)
-        if tokens:
-            self._refuse_signs(lexeme)
-        return self._tokens(lexeme, [word for word, _ in tokens], [place for _, place in tokens])
+        return self._analyzed(lexeme, lambda analyzer: analyzer.positions(lexeme.text))
 
     def _in_field(self, lexeme: _Lexeme, name: str, rest: str) -> Expression:
         if self._field is not None:
@@ -357,13 +353,15 @@ class _Parser:
         return found
 
     def _prefix(self, lexeme: _Lexeme) -> Expression:
-        tokens = self._tokenizer.tokens(lexeme.text[:-1])
-        if len(tokens) != 1 or not _PREFIX_MIN <= len(tokens[0]) <= _PREFIX_MAX:
-            self._refuse(f"one word of {_PREFIX_MIN} to {_PREFIX_MAX} letters before '*'", lexeme)
+        leaves: list[Expression] = []
+        for field, analyzer in self._tokenizer.by_field(self._field):
+            begun = analyzer.prefix_of(lexeme.text[:-1])
+            if len(begun) != 1 or not _PREFIX_MIN <= len(begun[0]) <= _PREFIX_MAX:
+                self._refuse(f"one word of {_PREFIX_MIN} to {_PREFIX_MAX} letters before '*'", lexeme)
+            leaves.append(["prefix", begun[0]] if field is None else ["in", field, ["prefix", begun[0]]])
         self._refuse_signs(lexeme._replace(text=lexeme.text[:-1]))
-        self._charge(1, lexeme)
-        leaf = ["prefix", tokens[0]]
-        return leaf if self._field is None else ["in", self._field, leaf]
+        self._charge(len(leaves), lexeme)
+        return join("or", leaves)
 
     def _refuse_minus(self, lexeme: _Lexeme) -> NoReturn:
         self._refuse("no sign for negation", lexeme, legal=_LEGAL, hint="write NOT, or put the word in quotes to search for it")
@@ -480,6 +478,17 @@ class _Parser:
         self._take()
         self._expect(")", "')'")
         return ["attribute", name.text, "exists"]
+
+
+def _phrase_positions(analyzer: Tokenizer, text: str) -> list[tuple[str, int]]:
+    """Return the words of a phrase and their places, in which a lone ``_`` counts as a word."""
+    found: list[tuple[str, int]] = []
+    passed = 0
+    for i, segment in enumerate(_PLACEHOLDER.split(text)):
+        passed += i > 0
+        found += [(word, passed + place) for word, place in analyzer.positions(segment)]
+        passed += len(analyzer.spaced(segment).split())
+    return found
 
 
 def _negates(lexeme: _Lexeme) -> bool:

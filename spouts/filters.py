@@ -5,7 +5,7 @@ message that satisfies the expression satisfies it. It leads to candidates, and 
 So every index and every distributor takes every expression.
 
 A condition without words needs something that messages have instead: a value of an attribute, a prefix, or :data:`EVERY_MESSAGE`. These
-are terms too, with a sign that no word has, and messages carry them (:meth:`Details.terms`); a condition uses them only where it has no word.
+are terms too, with a sign that no word has (``category=cafe``, ``muse*``); a condition uses them only where it has no word.
 
 A program is a list of int64. It begins with its version; then follow instructions of an operation and its operands:
 
@@ -46,6 +46,7 @@ __all__ = [
     "VERSION",
     "Compiled",
     "compile_filter",
+    "compile_program",
     "is_wordless",
 ]
 
@@ -67,17 +68,20 @@ class Compiled(NamedTuple):
     program: list[int] | None
 
 
+_WORD, _PREFIX, _OTHER = range(3)
+
+
 class _Condition(NamedTuple):
     """A necessary condition.
 
     :ivar tree: over ids of terms; None: there is none.
     :ivar exact: whether it is sufficient too.
-    :ivar wordless: whether a message may meet it by a term that is no word.
+    :ivar needs: what a message has that meets it: ``_WORD``, or else a ``_PREFIX``, or else ``_OTHER`` terms, which all messages may have.
     """
 
     tree: Any
     exact: bool
-    wordless: bool = False
+    needs: int = _WORD
 
 
 def compile_filter(expression: Any, ids: Mapping[str, int], fields: Sequence[str] = ()) -> Compiled:
@@ -94,15 +98,29 @@ def compile_filter(expression: Any, ids: Mapping[str, int], fields: Sequence[str
     found = _condition(expression, False, ids.__getitem__)
     if found.exact:
         return Compiled(found.tree, None)
+    return Compiled(EVERY_MESSAGE if found.tree is None else found.tree, compile_program(expression, ids, fields))
+
+
+def compile_program(expression: Any, ids: Mapping[str, int], fields: Sequence[str] = ()) -> list[int]:
+    """Compile what decides whether a message satisfies an expression, whatever led to the message; see :func:`compile_filter`.
+
+    >>> compile_program("coffee", {"coffee": 7})
+    [1, 1, 7]
+    """
     out = [VERSION]
     _compile(expression, ids, tuple(fields), out)
-    return Compiled(EVERY_MESSAGE if found.tree is None else found.tree, out)
+    return out
 
 
 def is_wordless(expression: Any) -> bool:
-    """Tell whether a message without any word of the expression may satisfy it, so that messages must carry terms that are no words."""
+    """Tell whether a message may satisfy an expression without any of its words and prefixes, so that it must carry other terms.
+
+    The expression needs a word when this follows from its form. Words, phrases and prefixes need one, attributes do not. An AND does if one of
+    its parts does, an OR if all do, and ``ATLEAST n`` of m parts if m - n + 1 do. What NOT negates needs none; but NOT of an AND is the OR of its
+    negated parts, NOT of an OR their AND, NOT of ``ATLEAST n`` of m parts ``ATLEAST m - n + 1`` of them, and NOT NOT is nothing.
+    """
     found = _condition(expression, False, term_hash)
-    return found.tree is None or found.wordless
+    return found.tree is None or found.needs == _OTHER
 
 
 # -- conditions -----------------------------------------------------------------------------------------------------------
@@ -117,10 +135,11 @@ def _condition(expression: Any, negated: bool, id_of: Callable[[str], int], fiel
     if operator in ("and", "or"):
         found = [_condition(part, negated, id_of) for part in expression[1:]]
         return _both(found) if (operator == "and") != negated else _either(found)
-    if operator == "atleast" and not negated:
-        # One of any m - n + 1 of the m holds.
-        found = [_condition(part, False, id_of) for part in expression[2:]]
-        best = sorted(found, key=_selectivity)[: len(found) - expression[1] + 1]
+    if operator == "atleast":
+        # If n of m hold, one of any m - n + 1 does; if fewer than n hold, m - n + 1 do not.
+        found = [_condition(part, negated, id_of) for part in expression[2:]]
+        n = len(found) - expression[1] + 1 if negated else expression[1]
+        best = sorted(found, key=_selectivity)[: len(found) - n + 1]
         return _either(best)._replace(exact=False)
     if negated:
         return _Condition(None, False)
@@ -129,12 +148,12 @@ def _condition(expression: Any, negated: bool, id_of: Callable[[str], int], fiel
     if operator == "phrase":
         return _both([_Condition(id_of(word), True) for word in expression[3]])._replace(exact=False)
     if operator == "prefix":
-        return _Condition(_prefix_term(field, expression[1]), True, True)
+        return _Condition(_prefix_term(field, expression[1]), True, _PREFIX)
     if operator == "all":
-        return _Condition(EVERY_MESSAGE, True, True)
+        return _Condition(EVERY_MESSAGE, True, _OTHER)
     _, name, op, *values = expression
     if op in ("=", "in", "has") and all(type(value) is str for value in values):
-        return _either([_Condition(value_hash(name, value), True, True) for value in values])
+        return _either([_Condition(value_hash(name, value), True, _OTHER) for value in values])
     return _Condition(None, False)
 
 
@@ -144,11 +163,12 @@ def _prefix_term(field: str | None, prefix: str) -> int:
 
 def _both(found: list[_Condition]) -> _Condition:
     there = [one for one in found if one.tree is not None]
-    kept = [one for one in there if not one.wordless] or there
+    least = min((one.needs for one in there), default=_WORD)
+    kept = [one for one in there if one.needs == least]
     exact = len(kept) == len(found) and all(one.exact for one in kept)
     if len(kept) < 2:
         return kept[0]._replace(exact=exact) if kept else _Condition(None, False)
-    return _Condition(["and", *(one.tree for one in kept)], exact, kept[0].wordless)
+    return _Condition(["and", *(one.tree for one in kept)], exact, least)
 
 
 def _either(found: list[_Condition]) -> _Condition:
@@ -156,12 +176,12 @@ def _either(found: list[_Condition]) -> _Condition:
         return _Condition(None, False)
     if len(found) == 1:
         return found[0]
-    return _Condition(["or", *(one.tree for one in found)], all(one.exact for one in found), any(one.wordless for one in found))
+    return _Condition(["or", *(one.tree for one in found)], all(one.exact for one in found), max(one.needs for one in found))
 
 
-def _selectivity(condition: _Condition) -> tuple[bool, bool, int]:
+def _selectivity(condition: _Condition) -> tuple[bool, int, int]:
     """Return a key that sorts conditions: those with words first, and those of rare words before others."""
-    return condition.tree is None, condition.wordless, 0 if condition.tree is None else _commonest(condition.tree)
+    return condition.tree is None, condition.needs, 0 if condition.tree is None else _commonest(condition.tree)
 
 
 def _commonest(tree: Any) -> int:

@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from dskype.spouts.text import WORD_RULE, refuse_word_rule
+from dskype.spouts.text import PLAIN, WORD_RULE, Tokenizer, refuse_analyzer, refuse_word_rule
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["Content", "Frequencies", "malformed", "read_content", "unreadable"]
+__all__ = ["Content", "Frequencies", "malformed", "read_content", "refuse_vocabulary", "unreadable"]
 
 
 class Content(NamedTuple):
@@ -20,11 +20,13 @@ class Content(NamedTuple):
     :ivar documents: number of texts in the sample.
     :ivar body: UTF-8: lines of a term, a tab and its document frequency.
     :ivar digest: SHA-256 of the file, in hex.
+    :ivar analyzer: the identity of the analyzer that its words come from.
     """
 
     documents: int
     body: bytes
     digest: str
+    analyzer: str
 
 
 def malformed(path: Path, line: int, expected: str, given: Any, hint: str | None = None) -> IllegalArgumentException:
@@ -35,6 +37,11 @@ def malformed(path: Path, line: int, expected: str, given: Any, hint: str | None
 def unreadable(path: Any, error: OSError) -> IllegalArgumentException:
     """Return the error about a vocabulary's file that cannot be read."""
     return IllegalArgumentException(explain("Cannot read the vocabulary file", given=str(path), hint=error.strerror, legal="a file written by Vocabulary.save"))
+
+
+def refuse_vocabulary(path: Any, analyzer: str, expected: Tokenizer) -> None:
+    """Refuse a vocabulary that was made with another analyzer; ``analyzer`` is its identity."""
+    refuse_analyzer(f"The vocabulary {path}", analyzer, expected.identity, "build it again with the topology's settings: dskype vocabulary build --file YAML")
 
 
 def read_content(path: Path) -> Content:
@@ -55,6 +62,8 @@ def read_content(path: Path) -> Content:
     if type(documents) is not int or not 1 <= documents < 1 << 53:
         raise malformed(path, 1, f'{{"documents": N, "words": {WORD_RULE}}} with an integer N >= 1', head[:80].decode(errors="replace"))
     refuse_word_rule(f"The vocabulary {path}", about.get("words"), "build it again: dskype vocabulary build")
+    if not isinstance(analyzer := about.get("analyzer", PLAIN), (str, dict)):
+        raise malformed(path, 1, "an analyzer as an object, or none", analyzer)
     if body and not body.endswith(b"\n"):
         last = body[-80:].rpartition(b"\n")[2].decode(errors="replace")
         raise malformed(path, body.count(b"\n") + 2, "a line feed at the end (the file is cut off)", last)
@@ -62,7 +71,7 @@ def read_content(path: Path) -> Content:
         body.decode()
     except UnicodeDecodeError as e:
         raise malformed(path, body.count(b"\n", 0, e.start) + 2, "UTF-8", body[e.start : e.end]) from None
-    return Content(documents, body, digest)
+    return Content(documents, body, digest, analyzer if isinstance(analyzer, str) else json.dumps(analyzer))
 
 
 class Frequencies:
@@ -76,16 +85,19 @@ class Frequencies:
         self._df, self._documents = df, documents
 
     @classmethod
-    def load(cls, path: str) -> Self:
+    def load(cls, path: str, analyzer: Tokenizer | None = None) -> Self:
         """Read a vocabulary's file. O(file).
 
-        :raises IllegalArgumentException: the file cannot be read or is not a vocabulary; the message names the line.
+        :param analyzer: what the vocabulary must have been made with; None: any.
+        :raises IllegalArgumentException: the file cannot be read or is not a vocabulary (the message names the line), or was made with another analyzer.
         """
         file, df = Path(path), {}
         try:
-            documents, body, _ = read_content(file)
+            documents, body, _, made_with = read_content(file)
         except OSError as error:
             raise unreadable(path, error) from error
+        if analyzer is not None:
+            refuse_vocabulary(path, made_with, analyzer)
         for number, line in enumerate(body.decode().removesuffix("\n").split("\n") if body else (), 2):
             word, _, frequency = line.partition("\t")
             if not (frequency.isascii() and frequency.isdigit() and len(frequency) < 17 and 1 <= int(frequency) <= documents):

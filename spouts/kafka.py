@@ -11,11 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import streams
+from dskype.spouts.analyzer_settings import synonym_files
 from dskype.spouts.areas import areas_to_columns
+from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import Message, RecordError, areas_of, parse_key, parse_message, parse_plan, parse_subscription
+from dskype.spouts.input_mapping import message_reader
+from dskype.spouts.record_values import RecordError
+from dskype.spouts.records import Message, areas_of, encode_attributes, parse_key, parse_plan, parse_subscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import KafkaSpout
@@ -29,9 +32,11 @@ _NO_TIME = -1
 class MessageSpout(KafkaSpout):
     """Reads messages, gives each its sequence number and emits them as columns on stream ``messages``.
 
+    Topics whose records have another form need an input mapping, ``dskype.input.*``. Records of the topology's own topic of messages have DSkype's own form.
+
     The topic ``<topology>.sequence`` records which message got which number, so that the order can be replayed:
     ``{"v": 1, "task": t, "first": seq, "partition": p, "offset": o, "n": n}``, with ``"step"`` above 1 where several tasks
-    number in turns. A message that cannot be used gets no number; it becomes a dead letter.
+    number in turns, and ``"topic"`` where it is not the first one. A message that cannot be used gets no number; it becomes a dead letter.
 
     A count window needs one task: the last |W| numbers are only a window if the numbers are dense. A time window allows as many
     tasks as the topic has partitions; a task that reads nothing would hold the watermark back.
@@ -45,7 +50,8 @@ class MessageSpout(KafkaSpout):
     When no message has arrived for ``dskype.window.idle.ms``, and the brokers have none that was not read, the watermark catches up with the newest
     message. For messages from the future it follows the clock, behind it by the idle time and the lateness, until it reaches them.
 
-    :param topics: the topic (or topics) of messages, e.g. ``dskype.messages``.
+    :param topics: the topic (or topics) of messages, e.g. ``dskype.messages``. A message without an id is called ``<partition>-<offset>`` in results if it is
+        from the first one, ``<topic>-<partition>-<offset>`` if it is from another.
     :param kafka_options: see :class:`KafkaSpout`.
     """
 
@@ -54,10 +60,18 @@ class MessageSpout(KafkaSpout):
     def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
         super().__init__(topics, kafka_options=kafka_options, first_poll_strategy="EARLIEST", outputs={streams.Messages.name: streams.Messages.fields})
 
+    def declare_output_fields(self, declarer: Any) -> None:
+        """Declare the stream ``messages``."""
+        streams.Messages.declare(declarer)
+
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
-        """Check the settings; refuse several tasks with a count window."""
+        """Check the settings; refuse several tasks with a count window, and mappings of topics that are not read."""
         super().check_topology(component_id, conf, topology)
         settings = Settings.from_conf(conf)
+        if unknown := sorted(settings.inputs.keys() - set(self.topics)):
+            raise InvalidTopologyException(
+                explain("dskype.input.topics has a topic that the spout does not read.", given=unknown[0], legal=", ".join(self.topics), component=component_id)
+            )
         spec = topology.components[component_id]
         tasks = spec.conf.get("topology.tasks") or spec.parallelism_hint or 1
         if settings.window_kind == "count" and tasks > 1:
@@ -72,15 +86,26 @@ class MessageSpout(KafkaSpout):
             )
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-        """Return the topics of messages and the topic of the sequence."""
-        config = topic_config(Settings.from_conf(conf))
+        """Return the topics of messages and the topic of the sequence; refuse a mapping of the topology's own topic of messages."""
+        settings = Settings.from_conf(conf)
+        config = topic_config(settings)
+        if (own := Topics.for_topology(topology).messages) in settings.inputs:
+            raise InvalidTopologyException(
+                explain(
+                    "Records of the topology's own topic of messages have DSkype's own form, so that every client can write them.",
+                    given=f"dskype.input.topics: {own}",
+                    hint="send records of another form to another topic, and add it to the topics of the message spout",
+                )
+            )
         return {**dict.fromkeys(self.topics, config["messages"]), Topics.for_topology(topology).sequence: config["sequence"]}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Read the settings and begin at number 0."""
         self._settings = Settings.from_conf(conf)
         self._context, self._collector = context, collector
-        self._topic = Topics.for_topology(context.plan.name).sequence
+        topics = Topics.for_topology(context.plan.name)
+        self._topic = topics.sequence
+        self._readers = {topic: message_reader(self._settings, self._settings.mapping_of(topic, topics.messages)) for topic in self.topics}
         self._task = context.get_this_task_id()
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()
@@ -95,19 +120,21 @@ class MessageSpout(KafkaSpout):
         """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
         settings = self._settings
         timed = settings.window_kind == "time"
-        space, limits = settings.space, settings.limits
+        read = self._readers[records[0].topic] if records else None
         good: list[tuple[Any, Any, int]] = []
+        attributes: list[list[int]] = []
         refused: list[tuple[Any, DeadLetter]] = []
         for record in records:
             try:
-                message = parse_message(record.value, space=space, limits=limits)
+                message = read(record.value)
                 position = self._event_time_ms(message, record) if timed else 0
+                attributes.append(encode_attributes(settings.attributes, message))
             except RecordError as error:
                 refused.append((record, error))
                 continue
             good.append((record, message, position))
         if good:
-            self._emit(good, timed)
+            self._emit(good, attributes, timed)
         if timed and records:
             self._note_read((records[0].topic, records[0].partition), max(record.timestamp_ms for record in records))
             self._follow()
@@ -127,12 +154,14 @@ class MessageSpout(KafkaSpout):
             )
         return ts
 
-    def _emit(self, good: list[tuple[Any, Any, int]], timed: bool) -> None:
+    def _emit(self, good: list[tuple[Any, Any, int]], attributes: list[list[int]], timed: bool) -> None:
         n = len(good)
         first = self._numbered
         seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index
         position = np.array([p for _, _, p in good], np.int64) if timed else seq
-        ids = [m.id if m.id is not None else f'"{r.partition}-{r.offset}"' for r, m, _ in good]
+        topic = good[0][0].topic
+        place = "" if topic == self.topics[0] else f"{topic}-"
+        ids = [m.id if m.id is not None else f'"{place}{r.partition}-{r.offset}"' for r, m, _ in good]
         lat, lon = _places([m for _, m, _ in good])
         streams.Messages(
             seq=seq,
@@ -142,6 +171,8 @@ class MessageSpout(KafkaSpout):
             lon=lon,
             text=pa.array([m.text for _, m, _ in good], pa.string()),
             arrival_ms=np.array([r.timestamp_ms for r, _, _ in good], np.int64),
+            attributes=csr_to_lists(*lists_to_csr(attributes, np.int64)) if self._settings.attributes else empty_lists(n, np.int64),
+            region=csr_to_lists(*lists_to_csr([m.region for _, m, _ in good], np.float64)) if any(m.region for _, m, _ in good) else empty_lists(n, np.float64),
         ).emit_batch(self._collector)
         self._numbered += n
         self._write_runs(good, first)
@@ -164,7 +195,7 @@ class MessageSpout(KafkaSpout):
             self._collector.emit_watermark(watermark)
 
     def _write_runs(self, good: list[tuple[Any, Any, int]], first: int) -> None:
-        partition = good[0][0].partition
+        topic, partition = good[0][0].topic, good[0][0].partition
         offsets = np.array([r.offset for r, _, _ in good], np.int64)
         cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(good)]
         for start, stop in itertools.pairwise(cuts):
@@ -178,6 +209,8 @@ class MessageSpout(KafkaSpout):
             }
             if self._step > 1:
                 run["step"] = self._step
+            if topic != self.topics[0]:
+                run["topic"] = topic
             self._collector.send_record(self._topic, None, json.dumps(run).encode())
 
     def next_tuple(self) -> None:
@@ -255,9 +288,10 @@ class SubscriptionSpout(KafkaSpout):
         Settings.from_conf(conf)
 
     def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
-        """Return the vocabulary if the costs of subscriptions are limited."""
+        """Return the files of synonyms, and the vocabulary if the costs of subscriptions are limited."""
         settings = Settings.from_conf(conf)
-        return {("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary and settings.cost_ceiling is not None else {}
+        limited = settings.vocabulary and settings.cost_ceiling is not None
+        return synonym_files(conf) | ({("dskype.vocabulary",): settings.vocabulary} if limited else {})
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of subscriptions and plans."""
@@ -267,7 +301,7 @@ class SubscriptionSpout(KafkaSpout):
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Read the settings, and the vocabulary if costs are limited."""
         self._settings = Settings.from_conf(conf)
-        self._tokenizer = Tokenizer(self._settings.stop_words)
+        self._tokenizer = self._settings.analyzer()
         self._ceiling = CostCeiling(self._settings, Vocabulary.load)
         self._collector = collector
 

@@ -1,28 +1,31 @@
 """Messages and subscriptions as records of Kafka topics: JSON in UTF-8, checked before anything else sees it.
 
 Unknown fields are ignored. A record that cannot be used raises :class:`RecordError` with one sentence for the ``error`` header of the dead
-letter. An optional field is either absent or has its type; only ``meta`` may be null.
+letter. An optional field is either absent or has its type; only ``meta`` and ``where`` may be null.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring as _quoted
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
+from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import ExpressionError, Language, parse
 from dskype.spouts.filters import is_wordless
+from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
+from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
-from dskype.topology.errors import DeadLetter, explain
+from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "FIELD_BORDER",
     "PLAN_BYTES_MAX",
     "BooleanSubscription",
     "Limits",
@@ -31,6 +34,7 @@ __all__ = [
     "Subscription",
     "TopkSubscription",
     "areas_of",
+    "encode_attributes",
     "longest_record_bytes",
     "parse_key",
     "parse_message",
@@ -40,15 +44,11 @@ __all__ = [
 ]
 
 
+FIELD_BORDER = "\x1f"
+"""Between the texts of a message's text fields; inside them it is replaced by a space. No word contains it."""
+
 PLAN_BYTES_MAX = 1_000_000
 """The most bytes of a plan in a record. Brokers accept records of up to 1 MiB by default, including headers."""
-
-
-class RecordError(DeadLetter):
-    """A record cannot be used; ``reason`` says what was expected, what was given and what is legal.
-
-    The codes are listed in ``docs/guides/metrics.md``.
-    """
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Limits:
     :param keywords_max: most different keywords of a subscription.
     :param text_max_bytes: longest text (or expression) in bytes of UTF-8; it may double when it is normalised and case-folded.
     :param words_max: most words of a message's text, repetitions and stop words included.
+    :param segmented: whether a segmenter cuts texts; then each character of its script counts as a word.
     :param expression_max_depth: most parentheses open at once.
     :param expression_max_terms: most terms of an expression, repetitions included.
     :param meta_max_bytes: longest ``meta`` as compact JSON.
@@ -73,6 +74,7 @@ class Limits:
     expression_max_terms: int = 256
     meta_max_bytes: int = 512
     id_max_bytes: int = 128
+    segmented: bool = False
 
 
 _DEFAULTS = Limits()
@@ -80,22 +82,19 @@ _DEFAULTS = Limits()
 
 def longest_record_bytes(limits: Limits) -> int:
     """Return the greatest length of a record's value."""
-    return _longest_bytes(limits.text_max_bytes + limits.meta_max_bytes)
-
-
-def _longest_bytes(content_bytes: int) -> int:
-    return 6 * content_bytes + 65536  # a JSON escape takes up to six bytes for one; the rest is for other fields
+    return longest_bytes(limits.text_max_bytes + limits.meta_max_bytes)
 
 
 class Message(NamedTuple):
     """A geo-tagged message: a point or an area.
 
     :ivar id: the id as JSON text (``17`` or ``"a17"``); None: its id is its place in the topic, ``"<partition>-<offset>"``.
-    :ivar text: its text, which may have no keyword.
+    :ivar text: its text, which may have no keyword; of several fields, their texts in order with :data:`FIELD_BORDER` between them.
     :ivar lat, lon: degrees, inside the data space; of an area, its centre.
     :ivar ts: event time in ms since the epoch, 0..2^53 - 1, but not what is meant as seconds; None if the record has none.
     :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
     :ivar attributes: the JSON object of its attributes; None if the record has none.
+    :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: a point, or the rectangle.
     """
 
     id: str | None
@@ -105,6 +104,10 @@ class Message(NamedTuple):
     ts: int | None
     bbox: tuple[float, float, float, float] | None = None
     attributes: dict[str, Any] | None = None
+    region: list[float] | None = None
+
+
+_new = tuple.__new__
 
 
 def areas_of(messages: Sequence[Message]) -> np.ndarray | None:
@@ -126,6 +129,7 @@ class TopkSubscription:
     :ivar alpha: the weight of the place against the text, 0..1.
     :ivar lat, lon: degrees, inside the data space.
     :ivar meta: JSON text that comes back with each result, or None.
+    :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
     """
 
     id: str
@@ -135,6 +139,7 @@ class TopkSubscription:
     lat: float
     lon: float
     meta: str | None = None
+    where: expressions.Expression | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
@@ -147,12 +152,14 @@ class TopkSubscription:
             "lat": self.lat,
             "lon": self.lon,
             "meta": self.meta,
+            "where": self.where,
         }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
-        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"])
+        where = expressions.as_lists(record.get("where"))  # absent from records of earlier versions
+        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"], where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +171,7 @@ class BooleanSubscription:
     :ivar expression: over tokens, see :mod:`dskype.spouts.expression`.
     :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
     :ivar meta: JSON text that comes back with each result, or None.
+    :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: the rectangle.
     """
 
     id: str
@@ -171,15 +179,17 @@ class BooleanSubscription:
     expression: expressions.Expression
     ttl_s: float | None = None
     meta: str | None = None
+    region: list[float] | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        return {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
+        record = {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
+        return record if self.region is None else record | {"region": self.region}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
         """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
-        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"])
+        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], record.get("region"))
 
 
 Subscription = TopkSubscription | BooleanSubscription
@@ -190,36 +200,41 @@ def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
     return (TopkSubscription if record["type"] == "topk" else BooleanSubscription).from_record(record)
 
 
-def parse_message(value: bytes | None, *, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Message:
+def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD, limits: Limits = _DEFAULTS, text_fields: Sequence[str] = ()) -> Message:
     """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms, "attributes"?: {name: value}}``.
 
     An area has ``"bbox": [west, south, east, north]`` in place of ``lat`` and ``lon``; its centre must be inside the data space.
 
+    :param value: JSON, or the object that it stands for.
+    :param text_fields: the names of text fields, in order: ``text`` may be an object that has some of them.
     :raises RecordError: if it cannot be used.
 
     >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
-    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None)
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None, region=None)
     >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
-    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None)
+    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None, region=None)
     >>> parse_message(b'{"text": "Late coffee", "lat": 198.1, "lon": 11.6}')
     Traceback (most recent call last):
-    dskype.spouts.records.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
+    dskype.spouts.record_values.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
     """
     text_max_bytes, words_max = limits.text_max_bytes, limits.words_max
-    record = _object(value, text_max_bytes, "a message")
+    record = value if type(value) is dict else json_object(value, text_max_bytes, "a message")
     text = record.get("text")
-    if type(text) is not str:
-        _refuse("invalid-text", "Expected 'text' as a string", record, "text")
+    if text_fields:
+        text = _joined(record, text_fields)
+    elif type(text) is not str:
+        hint = "dskype.text.fields names the fields of a text" if type(text) is dict else None
+        _refuse("invalid-text", "Expected 'text' as a string", record, "text", hint=hint)
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
-        _check_words(text, words_max)
-    bbox = None
+        _check_words(text, limits)
+    bbox = region = None
     lat, lon = record.get("lat"), record.get("lon")
-    if "bbox" in record:
-        lat, lon, bbox = _area(record, space)
+    if "bbox" in record or "region" in record:
+        lat, lon, bbox, region = _area(record, space)
     elif not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
         if "lat" not in record and "lon" not in record:
-            raise _error("no-place", "Expected 'lat' and 'lon', or 'bbox'", "neither")
+            raise refusal("no-place", "Expected 'lat' and 'lon', 'bbox' or 'region'", "none of them")
         lat, lon = _place(record, space)
     id = record.get("id")
     if id is not None or "id" in record:
@@ -232,7 +247,34 @@ def parse_message(value: bytes | None, *, space: Space = WORLD, limits: Limits =
         attributes = record["attributes"]
         if type(attributes) is not dict:
             _refuse("invalid-attributes", "Expected 'attributes' as a JSON object", record, "attributes", 'such as {"price": 12.5}')
-    return Message(id, text, lat, lon, ts, bbox, attributes)
+    return _new(Message, (id, text, lat, lon, ts, bbox, attributes, region))  # one call less than Message(...), and there are many messages
+
+
+def _joined(record: dict[str, Any], text_fields: Sequence[str]) -> str:
+    """Return the text of a message with text fields as one string. A text that is a string is that of the first field."""
+    given = record.get("text")
+    fields = {text_fields[0]: given} if type(given) is str else given
+    if type(fields) is not dict or not any(name in fields for name in text_fields):
+        legal = f"a string, or an object with one or more of {', '.join(text_fields)}"
+        _refuse("invalid-text", "Expected 'text' as a string or as the texts of fields", record, "text", legal, "dskype.text.fields names the fields")
+    texts = [fields.get(name, "") for name in text_fields]
+    for name, text in zip(text_fields, texts):
+        if type(text) is not str:
+            raise refusal("invalid-text", f"Expected the field '{name}' of 'text' as a string", shown(text))
+    return FIELD_BORDER.join([text.replace(FIELD_BORDER, " ") for text in texts])
+
+
+def encode_attributes(declared: Attributes, message: Message) -> list[int]:
+    """Return the attributes of a message as they travel (:meth:`Attributes.encode`).
+
+    :raises RecordError: one is missing or has another type.
+    """
+    if not declared:
+        return []
+    try:
+        return declared.encode(message.attributes)
+    except IllegalArgumentException as error:
+        raise RecordError(str(error), "invalid-attributes") from None
 
 
 def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
@@ -243,7 +285,7 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
     if not key:
         raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"), "no-key")
     if len(key) > limits.id_max_bytes:
-        raise _error("long-key", "Expected a shorter subscription id as the record's key", f"{len(key)} bytes", f"1 to {limits.id_max_bytes} bytes of UTF-8")
+        raise refusal("long-key", "Expected a shorter subscription id as the record's key", f"{len(key)} bytes", f"1 to {limits.id_max_bytes} bytes of UTF-8")
     try:
         return key.decode()
     except UnicodeDecodeError as e:
@@ -255,25 +297,27 @@ def parse_subscription(
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
-    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, and each token counts as often as it occurs.
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
+    cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
-    ``{"type":"boolean","bbox"?:[west,south,east,north],"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a ``bbox`` the
-    subscription is about the whole globe, and without words about all messages in the bbox. One of the two must be there.
+    ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a place the
+    subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
 
     :param language: what expressions may speak of; None: of words, in the limits.
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
-    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None)
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None)
     """
     id = parse_key(key, limits)
-    record = _object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
+    record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
     kind = record.get("type")
+    if language is None:
+        language = Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms)
     if kind == "topk":
-        return _topk(id, record, tokenizer, space, limits)
+        return _topk(id, record, tokenizer, space, limits, language)
     if kind == "boolean":
-        return _boolean(id, record, tokenizer, limits, language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms))
+        return _boolean(id, record, tokenizer, limits, language)
     return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
 
 
@@ -284,9 +328,9 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
 
     >>> parse_plan(b'{"v": 1, "version": 0, "plan": {}}')
     Traceback (most recent call last):
-    dskype.spouts.records.RecordError: Expected the 'version' of a plan; given: 0; legal: an integer from 1 to 9007199254740991
+    dskype.spouts.record_values.RecordError: Expected the 'version' of a plan; given: 0; legal: an integer from 1 to 9007199254740991
     """
-    record = _object(value, PLAN_BYTES_MAX, "a plan")
+    record = json_object(value, PLAN_BYTES_MAX, "a plan")
     if record.get("v") != 1:
         _refuse("invalid-plan", "Expected a plan in the format 'v'", record, "v", "1")
     version, plan = record.get("version"), record.get("plan")
@@ -297,10 +341,10 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
     return version, plan
 
 
-def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:
+def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits, language: Language) -> TopkSubscription:
     if _one_of(record, "text", "keywords") == "text":
         text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
-        keywords = tokenizer.tokens(text)
+        keywords = tokenizer.keywords(text)
         if not keywords:
             _refuse("no-keyword", "Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
         _check_count(keywords, "text", limits)
@@ -312,7 +356,16 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
         _refuse("invalid-k", "Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits))
+    where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where)
+
+
+def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
+    text = _check_folded(_check_text(record[name], name, limits.text_max_bytes), name, limits.text_max_bytes)
+    try:
+        return parse(text, tokenizer, language)
+    except ExpressionError as e:
+        raise RecordError(str(e), "invalid-expression") from None
 
 
 _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
@@ -320,101 +373,25 @@ _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
 
 def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limits, language: Language) -> BooleanSubscription:
     if not ("expression" in record or "keywords" in record):
-        if "bbox" not in record:
-            raise _error("no-keyword", "Expected 'expression', 'keywords' or 'bbox'", "none of them")
+        if "bbox" not in record and "region" not in record:
+            raise refusal("no-keyword", "Expected 'expression', 'keywords', 'bbox' or 'region'", "none of them")
         expression = expressions.EVERYTHING
     elif _one_of(record, "expression", "keywords") == "expression":
-        text = _check_folded(_check_text(record["expression"], "expression", limits.text_max_bytes), "expression", limits.text_max_bytes)
-        try:
-            expression = parse(text, tokenizer, language)
-        except ExpressionError as e:
-            raise RecordError(str(e), "invalid-expression") from e
+        expression = _expression(record, "expression", tokenizer, limits, language)
     else:
-        expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
+        expression = _all_of(record, tokenizer, limits)
     if not language.wordless and is_wordless(expression):
         hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
-        raise _error("no-keyword", "Expected an expression that needs a word", _short(repr(expressions.to_text(expression))), hint=hint)
-    bbox = _bbox(record) if "bbox" in record else _WORLD_BBOX
+        raise refusal("no-keyword", "Expected an expression that needs a word", shown(expressions.to_text(expression)), hint=hint)
+    bbox, region = _bbox_and_region(record)
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         _refuse("invalid-ttl", "Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
-    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits))
-
-
-# -- JSON -----------------------------------------------------------------------------------------
-
-
-def _no_number(literal: str) -> NoReturn:
-    raise ValueError(f"{literal} is no JSON number")
-
-
-_decoder = json.JSONDecoder(parse_constant=_no_number)
-_decode, _scan = _decoder.decode, _decoder.scan_once
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-
-
-def _parsed(text: str) -> Any:
-    """Parse JSON as ``json`` does, but faster where nothing surrounds the value."""
-    try:
-        parsed, end = _scan(text, 0)
-    except StopIteration:
-        return _decode(text)
-    return parsed if end == len(text) else _decode(text)
-
-
-def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int = 0) -> dict[str, Any]:
-    """Return the JSON object in a record. A record that is far too long is refused before it is parsed."""
-    if value is None:
-        raise RecordError(explain(f"Expected {what} as a JSON object", given=None), "invalid-json")
-    longest = _longest_bytes(text_max_bytes + more_bytes)
-    if len(value) > longest:
-        raise _error("long-record", f"Expected {what} in fewer bytes", f"{len(value)} bytes", f"up to {longest} bytes")
-    try:
-        record = _parsed(value.decode())
-    except UnicodeDecodeError as e:
-        raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start : e.start + 20]), "invalid-utf8") from None
-    except json.JSONDecodeError as e:
-        raise _error("invalid-json", f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})", _short(repr(e.doc[e.pos : e.pos + 40]))) from None
-    except ValueError as e:
-        raise _error("invalid-json", f"Expected {what} as JSON ({str(e).partition(';')[0]})", repr(value[:40])) from None
-    except RecursionError:
-        raise _error("deep-nesting", f"Expected {what} with less nesting", repr(value[:40])) from None
-    if type(record) is not dict:
-        raise _error("invalid-json", f"Expected {what} as a JSON object", _shown(record))
-    return record
-
-
-class _Shown(str):
-    """A text that :func:`explain` shows without quotes."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _short(text: str, limit: int = 80) -> str:
-    return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def _shown(value: Any) -> str:
-    """Return a value as it looks in the record, cut short."""
-    if isinstance(value, str):
-        return _short(json.dumps(value[:80], ensure_ascii=not value[:80].isprintable()) + ("..." if len(value) > 80 else ""), 120)
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        if len(value) > 4 or any(isinstance(v, (list, dict)) for v in value):
-            return f"a list of {len(value)}"
-        return ", ".join(map(_shown, value)).join("[]")
-    return _short(json.dumps(value))
-
-
-def _error(code: str, words: str, given: str, legal: str | None = None, hint: str | None = None) -> RecordError:
-    """Return an error that shows ``given`` without quotes."""
-    return RecordError(explain(words, given=_Shown(given), legal=legal, hint=hint), code)
+    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits), region)
 
 
 def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None, hint: str | None = None) -> NoReturn:
-    raise _error(code, words, _shown(record[name]) if name in record else "nothing", legal, hint)
+    raise refusal(code, words, shown(record[name]) if name in record else "nothing", legal, hint)
 
 
 # -- fields ---------------------------------------------------------------------------------------
@@ -448,7 +425,7 @@ def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
     if not space.contains(lat, lon):
         legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
         hint = _SWAPPED if space.contains(lon, lat) else None
-        raise _error("outside-space", "Expected a place inside the data space", f"lat {lat}, lon {lon}", legal, hint)
+        raise refusal("outside-space", "Expected a place inside the data space", f"lat {lat}, lon {lon}", legal, hint)
     return lat, lon
 
 
@@ -468,58 +445,78 @@ def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:
     return float(west), float(south), float(east), float(north)
 
 
-def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[float, float, float, float]]:
-    """Return (lat, lon, bbox) of a message that is an area, checked; (lat, lon) is its centre."""
+def _bbox_and_region(record: dict[str, Any]) -> tuple[tuple[float, float, float, float], list[float] | None]:
+    """Return (bbox, encoded region) of a record with one of the two, or with neither: the globe. A region that is a rectangle is its bbox."""
+    if "region" not in record:
+        return _bbox(record) if "bbox" in record else _WORLD_BBOX, None
+    if "bbox" in record:
+        raise refusal("two-places", "Expected 'bbox' or 'region', not both", f"bbox {shown(record['bbox'])}, region {shown(record['region'])}")
+    from dskype.spouts.regions import bounding_box, is_rectangle, parse_region  # here, because clients of points need not load numpy
+
+    try:
+        region = parse_region(record["region"])
+    except IllegalArgumentException as error:
+        raise RecordError(str(error), "invalid-region") from None
+    return bounding_box(region), None if is_rectangle(region) else region.tolist()
+
+
+def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[float, float, float, float], list[float] | None]:
+    """Return (lat, lon, bbox, encoded region) of a message that is an area, checked; (lat, lon) is its centre."""
     from dskype.spouts.areas import centre_of  # here, because clients of points need not load numpy
 
     if "lat" in record or "lon" in record:
-        given = ", ".join(f"{name} {_shown(record[name])}" for name in ("lat", "lon", "bbox") if name in record)
-        raise _error("two-places", "Expected 'lat' and 'lon', or 'bbox', not both", given)
-    bbox = _bbox(record)
+        given = ", ".join(f"{name} {shown(record[name])}" for name in ("lat", "lon", "bbox", "region") if name in record)
+        raise refusal("two-places", "Expected 'lat' and 'lon', 'bbox', or 'region', not several", given)
+    bbox, region = _bbox_and_region(record)
     lat, lon = centre_of(*bbox)
     if not space.contains(lat, lon):
         legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
-        raise _error("outside-space", "Expected an area whose centre is inside the data space", f"{_shown(record['bbox'])} around lat {lat}, lon {lon}", legal)
-    return lat, lon, bbox
+        name = "bbox" if "bbox" in record else "region"
+        given = f"{shown(record[name])} around lat {lat}, lon {lon}"
+        raise refusal("outside-space", "Expected an area whose centre is inside the data space", given, legal)
+    return lat, lon, bbox, region
 
 
 def _check_text(text: Any, name: str, max_bytes: int) -> str:
     if type(text) is not str:
-        raise _error("invalid-text", f"Expected '{name}' as a string", _shown(text))
+        raise refusal("invalid-text", f"Expected '{name}' as a string", shown(text))
     try:
         size = len(text) if text.isascii() or len(text) > max_bytes else len(text.encode())
     except UnicodeEncodeError as e:
         words = f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})"
-        raise _error("invalid-text", words, _shown(text[e.start : e.start + 1])) from None
+        raise refusal("invalid-text", words, shown(text[e.start : e.start + 1])) from None
     if size > max_bytes:
         given = f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"
-        raise _error("long-text", f"Expected a shorter '{name}'", given, f"up to {max_bytes} bytes of UTF-8")
+        raise refusal("long-text", f"Expected a shorter '{name}'", given, f"up to {max_bytes} bytes of UTF-8")
     return text
 
 
 def _check_folded(text: str, name: str, max_bytes: int) -> str:
     """Refuse a text that would become far longer when it is normalised, without normalising it."""
     if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
-        raise _error(
+        raise refusal(
             "long-text", f"Expected '{name}' shorter when it is normalised", f"{size} bytes", f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded"
         )
     return text
 
 
-def _check_words(text: str, words_max: int) -> None:
+def _check_words(text: str, limits: Limits) -> None:
     """Refuse a text of too many words. Most texts are too short for that and need not be cut into words."""
+    words_max = limits.words_max
+    least_bytes = words_max if limits.segmented else 2 * words_max - 1
     longest = len(text) if text.isascii() else len(text) * MOST_FOLDED_BYTES
-    if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
+    if longest <= least_bytes or (not text.isascii() and folded_bytes(text) <= least_bytes):
         return
-    if (words := count_words(text)) > words_max:
-        raise _error("many-words", "Expected fewer words in 'text'", str(words), f"up to {words_max}, repetitions included")
+    if (words := count_segmented_words(text) if limits.segmented else count_words(text)) > words_max:
+        legal = f"up to {words_max}, repetitions included" + (", where each character of a script without spaces counts as a word" if limits.segmented else "")
+        raise refusal("many-words", "Expected fewer words in 'text'", str(words), legal)
 
 
 def _message_id(id: Any, max_bytes: int) -> str:
     if type(id) is int and -(1 << 63) <= id < 1 << 63:
         return str(id)
     if type(id) is not str or not id:
-        raise _error("invalid-id", "Expected 'id' as a string or an integer", _shown(id), f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits")
+        raise refusal("invalid-id", "Expected 'id' as a string or an integer", shown(id), f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits")
     if not id.isascii() or len(id) > max_bytes:
         _check_text(id, "id", max_bytes)
     return _quoted(id)
@@ -528,9 +525,9 @@ def _message_id(id: Any, max_bytes: int) -> str:
 def _one_of(record: dict[str, Any], name: str, other: str) -> str:
     """Return which of two fields the record has; it must have exactly one."""
     if name in record and other in record:
-        raise _error("two-expressions", f"Expected '{name}' or '{other}', not both", f"{_shown(record[name])} and {_shown(record[other])}")
+        raise refusal("two-expressions", f"Expected '{name}' or '{other}', not both", f"{shown(record[name])} and {shown(record[other])}")
     if name not in record and other not in record:
-        raise _error("no-keyword", f"Expected '{name}' or '{other}'", "neither")
+        raise refusal("no-keyword", f"Expected '{name}' or '{other}'", "neither")
     return name if name in record else other
 
 
@@ -543,7 +540,7 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
     if type(listed) is not list or not listed:
         _refuse("invalid-keywords", "Expected 'keywords' as a list of strings", record, "keywords", f"1 to {limits.keywords_max} keywords")
     if len(listed) > (most := _REPEATED * limits.keywords_max):
-        raise _error("many-keywords", "Expected fewer 'keywords'", _shown(listed), f"up to {most}, repetitions included")
+        raise refusal("many-keywords", "Expected fewer 'keywords'", shown(listed), f"up to {most}, repetitions included")
     found: list[str] = []
     left = 2 * limits.text_max_bytes  # together they may be as long as a text
     for i, keyword in enumerate(listed, 1):
@@ -551,21 +548,33 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
         left -= len(keyword) if keyword.isascii() else folded_bytes(keyword)
         if left < 0:
             legal = f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"
-            raise _error("long-text", "Expected shorter 'keywords'", _shown(listed), legal)
-        tokens = tokenizer.tokens(keyword)
+            raise refusal("long-text", "Expected shorter 'keywords'", shown(listed), legal)
+        tokens = tokenizer.keywords(keyword)
         if not tokens:
-            raise _error("no-keyword", f"Expected keyword {i} with a word", _shown(keyword), "letters or digits that are not a stop word")
+            raise refusal("no-keyword", f"Expected keyword {i} with a word", shown(keyword), "letters or digits that are not a stop word")
         found += tokens
         if len(found) > most:
             break
     return _check_count(found, "keywords", limits)
 
 
+def _all_of(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> expressions.Expression:
+    """Return the expression that requires all keywords; where fields have different words for one, it has to be in one of them."""
+    found = _keywords(record, tokenizer, limits)
+    if tokenizer.by_field(None)[0][0] is None:
+        return expressions.from_keywords(found)
+    each = []
+    for keyword in record["keywords"]:
+        made = [[["in", field, token] for token in analyzer.tokens(keyword)] for field, analyzer in tokenizer.by_field(None)]
+        each.append(expressions.join("or", [expressions.join("and", tokens) for tokens in made if tokens]))
+    return expressions.join("and", each)
+
+
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:
     if (different := len(set(keywords))) > limits.keywords_max:
-        raise _error("many-keywords", f"Expected fewer different words in '{name}'", f"{different} or more", f"1 to {limits.keywords_max}")
+        raise refusal("many-keywords", f"Expected fewer different words in '{name}'", f"{different} or more", f"1 to {limits.keywords_max}")
     if len(keywords) > (most := _REPEATED * limits.keywords_max):
-        raise _error("many-keywords", f"Expected fewer words in '{name}'", f"{len(keywords)} or more", f"up to {most}, repetitions included")
+        raise refusal("many-keywords", f"Expected fewer words in '{name}'", f"{len(keywords)} or more", f"up to {most}, repetitions included")
     return keywords
 
 
@@ -574,7 +583,7 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
     if "meta" not in record:
         return None
     try:
-        meta = _encode(record["meta"])
+        meta = encode_json(record["meta"])
         size = len(meta.encode())
     except UnicodeEncodeError:
         raise RecordError("Expected 'meta' of whole characters, without half a surrogate pair", "invalid-meta") from None
@@ -583,5 +592,5 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
     except RecursionError:
         raise RecordError("Expected 'meta' with less nesting", "invalid-meta") from None
     if size > limits.meta_max_bytes:
-        raise _error("long-meta", "Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
+        raise refusal("long-meta", "Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
     return meta

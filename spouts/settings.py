@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
+from dskype.spouts.analyzer_settings import AnalyzerSettings, make_analyzer, read_analyzer, read_fields
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import Language
+from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping
 from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
+from dskype.spouts.text import MOST_TERMS, Tokenizer
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings", "list_bytes"]
@@ -23,8 +26,11 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.lateness.ms": 0,
     "dskype.window.ahead.ms": 60_000,
     "dskype.window.idle.ms": 500,
+    **{f"dskype.input.{name}": value for name, value in INPUT_DEFAULTS.items()},
+    "dskype.input.topics": {},
     "dskype.vocabulary": None,
     "dskype.stop.words": [],
+    "dskype.text.analyzer": "plain",
     "dskype.k.max": 100,
     "dskype.meta.max.bytes": 512,
     "dskype.id.max.bytes": 128,
@@ -35,7 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.expression.max.terms": 256,
     "dskype.attributes": {},
     "dskype.boolean.prefixes": False,
-    "dskype.boolean.wordless": True,
+    "dskype.boolean.wordless": False,
     "dskype.limits.subscriptions": 20_000_000,
     "dskype.limits.subscription.cost": None,
     "dskype.limits.subscription.cost.action": "refuse",
@@ -81,10 +87,15 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
 others late. Beyond either limit a message becomes a dead letter.
+``dskype.text.analyzer``: what becomes of words, ``plain`` or a map (:mod:`dskype.spouts.analyzer_settings`).
 ``dskype.attributes``: the attributes of messages, name -> type (:class:`~dskype.spouts.attributes.Attributes`).
 ``dskype.boolean.prefixes``: whether subscriptions may ask for words that begin in some way (``muse*``); messages then carry a term for each beginning of a word.
 ``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
-Each message then carries a term that all messages have, and one for each textual attribute.
+Each message then has a term that all messages have, and one for each value of a textual attribute. The topology files of this product set it; the default is
+false, because with it messages go to other tasks, and a topology of an earlier version must go on as it was.
+``dskype.input.*``: where records of other forms have what a message consists of; see :mod:`dskype.spouts.input_mapping`.
+``dskype.input.topics``: topic -> what is different there, with the same keys.
+``dskype.text.fields``: the text fields of a message, in order: a list of names, or a map from names to analyzers; without them a text is one string.
 ``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
 below it are the fields of :class:`BalanceSettings`.
 ``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
@@ -157,6 +168,17 @@ def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> flo
     if type(value) not in (int, float) or not least <= value <= most:
         raise _refuse(key, value, f"a number from {least:g} to {most:g}")
     return float(value)
+
+
+def _inputs(conf: Mapping[str, Any]) -> tuple[InputMapping | None, dict[str, InputMapping]]:
+    """Return the mapping of records in general, None if they have DSkype's own form, and those of some topics."""
+    options = {name: conf[f"dskype.input.{name}"] for name in INPUT_DEFAULTS}
+    topics = conf["dskype.input.topics"]
+    if not isinstance(topics, Mapping) or not all(isinstance(topic, str) and isinstance(own, Mapping) for topic, own in topics.items()):
+        raise _refuse("dskype.input.topics", topics, "a map of topics to maps with some of " + ", ".join(INPUT_DEFAULTS))
+    mapping = InputMapping(options)
+    found = {topic: InputMapping({**options, **own}, f"dskype.input.topics: {topic}") for topic, own in topics.items()}
+    return (None if options == INPUT_DEFAULTS else mapping), found
 
 
 class BalanceSettings(NamedTuple):
@@ -239,7 +261,13 @@ class Settings:
     :ivar lateness_ms: time windows: how late a message may be.
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.
+    :ivar input: how records of other forms become messages; None: they have DSkype's own form. It is that of files, and of topics that are not in ``inputs``.
+    :ivar inputs: the same of some topics.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar stop_words: words that every analyzer leaves out.
+    :ivar text_analyzer: what becomes of words, see :meth:`analyzer`.
+    :ivar text_fields: the names of the text fields of a message, in order; none: a text is one string.
+    :ivar field_analyzers: the names of the text fields, and what becomes of the words of each.
     :ivar attributes: those that messages may have, by name.
     :ivar prefixes: whether expressions may have prefixes.
     :ivar wordless: whether a message may satisfy an expression by something that is no word.
@@ -264,12 +292,17 @@ class Settings:
     lateness_ms: int = 0
     ahead_ms: int = 60_000
     idle_ms: int = 500
+    input: InputMapping | None = None
+    inputs: dict[str, InputMapping] = field(default_factory=dict)
     vocabulary: str | None = None
     stop_words: tuple[str, ...] = ()
+    text_analyzer: AnalyzerSettings = AnalyzerSettings()
+    field_analyzers: tuple[tuple[str, AnalyzerSettings], ...] = ()
+    text_fields: tuple[str, ...] = ()
     limits: Limits = Limits()
     attributes: Attributes = field(default_factory=Attributes)
     prefixes: bool = False
-    wordless: bool = True
+    wordless: bool = False
     subscriptions_max: int = 20_000_000
     cost_ceiling: float | None = None
     cost_action: str = "refuse"
@@ -332,13 +365,16 @@ class Settings:
                 )
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
+        analyzer = read_analyzer("dskype.text.analyzer", conf["dskype.text.analyzer"])
+        field_analyzers = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
         limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
             meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
             id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 4096),
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
-            words_max=_integer(conf, "dskype.text.max.words", 1),
+            words_max=_integer(conf, "dskype.text.max.words", 1, MOST_TERMS),
+            segmented=any(one.segmenter for one in (analyzer, *(one for _, one in field_analyzers))),
             expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
             expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
         )
@@ -357,6 +393,7 @@ class Settings:
         if not isinstance(words, (list, tuple)) or not all(isinstance(w, str) for w in words):
             raise _refuse("dskype.stop.words", words, "a list of words")
         plugins = {name: _text(conf, f"dskype.{key}") for name, key in cls._PLUGINS.items()}
+        mapping, mappings = _inputs(conf)
         options = {f"{name}_options": _options(conf, f"dskype.{key}.options") for name, key in cls._PLUGINS.items()}
         return cls(
             space=cls._space(conf["dskype.space"]),
@@ -365,8 +402,13 @@ class Settings:
             lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0),
             ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
             idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
+            input=mapping,
+            inputs=mappings,
+            text_fields=tuple(name for name, _ in field_analyzers),
             vocabulary=conf["dskype.vocabulary"] or None,
             stop_words=tuple(words),
+            text_analyzer=analyzer,
+            field_analyzers=field_analyzers,
             limits=limits,
             attributes=Attributes.from_conf(conf["dskype.attributes"]),
             prefixes=_flag(conf, "dskype.boolean.prefixes"),
@@ -389,10 +431,22 @@ class Settings:
             **options,
         )
 
+    def analyzer(self) -> Tokenizer:
+        """Return a new analyzer for the texts of messages and the words of subscriptions; files of synonyms are read.
+
+        :raises IllegalArgumentException: a file of synonyms cannot be used.
+        :raises TopologyError: a package of the extra ``languages`` is needed and not installed.
+        """
+        return make_analyzer(self.text_analyzer, self.field_analyzers, self.stop_words)
+
+    def mapping_of(self, topic: str, own: str) -> InputMapping | None:
+        """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""
+        return None if topic == own else self.inputs.get(topic, self.input)
+
     @property
     def language(self) -> Language:
         """What expressions may speak of."""
-        return Language(self.attributes, (), self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
+        return Language(self.attributes, self.text_fields, self.prefixes, self.wordless, self.limits.expression_max_depth, self.limits.expression_max_terms)
 
     @property
     def topk_pause_max_ms(self) -> int:

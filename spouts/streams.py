@@ -33,7 +33,7 @@ called ``count``. They are not frozen, because a frozen one takes three times as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
@@ -102,7 +102,7 @@ class Stream:
     :cvar name: the stream's id.
     :cvar fields: the names of its columns, in order.
     :cvar columns: name -> what the column holds.
-    :cvar least: how many columns every version has had; the others have a default.
+    :cvar later: how many of the last columns earlier versions did not send. In a frame of theirs they are None in each row.
     """
 
     __slots__ = ()
@@ -110,18 +110,16 @@ class Stream:
     name: ClassVar[str]
     fields: ClassVar[Fields]
     columns: ClassVar[dict[str, Column]]
-    least: ClassVar[int]
+    later: ClassVar[int]
     _values: ClassVar[Callable[[Any], tuple[Any, ...]]]
 
     @classmethod
     def make(cls, values: Sequence[Any]) -> Self:
         """Return the tuples with these columns, or the tuple with these values, in the order of the fields.
 
-        :raises ValueError: there are more than the stream has, or fewer than it had in earlier versions.
+        :raises ValueError: there are more or fewer than the stream has.
         """
-        if not cls.least <= len(values) <= len(cls.fields.names):
-            raise ValueError(f"expected {len(cls.fields.names)} columns of stream {cls.name!r}; given: {len(values)}")
-        return cls(**dict(zip(cls.fields.names, values)))
+        return cls(**dict(zip(cls.fields.names, values, strict=True)))
 
     @classmethod
     def of(cls, batch: TupleBatch) -> Self:
@@ -140,6 +138,11 @@ class Stream:
     def values(self) -> tuple[Any, ...]:
         """Return the columns or values in the order of the fields."""
         return type(self)._values(self)
+
+    @classmethod
+    def declare(cls, declarer: Any, direct: bool = False) -> None:
+        """Declare the stream as an output of a component."""
+        declarer.declare_stream(cls.name, cls.fields, direct, cls.later)
 
     def take(self, rows: np.ndarray) -> Self:
         """Return the tuples with these numbers (int64[]), in this order."""
@@ -177,7 +180,7 @@ _S = TypeVar("_S", bound=Stream)
 
 
 @dataclass_transform(kw_only_default=True)
-def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
+def _stream(name: str, later: int = 0) -> Callable[[type[_S]], type[_S]]:
     """Make a class the stream ``name``; its annotations are the columns."""
 
     def declare(cls: type[_S]) -> type[_S]:
@@ -186,7 +189,7 @@ def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
         made.name = name
         made.columns = {field.name: hints[field.name].__metadata__[0] for field in dataclass_fields(made)}  # type: ignore[arg-type]
         made.fields = Fields(made.columns)
-        made.least = sum(field.default is MISSING for field in dataclass_fields(made))  # type: ignore[arg-type]
+        made.later = later
         get = attrgetter(*made.columns)
         made._values = staticmethod(get if len(made.columns) > 1 else lambda one: (get(one),))
         STREAMS[name] = made
@@ -195,7 +198,7 @@ def _stream(name: str) -> Callable[[type[_S]], type[_S]]:
     return declare
 
 
-@_stream("messages")
+@_stream("messages", later=2)
 class Messages(Stream):
     """Messages as they have arrived.
 
@@ -204,7 +207,8 @@ class Messages(Stream):
     :ivar id: ids as JSON text (``17`` or ``"a17"``).
     :ivar lat: degrees, float64[n]; pairs of degrees, float64[n, 2], where some messages of a frame are areas
         (:func:`dskype.spouts.areas.areas_to_columns`). ``lon`` likewise.
-    :ivar attributes: pairs (key, value), rising (:mod:`dskype.spouts.attributes`); None in frames of earlier versions.
+    :ivar attributes: pairs (key, value), rising (:mod:`dskype.spouts.attributes`).
+    :ivar region: encoded regions (:mod:`dskype.spouts.regions`) of messages that are neither points nor rectangles; empty for the others.
     """
 
     seq: Int64
@@ -214,7 +218,8 @@ class Messages(Stream):
     lon: Degrees
     text: Text
     arrival_ms: Milliseconds
-    attributes: Int64Lists = None
+    attributes: Int64Lists
+    region: Float64Lists
 
 
 @_stream("subscriptions")
@@ -230,15 +235,14 @@ class Subscriptions(Stream):
     record: Plain
 
 
-@_stream("matching")
+@_stream("matching", later=4)
 class Matching(Stream):
     """Messages that a subscription task needs; the first columns are those of :class:`Window`, except that messages may be areas here.
 
     :ivar id: ids as JSON text.
     :ivar lat: as in :class:`Messages`; ``lon`` likewise.
-    :ivar terms: ids of terms, rising within a message; ``weights``: theirs, 0 for terms that are no words.
-    :ivar order: the words in reading order (:class:`dskype.spouts.batch.Details`), and ``attributes`` as in :class:`Messages`; None in frames of
-        earlier versions.
+    :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
+    :ivar order: the words in reading order, ``attributes`` and ``region`` as in :class:`Messages`, and ``prefixes``: see :class:`dskype.spouts.batch.Details`.
     """
 
     seq: Int64
@@ -249,8 +253,10 @@ class Matching(Stream):
     terms: Int64Lists
     weights: Float64Lists
     arrival_ms: Milliseconds
-    order: Int16Lists = None
-    attributes: Int64Lists = None
+    order: Int16Lists
+    attributes: Int64Lists
+    prefixes: Int64Lists
+    region: Float64Lists
 
 
 @_stream("placements")
@@ -268,12 +274,13 @@ class Placements(Stream):
     placement: Plain
 
 
-@_stream("window")
+@_stream("window", later=3)
 class Window(Stream):
     """Messages that a message task keeps. An area lies at its centre.
 
     :ivar id: ids as JSON text.
     :ivar terms: ids of terms, rising within a message; ``weights``: theirs.
+    :ivar order: as in :class:`Matching`; ``attributes`` and ``prefixes`` likewise.
     """
 
     seq: Int64
@@ -283,14 +290,18 @@ class Window(Stream):
     lon: Degrees
     terms: Int64Lists
     weights: Float64Lists
+    order: Int16Lists
+    attributes: Int64Lists
+    prefixes: Int64Lists
 
 
-@_stream("requests")
+@_stream("requests", later=1)
 class Requests(Stream):
     """Queries of subscriptions over the window at a watermark; see :class:`dskype.bolts.window.base.QueryBatch`.
 
     :ivar request: number of the request, unique for the task that asks.
     :ivar count: the most messages wanted.
+    :ivar programs: which messages count (:mod:`dskype.spouts.filters`); an empty list: all do.
     """
 
     request: Int64
@@ -302,6 +313,7 @@ class Requests(Stream):
     lon: Degrees
     terms: Int64Lists
     weights: Float64Lists
+    programs: Int64Lists
 
 
 @_stream("progress")

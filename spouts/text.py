@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -16,13 +16,19 @@ if TYPE_CHECKING:
 __all__ = [
     "BORDER",
     "IGNORED",
+    "LEFT_OUT",
     "MARK",
     "MOST_FOLDED_BYTES",
+    "MOST_TERMS",
+    "PLAIN",
     "WORD_RULE",
     "Tokenizer",
+    "begins_word",
     "count_words",
+    "cut",
     "folded_bytes",
     "folded_characters",
+    "refuse_analyzer",
     "refuse_word_rule",
     "without_ignored",
 ]
@@ -36,6 +42,15 @@ rule 1. In it invisible characters and lone marks were words or cut them, and a 
 
 BORDER = "\x1f"
 """The border between two fields of a text (the unit separator of ASCII). For a tokenizer it separates words as others do."""
+
+LEFT_OUT = "!"
+"""What stands for a stop word in :meth:`Tokenizer.spaced`; no word has it."""
+
+MOST_TERMS = 1 << 15
+"""The most different words of a text whose order can be told: their places are int16."""
+
+PLAIN = "plain"
+"""The identity of the analyzer that cuts texts into words and does no more; what names no analyzer was made with it."""
 
 _INVISIBLE = (
     *((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200C, 0x200F), (0x202A, 0x202E)),
@@ -87,9 +102,21 @@ def refuse_word_rule(what: str, given: Any, hint: str) -> None:
         raise IllegalArgumentException(explain(words, given=1 if given is None else given, hint=hint))
 
 
-@final
+def refuse_analyzer(what: str, given: str | None, expected: str, hint: str) -> None:
+    """Refuse what was made with another analyzer.
+
+    :param what: names the vocabulary or snapshot, as the beginning of a sentence.
+    :param given: the identity of the analyzer that it names; None: it names none.
+    :param expected: the identity of the analyzer of the topology.
+    :raises IllegalArgumentException: they differ.
+    """
+    if (given or PLAIN) != expected:
+        words = f"{what} was made with another text analyzer, so words would be missed: expected {expected}"
+        raise IllegalArgumentException(explain(words, given=given or PLAIN, hint=hint))
+
+
 class Tokenizer:
-    """Cuts a text into keywords.
+    """Cuts a text into keywords. It is the plain analyzer, and the base of the others (:mod:`dskype.spouts.analyzers`).
 
     A token begins with a letter or digit and has all letters, marks and digits that follow, in order and with repetitions. Before
     that the text loses its invisible characters (Default_Ignorable, but U+200B) and enclosing marks, and is NFKC-normalised and
@@ -109,17 +136,20 @@ class Tokenizer:
 
     __slots__ = ("_table", "stop_words")
 
+    plain: ClassVar[bool] = True
+    """Whether the words of a text are its tokens as they are; kernels can find these."""
+
     def __init__(self, stop_words: Iterable[str] = ()) -> None:
         words = [stop_words] if isinstance(stop_words, str) else list(stop_words)
         if isinstance(stop_words, str) or not all(isinstance(word, str) for word in words):
             raise IllegalArgumentException(explain("Expected stop words as a list of strings", given=stop_words, legal='e.g. ["the", "of"]'))
         #: The tokens that are left out.
-        self.stop_words: frozenset[str] = frozenset(token for word in words for token in _tokens(word))
+        self.stop_words: frozenset[str] = frozenset(token for word in words for token in cut(word))
         self._table: Any = None  # the stop words as arrays, kept here by Vocabulary
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of ``text`` in order, with repetitions, without stop words. O(length)."""
-        found = text.encode().translate(_ASCII).decode().split() if text.isascii() else _tokens(text)
+        found = cut(text)
         if self.stop_words:
             return [token for token in found if token not in self.stop_words]
         return found
@@ -130,17 +160,37 @@ class Tokenizer:
         >>> Tokenizer(["of", "the"]).positions("State of the art")
         [('state', 0), ('art', 3)]
         """
-        return [(token, place) for place, token in enumerate(_tokens(text)) if token not in self.stop_words]
+        return [(word, place) for place, word in enumerate(self.spaced(text.replace(BORDER, " ")).split()) if word != LEFT_OUT]
 
     def spaced(self, text: str) -> str:
-        """Return the words of ``text`` in reading order with spaces between them, stop words included, and its borders (:data:`BORDER`). O(length)."""
-        return BORDER.join(" ".join(_tokens(part)) for part in text.split(BORDER))
+        """Return the words of ``text`` in reading order with spaces between them, :data:`LEFT_OUT` for each stop word, and its borders. O(length)."""
+        return BORDER.join(" ".join([LEFT_OUT if word in self.stop_words else word for word in cut(part)]) for part in text.split(BORDER))
+
+    def keywords(self, text: str) -> list[str]:
+        """Return the keywords of a top-k subscription for ``text``. O(length)."""
+        return self.tokens(text)
+
+    def prefix_of(self, text: str) -> list[str]:
+        """Return what the words begin with that a subscription means by ``text`` and a star; one, if the text is one word. O(length)."""
+        return self.tokens(text)
+
+    def by_field(self, name: str | None) -> list[tuple[str | None, Tokenizer]]:
+        """Return the analyzers for words of a subscription that are about a field (None: about any), each with the name of its field.
+
+        One without a name is for all fields.
+        """
+        return [(name, self)]
+
+    @property
+    def identity(self) -> str:
+        """Says by what rules words come about, besides :data:`WORD_RULE`: :data:`PLAIN`, or JSON. Vocabularies and snapshots name it."""
+        return PLAIN
 
     def __eq__(self, other: object) -> bool:
-        return self.stop_words == other.stop_words if isinstance(other, Tokenizer) else NotImplemented
+        return (self.identity, self.stop_words) == (other.identity, other.stop_words) if isinstance(other, Tokenizer) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.stop_words)
+        return hash((self.identity, self.stop_words))
 
     def __repr__(self) -> str:
         return f"Tokenizer(stop_words={sorted(self.stop_words)})"
@@ -149,7 +199,15 @@ class Tokenizer:
         return Tokenizer, (sorted(self.stop_words),)
 
 
-def _tokens(text: str) -> list[str]:
+def begins_word(character: str) -> bool:
+    """Tell whether a token may begin with a character of a folded text."""
+    return unicodedata.category(character) in _BEGIN
+
+
+def cut(text: str) -> list[str]:
+    """Return the tokens of a text in order, with repetitions: what :class:`Tokenizer` finds without stop words. O(length)."""
+    if text.isascii():
+        return text.encode().translate(_ASCII).decode().split()
     text = without_ignored(text)
     if len(text) > 256:
         text = _combining_runs().sub(_sort_marks, text)
@@ -231,7 +289,7 @@ def _folded_sizes() -> np.ndarray:
 
 def count_words(text: str) -> int:
     """Return how many tokens a text has, stop words and repetitions included."""
-    return len(text.encode().translate(_ASCII).split()) if text.isascii() else len(_tokens(text))
+    return len(cut(text))
 
 
 IGNORED = -2

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import _kernels
-from dskype.spouts.frequencies import malformed, read_content, unreadable
-from dskype.spouts.text import BORDER, WORD_RULE, Tokenizer, folded_characters
+from dskype.spouts.frequencies import malformed, read_content, refuse_vocabulary, unreadable
+from dskype.spouts.text import BORDER, LEFT_OUT, MOST_TERMS, PLAIN, WORD_RULE, Tokenizer, folded_characters
 from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Analyzed", "Vocabulary", "unknown_id"]
-
-_MOST_TERMS = 1 << 15
-"""The most different terms of a text whose order is asked for: their places are int16."""
 
 
 class Analyzed(NamedTuple):
@@ -102,11 +100,13 @@ class Vocabulary:
     ([2, 3], [0.707, 0.707])
     """
 
-    __slots__ = ("_df", "_digest", "_documents", "_table")
+    __slots__ = ("_df", "_digest", "_documents", "_table", "analyzer")
 
-    def __init__(self, table: _Table, df: np.ndarray, documents: int, digest: str | None = None) -> None:
+    def __init__(self, table: _Table, df: np.ndarray, documents: int, analyzer: str = PLAIN, digest: str | None = None) -> None:
         """Use :meth:`build`, :meth:`load` or :meth:`empty`."""
         self._table, self._df, self._documents, self._digest = table, _locked(df), documents, digest
+        self.analyzer = analyzer
+        """The identity of the analyzer that its words come from."""
 
     @classmethod
     def empty(cls) -> Vocabulary:
@@ -124,19 +124,20 @@ class Vocabulary:
         terms = sorted(counts)
         df = np.fromiter(map(counts.__getitem__, terms), np.int32, len(terms))
         order = np.argsort(df, kind="stable")
-        return cls(_Table.from_terms([terms[i] for i in order.tolist()]), df[order], max(1, documents))
+        return cls(_Table.from_terms([terms[i] for i in order.tolist()]), df[order], max(1, documents), tokenizer.identity)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary's file: ``{"documents": N, "words": WORD_RULE}``, then ``term<TAB>df`` in the order of the ids.
 
-        The file is replaced atomically.
+        The first line also has ``"analyzer"`` if that is not the plain one. The file is replaced atomically.
         """
         with replace_file(Path(path)) as file:
             file.writelines(self._content())
 
     def _content(self) -> Iterator[bytes]:
         blob, offsets = self._table.blob.tobytes(), self._table.offsets.tolist()
-        yield b'{"documents": %d, "words": %d}\n' % (self._documents, WORD_RULE)
+        about: dict[str, Any] = {"documents": self._documents, "words": WORD_RULE}
+        yield json.dumps(about if self.analyzer == PLAIN else about | {"analyzer": json.loads(self.analyzer)}).encode() + b"\n"
         for first in range(0, len(self), 1 << 16):
             ends = offsets[first : first + (1 << 16) + 1]
             df = self._df[first : first + (1 << 16)].tolist()
@@ -153,25 +154,29 @@ class Vocabulary:
         return self._digest
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
+    def load(cls, path: str | os.PathLike[str], analyzer: Tokenizer | None = None) -> Vocabulary:
         """Read a vocabulary's file. Tasks of one process share the result until the file changes.
 
-        :raises IllegalArgumentException: the file cannot be read or is not a vocabulary; the message names the line.
+        :param analyzer: what the vocabulary must have been made with; None: any.
+        :raises IllegalArgumentException: the file cannot be read or is not a vocabulary (the message names the line), or was made with another analyzer.
         """
         real = os.path.realpath(path)
         with _LOCK:
             try:
-                found = os.stat(real)
-                version = (found.st_mtime_ns, found.st_size)
+                status = os.stat(real)
+                version = (status.st_mtime_ns, status.st_size)
                 if real not in _LOADED or _LOADED[real][0] != version:
                     _LOADED[real] = version, cls._read(Path(real))
             except OSError as e:
                 raise unreadable(path, e) from e
-            return _LOADED[real][1]
+            found = _LOADED[real][1]
+        if analyzer is not None:
+            refuse_vocabulary(path, found.analyzer, analyzer)
+        return found
 
     @classmethod
     def _read(cls, path: Path) -> Vocabulary:
-        documents, body, digest = read_content(path)
+        documents, body, digest, analyzer = read_content(path)
         lines = body.count(b"\n")
         blob, offsets, df, error, line = _kernels.parse_lines(np.frombuffer(body, np.uint8), lines, documents)
         if not error:
@@ -181,7 +186,7 @@ class Vocabulary:
             else:
                 table, line = _Table.from_blob(blob, offsets)
                 if line < 0:
-                    return cls(table, df, documents, digest)
+                    return cls(table, df, documents, analyzer, digest)
                 error = 5
         expected = (
             "one word as the tokenizer makes it, then a tab",
@@ -269,17 +274,20 @@ class Vocabulary:
         """
         ids, room, counts, order = self._look_up(texts, tokenizer)
         offsets, terms, weights = _kernels.weigh_rows(ids.copy(), room, counts, self._df, self._documents)
-        if len(terms) > _MOST_TERMS and (most := int(np.diff(offsets).max())) > _MOST_TERMS:
-            raise IllegalArgumentException(explain(f"Expected texts of at most {_MOST_TERMS} different words", given=most))
+        if len(terms) > MOST_TERMS and (most := int(np.diff(offsets).max())) > MOST_TERMS:
+            raise IllegalArgumentException(explain(f"Expected texts of at most {MOST_TERMS} different words", given=most))
         _kernels.rank_words(ids, room, order, offsets, terms)
         return Analyzed(offsets, terms, weights, room, order)
 
     def _look_up(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return (ids, room, counts, order) of texts; see :func:`_kernels.term_ids`."""
         data, starts, ends = _bytes_of(texts)
-        folded, stops, counts, simple = _kernels.fold_texts(data, starts, ends, folded_characters())
-        if not simple.all():
+        if tokenizer.plain:
+            folded, stops, counts, simple = _kernels.fold_texts(data, starts, ends, folded_characters())
             rows = np.flatnonzero(~simple)
+        else:
+            folded, stops, counts, rows = data, ends.copy(), np.zeros(len(starts), np.int64), np.arange(len(starts))
+        if len(rows):
             whole = data.tobytes()
             cut = [tokenizer.spaced(whole[a:b].decode(errors="replace")) for a, b in zip(starts[rows].tolist(), ends[rows].tolist())]
             encoded = [words.encode() for words in cut]
@@ -341,7 +349,8 @@ def _bytes_of(texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> tuple[np.nda
 
 def _stop_table(tokenizer: Tokenizer) -> _Table:
     if tokenizer._table is None:
-        tokenizer._table = _Table.from_terms(sorted(tokenizer.stop_words))
+        marks: set[str] = set() if tokenizer.plain and not tokenizer.stop_words else {LEFT_OUT}
+        tokenizer._table = _Table.from_terms(sorted(marks | tokenizer.stop_words if tokenizer.plain else marks))
     return tokenizer._table
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import fractions
 import math
+import operator as operators
 import random
 import unicodedata
 from collections.abc import Collection, Sequence
@@ -222,6 +225,63 @@ def satisfies(expression: Any, terms: set[Any]) -> bool:
     if isinstance(expression, list):
         return (all if expression[0] == "and" else any)(satisfies(e, terms) for e in expression[1:])
     return expression in terms
+
+
+def holds(expression: Any, message: dict[str, Any], stop_words: Collection[str] = ()) -> bool:
+    """Tell whether a message satisfies an expression of any form.
+
+    :param message: ``text``, which may be an object of fields, or fields with U+001F between them, and ``attributes``, both as in its record.
+    """
+    text = message["text"]
+    fields = text if isinstance(text, dict) else dict(enumerate(text.split("\x1f")))
+    cut = {name: [None if word in stop_words else word for word in words(part)] for name, part in fields.items()}
+    return _holds(expression, cut, message.get("attributes") or {})
+
+
+def _holds(expression: Any, fields: dict[Any, list[str | None]], attributes: dict[str, Any]) -> bool:
+    if not isinstance(expression, list):
+        return any(expression in found for found in fields.values())
+    operator, *rest = expression
+    if operator == "all":
+        return True
+    if operator == "not":
+        return not _holds(rest[0], fields, attributes)
+    if operator in ("and", "or", "atleast"):
+        least = rest.pop(0) if operator == "atleast" else len(rest) if operator == "and" else 1
+        return sum(_holds(part, fields, attributes) for part in rest) >= least
+    if operator == "in":
+        return _holds(rest[1], {0: fields.get(rest[0], [])}, attributes)
+    if operator == "prefix":
+        return any(word is not None and word[: len(rest[0])] == rest[0] for found in fields.values() for word in found)
+    if operator == "phrase":
+        return any(_has_phrase(found, *rest) for found in fields.values())
+    return _compares(attributes.get(rest[0]), *rest[1:])
+
+
+def _has_phrase(found: list[str | None], within: int, places: Sequence[int], wanted: Sequence[str]) -> bool:
+    """Try all ways in which the words of a phrase may lie."""
+    shapes: list[list[int]] = [[at] for at, word in enumerate(found) if word == wanted[0]]
+    for word in wanted[1:]:
+        shapes = [[*shape, at] for shape in shapes for at in range(shape[-1] + 1, len(found)) if found[at] == word]
+    between = [[b - a - (q - p) for a, b, p, q in zip(shape, shape[1:], places, places[1:])] for shape in shapes]
+    return any(min(others, default=0) >= 0 and sum(others) <= within for others in between)
+
+
+def _compares(value: Any, comparison: str, *operands: Any) -> bool:
+    if value is None or value == []:
+        return False
+    if comparison == "exists":
+        return True
+    if isinstance(value, str) and not isinstance(operands[0], str):
+        moment = datetime.datetime.fromisoformat(value)
+        passed = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        value = float(fractions.Fraction(passed // datetime.timedelta(microseconds=1), 1000))
+    if isinstance(value, list):
+        return any(one in operands for one in value)
+    if comparison in ("=", "in"):
+        return value in operands
+    compare = {"!=": operators.ne, "<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}[comparison]
+    return bool(compare(value, operands[0]))
 
 
 def in_bbox(bbox: Sequence[float], lat: float, lon: float) -> bool:

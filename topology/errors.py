@@ -27,6 +27,7 @@ __all__ = [
     "explain",
     "mark_of",
     "message_of",
+    "repr_of",
     "shorten",
     "text_after",
     "text_of",
@@ -60,7 +61,7 @@ def explain(words: str, *, given: Any = _NOT_GIVEN, component: str | None = None
 
 
 def _short(value: Any, limit: int = 400) -> str:
-    text = repr(value)
+    text = repr_of(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -84,6 +85,14 @@ def message_of(error: BaseException) -> str:
 def text_of(error: BaseException) -> str:
     """Return ``Type: message``; see :func:`message_of`."""
     return f"{type(error).__name__}: {message_of(error)}"
+
+
+def repr_of(value: Any) -> str:
+    """Return ``repr(value)``, or a replacement if the ``__repr__`` of a user's class raises."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 class DskypeError(Exception):

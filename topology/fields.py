@@ -135,7 +135,11 @@ class GlobalStreamId(NamedTuple):
 
 
 class StreamInfo(NamedTuple):
-    """A component's declaration of one of its streams."""
+    """A component's declaration of one of its streams.
+
+    :ivar later: how many of the last fields are newer than the others (``declare_stream``).
+    """
 
     fields: Fields
     direct: bool = False
+    later: int = 0

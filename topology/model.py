@@ -35,19 +35,21 @@ class OutputFieldsDeclarer:
         """
         self.declare_stream(DEFAULT_STREAM_ID, fields, direct)
 
-    def declare_stream(self, stream_id: str, fields: Fields | str | Iterable[str], direct: bool = False) -> None:
+    def declare_stream(self, stream_id: str, fields: Fields | str | Iterable[str], direct: bool = False, later: int = 0) -> None:
         """Declare a stream by its id.
 
         :param stream_id: the id; ids that start with ``__`` are reserved and refused at submission.
         :param fields: its fields, in the order of the values of an emit.
         :param direct: the stream is meant for ``emit_direct``; default False.
+        :param later: how many of the last fields an earlier version of the component did not send. Its frames may still wait in inboxes when a
+            topology is resumed; their tuples have None in these fields. Default 0.
         :raises IllegalArgumentException: no stream id, declared twice (``Fields for S already set``), bad fields.
         """
         if not isinstance(stream_id, str):
             raise IllegalArgumentException(explain("streamId can't be null", given=stream_id, legal="a string"))
         if stream_id in self.streams:
             raise IllegalArgumentException(explain(f"Fields for {stream_id} already set", given=list(as_fields(fields))))
-        self.streams[stream_id] = StreamInfo(as_fields(fields), bool(direct))
+        self.streams[stream_id] = StreamInfo(as_fields(fields), bool(direct), later)
 
     def declare_direct(self, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> None:
         """Declare a direct stream; short for ``declare_stream(stream_id, fields, direct=True)``."""

@@ -74,6 +74,10 @@ class BooleanIndex(ABC):
         """
 
     @abstractmethod
+    def boxes(self, slots: np.ndarray) -> np.ndarray:
+        """Return the rectangles of the subscriptions in ``slots`` (int[n], taken ones, in any order), float64[n, 4], as they were given."""
+
+    @abstractmethod
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain values and arrays."""
 

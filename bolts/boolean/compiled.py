@@ -81,6 +81,10 @@ class CompiledIndex(BooleanIndex):
         if len(array):
             self._remove(read_only(array))
 
+    def boxes(self, slots: np.ndarray) -> np.ndarray:
+        """Return rectangles; see :meth:`BooleanIndex.boxes`."""
+        return self._compiled(np.asarray(slots, np.int64))[0]
+
     # -- state --------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from dskype.bolts.filters import Filters, Programs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk import _kernels as kernels
-from dskype.bolts.topk.base import Changes, SubscriptionIndex
+from dskype.bolts.topk.base import Changes, Matches, SubscriptionIndex
 from dskype.bolts.topk.buffers._kernels import first_unranked
 from dskype.bolts.topk.buffers.base import ResultBuffers, Step
 from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.bolts.topk.table import readable
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.plugins import Plugins
 
@@ -43,7 +44,10 @@ class TopkEngine:
     so the caller has to drop answers that come too late.
 
     Exactness: at every watermark *w*, whether a message is there or not, the changes of an active slot up to *w* add up to the brute-force
-    top-k of the messages with ``w - extent < position <= w``. A message leaves at its position + extent.
+    top-k of the messages with ``w - extent < position <= w`` that satisfy its filter. A message leaves at its position + extent.
+
+    A slot may have a *filter*, a program that decides which messages count (:mod:`dskype.spouts.filters`): the others enter no list and no
+    buffer. The caller's answers have messages that satisfy it only.
 
     The same calls give the same results and equal snapshots in any process.
 
@@ -71,6 +75,7 @@ class TopkEngine:
         self.index = _build("index", INDEXES, index, self.diagonal_deg, index_options)
         self.buffers = _build("buffer", BUFFERS, buffer, self.extent, buffer_options)
         self.watermark = -1
+        self._filters = Filters()
         self._live = np.zeros(0, np.bool_)
         self._count = 0
         self._first_free = 0  # no free slot is below
@@ -80,7 +85,16 @@ class TopkEngine:
         return self._count
 
     def insert(
-        self, k: np.ndarray, alpha: np.ndarray, lat: np.ndarray, lon: np.ndarray, offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray, complete: bool
+        self,
+        k: np.ndarray,
+        alpha: np.ndarray,
+        lat: np.ndarray,
+        lon: np.ndarray,
+        offsets: np.ndarray,
+        terms: np.ndarray,
+        weights: np.ndarray,
+        complete: bool,
+        programs: Sequence[Sequence[int] | None] | None = None,
     ) -> np.ndarray:
         """Insert subscriptions; return their slots (int32[n], rising): the lowest free ones.
 
@@ -88,6 +102,7 @@ class TopkEngine:
         :param alpha: float64[n], 0..1; ``lat``, ``lon`` float64[n], degrees.
         :param offsets: int64[n + 1]; keywords of *i*: ``terms[offsets[i]:offsets[i + 1]]`` (int64, rising) and weights (float64).
         :param complete: True: the window is known to be empty, and the subscriptions are active at once, with empty lists. False: they are pending.
+        :param programs: the filter of each; None among them, or in place of them: none.
         """
         k, alpha, lat, lon = np.asarray(k), np.asarray(alpha, np.float64), np.asarray(lat, np.float64), np.asarray(lon, np.float64)
         offsets, terms, weights = readable(offsets, np.int64), readable(terms, np.int64), readable(weights, np.float64)
@@ -117,6 +132,9 @@ class TopkEngine:
         self._count += n
         self.index.insert(slots, lon, lat, alpha, offsets, terms, weights)
         self.buffers.open(slots, k, complete)
+        for slot, program in zip(slots.tolist(), programs or ()):
+            if program is not None:
+                self._filters.set(slot, program)
         return slots
 
     def remove(self, slots: np.ndarray) -> None:
@@ -126,6 +144,9 @@ class TopkEngine:
             return
         self.index.remove(slots)
         self.buffers.close(slots)
+        if self._filters:
+            for slot in slots.tolist():
+                self._filters.clear(slot)
         self._live[slots] = False
         self._count -= len(slots)
         self._first_free = min(self._first_free, int(slots[0]))
@@ -134,10 +155,11 @@ class TopkEngine:
         """Return how many messages an answer for each slot should bring (int64[n])."""
         return self.buffers.wanted(self._check_slots(slots))
 
-    def advance(self, messages: MessageBatch, watermark: int) -> Changes:
+    def advance(self, messages: MessageBatch, watermark: int, details: Details | None = None) -> Changes:
         """Process messages and expiry up to ``watermark``; return how lists changed.
 
         :param messages: with positions after the former watermark, up to ``watermark``, in rising order of (position, seq).
+        :param details: what filters look at; None: the messages have none.
         """
         if watermark < self.watermark:
             raise IllegalArgumentException(explain("A watermark must not fall.", given=watermark, legal=f">= {self.watermark}"))
@@ -161,7 +183,10 @@ class TopkEngine:
         steps: list[Step] = []
         for start, stop in self._chunks(messages.position):
             chunk = messages.slice(start, stop)
-            step = self.buffers.apply(chunk, self.index.match(chunk), watermark if stop == messages.n else int(messages.position[stop - 1]))
+            matches = self.index.match(chunk)
+            if self._filters:
+                matches = self._satisfying(messages, details, start, matches)
+            step = self.buffers.apply(chunk, matches, watermark if stop == messages.n else int(messages.position[stop - 1]))
             self._retune(step.retuned)
             steps.append(step)
         self.watermark = int(watermark)
@@ -174,13 +199,20 @@ class TopkEngine:
         touched = np.sort(changes[0])
         return Changes(*changes, due, touched[np.diff(touched, prepend=-1) > 0])
 
+    def _satisfying(self, messages: MessageBatch, details: Details | None, start: int, matches: Matches) -> Matches:
+        """Return the matches whose message satisfies the filter of the slot; rows count from ``start``."""
+        rows = matches.message + np.int32(start)
+        details = Details.empty(messages.n) if details is None else details
+        chosen = self._filters.satisfying(messages, details, (details.prefix_offsets, details.prefixes), rows, matches.slot)
+        return matches if chosen.all() else Matches(*(column[chosen] for column in matches))
+
     def resolve(self, slots: np.ndarray, offsets: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray) -> Changes:
         """Merge answers with the messages that arrived since, and publish pending subscriptions at the current watermark.
 
         :param slots: int32[n], pending, each once.
         :param offsets: int64[n + 1]; answer *i* is ``offsets[i]:offsets[i + 1]`` of seqs, positions (int64) and scores (float64): the
-            best messages of the window at the watermark of :meth:`insert` or ``due`` (or a later one), in rank order. Fewer than
-            :meth:`wanted` mean that there are no more.
+            best messages that satisfy the filter in the window at the watermark of :meth:`insert` or ``due`` (or a later one), in rank order.
+            Fewer than :meth:`wanted` mean that there are no more.
         :returns: ``touched`` has every slot that is published, even if its list is unchanged; ``due`` has the slots with too
             few live messages, which have to be requested again at the current watermark.
         """
@@ -230,6 +262,10 @@ class TopkEngine:
         """Return ``lon``, ``lat``, ``alpha``, ``offsets``, ``terms`` and ``weights`` of slots, as :meth:`insert` takes them."""
         return self.index.table.columns(slots)
 
+    def programs(self, slots: np.ndarray) -> Programs:
+        """Return the filters of slots."""
+        return self._filters.programs(slots)
+
     @property
     def slots(self) -> np.ndarray:
         """All slots in use (int32[], rising)."""
@@ -250,6 +286,7 @@ class TopkEngine:
             "watermark": self.watermark,
             "index": self.index.snapshot(),
             "buffers": self.buffers.snapshot(),
+            "programs": self._filters.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -266,6 +303,7 @@ class TopkEngine:
         self.watermark = int(state["watermark"])
         self.index.restore(state["index"])
         self.buffers.restore(state["buffers"])
+        self._filters.restore(state.get("programs"))  # absent from snapshots of earlier versions
         slots = np.asarray(state["index"]["slots"])
         self._live = np.zeros(int(slots.max(initial=-1)) + 1, np.bool_)
         self._live[slots] = True

@@ -259,7 +259,7 @@ def _match_expressions() -> None:
     from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
     from dskype.bolts.message_queue import Arrived
     from dskype.distribution.subscriptions import BooleanSubscription
-    from dskype.spouts.batch import MessageBatch
+    from dskype.spouts.batch import Details, MessageBatch
     from dskype.spouts.settings import Settings
 
     n, terms = 24, np.arange(-1, -25, -1)
@@ -270,7 +270,7 @@ def _match_expressions() -> None:
         for number, (one, two) in enumerate(zip(terms[:-1].tolist(), terms[1:].tolist())):
             owner.open(f"s{number}", "", BooleanSubscription([0, 0, 9, 9], ["or", one, ["and", one, two]], None, None))
         for batch in (points, points._replace(areas=points.rectangles())):
-            owner.match(Arrived(batch, pa.array([""] * n), np.zeros(n, np.int64)))
+            owner.match(Arrived(batch, pa.array([""] * n), np.zeros(n, np.int64), Details.empty(n)))
         owner.forget(0)
         second.restore(first.snapshot())
 

@@ -15,7 +15,7 @@ from dskype.bolts.boolean import BooleanIndex, make_index
 from dskype.distribution.base import Sample
 from dskype.distribution.leaf_loads import checked_subscriptions
 from dskype.distribution.loads import LoadModel
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import csr_to_lists
 from dskype.spouts.streams import Matching
 from dskype.topology.core.frames import decode_frame, encode_data, encode_segment
@@ -63,6 +63,7 @@ def calibrate(index: str = "lanes", sizes: tuple[int, ...] = SIZES, seed: int = 
         terms=csr_to_lists(messages.offsets, messages.terms),
         weights=csr_to_lists(messages.offsets, messages.weights),
         arrival_ms=np.zeros(messages.n, np.int64),
+        **Details.empty(messages.n).columns(),
     )
     frame = encode_data(0, 0, [encode_segment(sent.name, messages.n, list(sent.values()), None)])
     collecting = gc.isenabled()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dskype.spouts.expression import Expression
 from dskype.spouts.expression_parser import WORDS_ONLY, Language
 from dskype.spouts.records import Message
-from dskype.spouts.text import BORDER, Tokenizer
+from dskype.spouts.text import BORDER, LEFT_OUT, Tokenizer, cut
 
 __all__ = ["Content", "Occurrence"]
 
@@ -47,10 +47,11 @@ class Content:
         self._names = language.fields
         self._texts = message.text.split(BORDER)
         self.places: list[dict[str, list[int]]] = []
-        for part in tokenizer.spaced(message.text).split(BORDER):
+        self._words = [part.split() for part in tokenizer.spaced(message.text).split(BORDER)]
+        for words in self._words:
             places: dict[str, list[int]] = {}
-            for place, word in enumerate(part.split()):
-                if word not in tokenizer.stop_words:
+            for place, word in enumerate(words):
+                if word != LEFT_OUT:
                     places.setdefault(word, []).append(place)
             self.places.append(places)
         self.given, self.values = message.attributes or {}, dict[str, Any]()
@@ -123,8 +124,9 @@ class Content:
         return [(number, place) for number, places in enumerate(self._searched(field), first) for place in places.get(word, ())]
 
     def written(self, field: int) -> list[str]:
-        """Return the words of a field of the text as they are written, in reading order, those that are left out too."""
-        return Tokenizer().tokens(self._texts[field])
+        """Return the words of a field of the text as they are written, in reading order, those that are left out too; in a script without spaces, as they are cut."""
+        found = cut(self._texts[field])
+        return found if len(found) == len(self._words[field]) else self._words[field]
 
     def field_name(self, field: int) -> str | None:
         """Return the name of a field of the text; None: the text has no fields."""

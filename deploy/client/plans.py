@@ -82,7 +82,9 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
     else:
         settings = client.settings
         tasks = len(component_tasks(client))
-        plan = start_distributor(settings, tasks, Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()).plan()
+        plan = start_distributor(
+            settings, tasks, Vocabulary.load(settings.vocabulary, settings.analyzer()) if settings.vocabulary else Vocabulary.empty()
+        ).plan()
     return version, plan
 
 

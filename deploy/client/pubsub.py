@@ -33,9 +33,8 @@ from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.deploy.client.topic_reader import TopicReader
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import RecordError, encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import PLAN_KEY
 from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.core.steady_clock import AttentiveClock
@@ -158,7 +157,7 @@ class PubSub(TopicReader):
         """
         settings = self.settings
         if self._tokenizer is None:
-            self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
+            self._tokenizer, self._ceiling = settings.analyzer(), CostCeiling(settings)
         parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
         self._ceiling.check(parsed)
         return parsed
@@ -169,11 +168,8 @@ class PubSub(TopicReader):
         :raises RecordError: the topology would refuse it.
         """
         settings = self.settings
-        parsed = parse_message(value, space=settings.space, limits=settings.limits)
-        try:
-            settings.attributes.encode(parsed.attributes)
-        except IllegalArgumentException as error:
-            raise RecordError(str(error), "invalid-attributes") from None
+        parsed = parse_message(value, space=settings.space, limits=settings.limits, text_fields=settings.text_fields)
+        encode_attributes(settings.attributes, parsed)
         return parsed
 
     # -- sending -------------------------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ __all__ = ["sequence_numbers"]
 
 
 def sequence_numbers(runs: Iterable[Mapping[str, Any]], partition: int = 0) -> Callable[[int], int | None]:
-    """Return a function from offsets of a partition of the messages' topic to sequence numbers; None for a record that has none.
+    """Return a function from offsets of a partition of the (first) topic of messages to sequence numbers; None for a record that has none.
 
     :param runs: records of the topic of sequences.
     """
-    found = sorted((r["offset"], r["first"], r["n"], r.get("step", 1)) for r in runs if r["partition"] == partition)
+    found = sorted((r["offset"], r["first"], r["n"], r.get("step", 1)) for r in runs if r["partition"] == partition and "topic" not in r)
     starts = [run[0] for run in found]
 
     def number(offset: int) -> int | None:

@@ -61,6 +61,7 @@ class Subscriptions(NamedTuple):
     :ivar alpha, lat, lon: float64[m].
     :ivar offsets: int64[m + 1], into ``terms`` (numbers as in :class:`Rows`, in the order of term ids) and ``weights``.
     :ivar start: int64[m], watermark of the first list, from which changes are counted.
+    :ivar filtered: bool[m], whether only some rows count: ``allowed[allowed_offsets[i]:allowed_offsets[i + 1]]``, int64[], rising.
     """
 
     k: np.ndarray
@@ -71,6 +72,9 @@ class Subscriptions(NamedTuple):
     terms: np.ndarray
     weights: np.ndarray
     start: np.ndarray
+    filtered: np.ndarray
+    allowed_offsets: np.ndarray
+    allowed: np.ndarray
 
 
 class Queries(NamedTuple):
@@ -141,6 +145,19 @@ def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
         dx, dy = rows.lon[row] - lon, rows.lat[row] - lat
         scores[i] = own_score(alpha, dx, dy, rows.diagonal_deg, text[row])
     return n
+
+
+@njit(cache=True)
+def _keep_allowed(n, found, scores, allowed):
+    """Keep those of ``n`` candidates, which rise, that are among the rising ``allowed``; return how many these are."""
+    kept, at = 0, 0
+    for i in range(n):
+        while at < len(allowed) and allowed[at] < found[i]:
+            at += 1
+        if at < len(allowed) and allowed[at] == found[i]:
+            found[kept], scores[kept] = found[i], scores[i]
+            kept += 1
+    return kept
 
 
 @njit(cache=True)
@@ -347,6 +364,8 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
         low = np.searchsorted(rows.position, start - extent, side="right")
         high = np.searchsorted(rows.position, queries.watermark[last_query - 1], side="right")
         m = _candidates(sub, rows, subs, low, high, sub - begin + 1, seen, text, found, scores)
+        if subs.filtered[sub]:
+            m = _keep_allowed(m, found, scores, subs.allowed[subs.allowed_offsets[sub] : subs.allowed_offsets[sub + 1]])
         buffer = np.zeros(max(2 * k, k + 8), np.int64)
         state[:] = 0
         while state[_PTR] < m and rows.position[found[state[_PTR]]] <= start:

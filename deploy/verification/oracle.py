@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.reading import meeting
+from dskype.deploy.verification.reading_analysis import fields_of
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
 from dskype.spouts.columns import read_only
@@ -29,6 +32,8 @@ class Oracle:
 
     def __init__(self, history: History, settings: Settings) -> None:
         self.history, self.extent, self.diagonal_deg = history, settings.extent, settings.space.diagonal_deg
+        self._settings = settings
+        self._sorted: list[str] | None = None
         self._known, numbers = np.unique(history.terms, return_inverse=True)
         order = np.argsort(numbers, kind="stable")
         offsets = np.zeros(len(self._known) + 1, np.int64)
@@ -59,6 +64,7 @@ class Oracle:
         def column(name: str, kind: Any) -> np.ndarray:
             return np.array([getattr(s, name) for s in subscriptions], kind)
 
+        allowed = [self._allowed(s.where, terms[i + 1]) for i, s in enumerate(subscriptions)]
         return _kernels.Subscriptions(
             column("k", np.int64),
             column("alpha", np.float64),
@@ -68,16 +74,26 @@ class Oracle:
             np.concatenate(terms),
             np.concatenate(weights),
             start,
+            np.array([s.where is not None for s in subscriptions], np.bool_),
+            np.cumsum([0, *map(len, allowed)]),
+            np.concatenate([_NOWHERE, *allowed]),
         )
 
+    def _allowed(self, where: Any, terms: np.ndarray) -> np.ndarray:
+        """Return the rows with one of some terms, by their numbers, that satisfy an expression, in rising order; none if there is no expression."""
+        if where is None:
+            return _NOWHERE
+        candidates = np.concatenate([_NOWHERE, *(self.rows.rows[slice(*self.rows.offsets[term : term + 2])] for term in terms.tolist())])
+        return np.intersect1d(candidates, self._satisfying(where, 0, len(self.history)))
+
     def scores(self, registration: Registration, watermark: int) -> list[tuple[float, int]]:
-        """Return (score, row) of all messages in the window with a common keyword, in rank order; plain Python."""
+        """Return (score, row) of all messages in the window that count, with a common keyword, in rank order; plain Python."""
         history, subscription = self.history, registration.subscription
         ids, values = self.history.weights.weigh(subscription.keywords)
         wanted = dict(zip(ids.tolist(), values.tolist()))
         first, last = np.searchsorted(history.position, [watermark - self.extent, watermark], side="right").tolist()
         found = []
-        for row in range(first, last):
+        for row in range(first, last) if subscription.where is None else self._satisfying(subscription.where, first, last).tolist():
             start, stop = history.offsets[row], history.offsets[row + 1]
             common = [(t, w) for t, w in zip(history.terms[start:stop].tolist(), history.values[start:stop].tolist()) if t in wanted]
             if common:
@@ -105,24 +121,103 @@ class Oracle:
         return rows[inside]
 
     def _satisfying(self, expression: Any, first: int, last: int) -> np.ndarray:
+        """Return the rows from ``first`` up to ``last`` whose messages satisfy an expression, in rising order."""
         if not isinstance(expression, list):
-            number = np.searchsorted(self._known, term := self.history.weights.number(expression))
-            if number == len(self._known) or self._known[number] != term:
-                return _NOWHERE
-            rows = self.rows.rows[self.rows.offsets[number] : self.rows.offsets[number + 1]]
-            return rows[slice(*np.searchsorted(rows, [first, last]).tolist())]
-        parts = [self._satisfying(part, first, last) for part in expression[1:]]
-        if expression[0] == "or":
-            return np.unique(np.concatenate(parts))
-        parts.sort(key=len)
-        rows = parts[0]
-        for part in parts[1:]:
+            return self._having(expression, first, last)
+        operator, *parts = expression
+        if operator == "all":
+            return np.arange(first, last)
+        if operator == "not":
+            return np.setdiff1d(np.arange(first, last), self._satisfying(parts[0], first, last), assume_unique=True)
+        if operator == "attribute":
+            return self._comparing(parts[0], parts[1], parts[2:], first, last)
+        if operator == "in":
+            field = self._fields.index(parts[0])
+            rows = self._satisfying(parts[1], first, last)
+            return rows[[_occurs(parts[1], [self._words(row)[field]]) for row in rows.tolist()]] if len(rows) else rows
+        if operator == "phrase":
+            rows = self._satisfying(["and", *parts[2]], first, last)
+            return rows[[_occurs(expression, self._words(row)) for row in rows.tolist()]] if len(rows) else rows
+        if operator == "prefix":
+            parts = self._words_with(parts[0])
+        least = parts.pop(0) if operator == "atleast" else len(parts) if operator == "and" else 1
+        found = sorted((self._satisfying(part, first, last) for part in parts), key=len)
+        if least < len(found) or not found:
+            rows, counts = np.unique(np.concatenate([_NOWHERE, *found]), return_counts=True)
+            return rows[counts >= least]
+        rows = found[0]
+        for part in found[1:]:
             if not len(rows):
                 break
             at = np.searchsorted(part, rows)
             at[at == len(part)] = 0
             rows = rows[part[at] == rows]
         return rows
+
+    def _having(self, word: str, first: int, last: int) -> np.ndarray:
+        number = np.searchsorted(self._known, term := self.history.weights.number(word))
+        if number == len(self._known) or self._known[number] != term:
+            return _NOWHERE
+        rows = self.rows.rows[self.rows.offsets[number] : self.rows.offsets[number + 1]]
+        return rows[slice(*np.searchsorted(rows, [first, last]).tolist())]
+
+    def _words_with(self, prefix: str) -> list[str]:
+        """Return the words of the messages that begin so."""
+        if self._sorted is None:
+            known = set(self._known.tolist())
+            self._sorted = sorted(word for word, number in self.history.weights.numbers.items() if number in known)
+        words = self._sorted
+        return words[bisect_left(words, prefix) : bisect_left(words, prefix + chr(sys.maxunicode))]
+
+    def _words(self, row: int) -> list[list[str | None]]:
+        """Return the words of each field of a message's text."""
+        fields = fields_of(self.history.texts[row], self._settings)
+        return fields + [[]] * (len(self._settings.text_fields) - len(fields))
+
+    def _comparing(self, name: str, comparison: str, operands: list[Any], first: int, last: int) -> np.ndarray:
+        rows, values = self.history.attributes[name]
+        begin, end = np.searchsorted(rows, [first, last]).tolist()
+        compare = _COMPARISONS[comparison]
+        return rows[begin:end][[compare(value, operands) for value in values[begin:end]]] if begin < end else _NOWHERE
+
+
+def _is_one_of(value: float | frozenset[str], operands: list[Any]) -> bool:
+    """Tell whether a number is one of the operands, or one of the strings of an attribute is."""
+    return not value.isdisjoint(operands) if isinstance(value, frozenset) else value in operands
+
+
+_COMPARISONS: dict[str, Callable[[Any, list[Any]], bool]] = {
+    "<": lambda value, operands: value < operands[0],
+    "<=": lambda value, operands: value <= operands[0],
+    ">": lambda value, operands: value > operands[0],
+    ">=": lambda value, operands: value >= operands[0],
+    "!=": lambda value, operands: not _is_one_of(value, operands),
+    **dict.fromkeys(("=", "in", "has"), _is_one_of),
+    "exists": lambda value, operands: True,
+}
+
+
+def _occurs(expression: Any, fields: list[list[str | None]]) -> bool:
+    """Tell whether one of the fields has a word, a prefix or a phrase; plain Python."""
+    if not isinstance(expression, list):
+        return any(expression in words for words in fields)
+    if expression[0] == "prefix":
+        return any(word is not None and word.startswith(expression[1]) for words in fields for word in words)
+    _, within, places, wanted = expression
+    for words in fields:
+        # How the words so far can lie: the place of the last of them, and how many others were between them.
+        lying = {(at, 0) for at, word in enumerate(words) if word == wanted[0]}
+        for i in range(1, len(wanted)):
+            step = places[i] - places[i - 1]
+            lying = {
+                (at + step + more, others + more)
+                for at, others in lying
+                for more in range(within - others + 1)
+                if at + step + more < len(words) and words[at + step + more] == wanted[i]
+            }
+        if lying:
+            return True
+    return False
 
 
 def same_list(published: Sequence[tuple[int, float]], scores: Sequence[tuple[float, int]], k: int, code: np.ndarray) -> bool:

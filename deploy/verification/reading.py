@@ -1,265 +1,31 @@
 """Reads input records by the letter of ``docs/concepts/pubsub.md``, without the code that the topology reads them with.
 
 So verification can disagree with the topology about what a word, an expression or a good record is, and not only about matches. It
-takes nothing from the topology but the classes for what has been read. Plain and slow: one character at a time.
+takes nothing from the topology but the classes for what has been read, and the settings. Plain and slow: one character at a time.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
+from dskype.deploy.verification.reading_analysis import keywords_of
+from dskype.deploy.verification.reading_expressions import needs_word, number_of, read_expression, read_keywords
+from dskype.deploy.verification.reading_words import UnusableRecord, folded_bytes, words_of
 from dskype.spouts.records import BooleanSubscription, Limits, Message, TopkSubscription
+from dskype.spouts.segmenters import SEGMENTERS
 from dskype.spouts.settings import Settings
 from dskype.spouts.space import Space
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = [
-    "UnusableRecord",
-    "Weights",
-    "expression_text",
-    "meeting",
-    "read_expression",
-    "read_key",
-    "read_message",
-    "read_subscription",
-    "stop_words_of",
-    "words_of",
-]
+__all__ = ["UnusableRecord", "Weights", "attributes_of", "meeting", "read_key", "read_message", "read_subscription"]
 
 _LARGEST = 9007199254740991  # 2^53 - 1
-
-
-class UnusableRecord(ValueError):
-    """A record that has to be refused; the text says why."""
-
-
-# -- words ----------------------------------------------------------------------------------------
-
-_INVISIBLE = """
-    00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200C-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF
-"""
-"""Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt, but 200B."""
-
-
-def _is_invisible(character: str) -> bool:
-    ranges = (entry.partition("-") for entry in _INVISIBLE.split())
-    return any(int(first, 16) <= ord(character) <= int(last or first, 16) for first, _, last in ranges)
-
-
-@functools.cache
-def _kind(character: str) -> str:
-    """Return what a character of a normalised text is for words: ``letter`` (or digit) | ``mark`` | ``other``."""
-    category = unicodedata.category(character)
-    if category.startswith("L") or category in ("Nd", "Nl"):
-        return "letter"
-    return "mark" if category in ("Mn", "Mc") else "other"
-
-
-@functools.cache
-def _decomposed(character: str) -> str:
-    """Return what a character is by its parts (NFKD); nothing if a text is cut as if it were not there."""
-    if _is_invisible(character) or unicodedata.category(character) == "Me":
-        return ""
-    return unicodedata.normalize("NFKD", character)
-
-
-def _composed(text: str) -> str:
-    """Return a text in NFKC, with marks sorted first: Python's own sorting takes minutes for a heap of marks."""
-    parts: list[str] = []
-    marks: list[str] = []
-    for character in "".join(map(_decomposed, text)):
-        if unicodedata.combining(character):
-            marks.append(character)
-            continue
-        if marks:
-            parts += sorted(marks, key=unicodedata.combining)
-            marks.clear()
-        parts.append(character)
-    return unicodedata.normalize("NFKC", "".join(parts + sorted(marks, key=unicodedata.combining)))
-
-
-def words_of(text: str, stop_words: frozenset[str] = frozenset()) -> list[str]:
-    r"""Return the words of a text in order, with repetitions, without stop words.
-
-    >>> words_of("I \u2764\ufe0f Kranken\u00adhaus, 2nd STRASSE Straße")
-    ['i', 'krankenhaus', '2nd', 'strasse', 'strasse']
-    """
-    folded = text.lower() if text.isascii() else _composed(_composed(text).casefold())
-    words, word = [], ""
-    for character in folded:
-        kind = _kind(character)
-        if kind == "letter" or (kind == "mark" and word):
-            word += character
-        elif word:
-            words.append(word)
-            word = ""
-    if word:
-        words.append(word)
-    return [word for word in words if word not in stop_words] if stop_words else words
-
-
-def stop_words_of(settings: Settings) -> frozenset[str]:
-    """Return the words that do not count."""
-    return _stop_words_of(tuple(settings.stop_words))
-
-
-@functools.cache
-def _stop_words_of(listed: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(word for entry in listed for word in words_of(entry))
-
-
-@functools.cache
-def _folded_bytes_of(character: str) -> int:
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", character).casefold())
-    return len(folded.encode("utf-8", "surrogatepass"))
-
-
-def _folded_bytes(text: str) -> int:
-    return len(text) if text.isascii() else sum(map(_folded_bytes_of, text))
-
-
-# -- expressions ----------------------------------------------------------------------------------
-
-_QUOTES = "“”„‟«»〝〞〟「」『』"
-_NEGATING = "-!~¬−⁻₋˗∼"
-_OTHER_SYNTAX = "*?~^|=\\"
-
-
-def _symbols(text: str) -> list[str]:
-    """Return the parts of an expression: parentheses, ``"`` with the phrase that follows, and what stands between spaces."""
-    symbols: list[str] = []
-    begun, in_phrase = "", False
-    for character in text:
-        if _decomposed(character) == "":
-            continue
-        same = unicodedata.normalize("NFKC", character)
-        if len(same) == 1 and same.isascii():
-            character = same
-        if character in _QUOTES:
-            character = '"'
-        if in_phrase and character != '"':
-            begun += character
-        elif in_phrase:
-            symbols.append(begun)
-            begun, in_phrase = "", False
-        elif character in '()"' or character.isspace() or character == "\u200b":
-            if begun:
-                symbols.append(begun)
-                begun = ""
-            if character in "()":
-                symbols.append(character)
-            elif character == '"':
-                begun, in_phrase = '"', True
-        else:
-            begun += character
-    if in_phrase:
-        raise UnusableRecord("an expression with a quote that is not closed")
-    return [*symbols, begun] if begun else symbols
-
-
-def _check_signs(word: str) -> None:
-    """Refuse a word outside quotes with a sign that means something in other query languages."""
-    if word[0] in _NEGATING or unicodedata.category(word[0]) == "Pd":
-        raise UnusableRecord("an expression with a negation")
-    before = ""
-    for character in word:
-        category = unicodedata.category(character)
-        field = character == ":" and before.isalpha()
-        if character in _OTHER_SYNTAX or category in ("Ps", "Pe") or field or (category == "Sm" and (character != "+" or not before)):
-            raise UnusableRecord(f"an expression with {character!r} in a word")
-        if before + character == "&&":
-            raise UnusableRecord("an expression with '&&' in a word")
-        before = character
-
-
-def read_expression(text: str, stop_words: frozenset[str], limits: Limits) -> Any:
-    """Return an expression as a word or ``["and" | "or", expression, ...]``, without an operand that repeats its operator or another one.
-
-    :raises UnusableRecord: it is none, or is beyond a limit.
-
-    >>> read_expression('Coffee AND (wifi OR "late night")', frozenset(), Limits())
-    ['and', 'coffee', ['or', 'wifi', ['and', 'late', 'night']]]
-    """
-    symbols, at, count = _symbols(text), 0, 0
-
-    def operator() -> str:
-        return symbols[at].upper() if at < len(symbols) else ""
-
-    def any_of(depth: int) -> Any:
-        nonlocal at
-        parts = [all_of(depth)]
-        while operator() == "OR":
-            at += 1
-            parts.append(all_of(depth))
-        return _simple("or", parts)
-
-    def all_of(depth: int) -> Any:
-        nonlocal at
-        parts = [operand(depth)]
-        while operator() == "AND":
-            at += 1
-            parts.append(operand(depth))
-        return _simple("and", parts)
-
-    def operand(depth: int) -> Any:
-        nonlocal at, count
-        symbol = symbols[at] if at < len(symbols) else ""
-        at += 1
-        if symbol == "(":
-            if depth == limits.expression_max_depth:
-                raise UnusableRecord("an expression with too many open parentheses")
-            inside = any_of(depth + 1)
-            if at == len(symbols) or symbols[at] != ")":
-                raise UnusableRecord("an expression without a closing parenthesis")
-            at += 1
-            return inside
-        if symbol in ("", ")") or symbol.upper() in ("AND", "OR", "NOT"):
-            raise UnusableRecord("an expression that lacks a word")
-        found = words_of(symbol, stop_words)
-        if not found:
-            raise UnusableRecord("an expression with a word that has neither letter nor digit, or is a stop word")
-        if symbol[0] != '"':
-            _check_signs(symbol)
-        count += len(found)
-        if count > limits.expression_max_terms:
-            raise UnusableRecord("an expression of too many words")
-        return _simple("and", found)
-
-    expression = any_of(0)
-    if at < len(symbols):
-        raise UnusableRecord("an expression with two words and no operator between them, or a parenthesis that closes nothing")
-    return expression
-
-
-def _simple(operator: str, parts: list[Any]) -> Any:
-    flat: list[Any] = []
-    for part in parts:
-        for operand in part[1:] if isinstance(part, list) and part[0] == operator else [part]:
-            if not any(_same(operand, other) for other in flat):
-                flat.append(operand)
-    return [operator, *flat] if len(flat) > 1 else flat[0]
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Tell whether two simple expressions have the same operands, in any order."""
-    if isinstance(one, str) or isinstance(other, str):
-        return bool(one == other)
-    return one[0] == other[0] and len(one) == len(other) and all(any(_same(a, b) for b in other[1:]) for a in one[1:])
-
-
-def expression_text(expression: Any) -> str:
-    """Return an expression as a user would write it."""
-    if isinstance(expression, str):
-        return f'"{expression}"' if expression in ("and", "or", "not") else expression
-    return f" {expression[0].upper()} ".join(f"({expression_text(part)})" if isinstance(part, list) else expression_text(part) for part in expression[1:])
 
 
 # -- records --------------------------------------------------------------------------------------
@@ -272,8 +38,8 @@ def read_message(value: bytes | None, settings: Settings) -> Message:
     """
     limits = settings.limits
     record = _object(value, limits.text_max_bytes)
-    text = _text(record.get("text"), limits)
-    if _folded_bytes(text) > limits.words_max and len(words_of(text)) > limits.words_max:
+    text = _text(_joined(record.get("text"), settings.text_fields) if settings.text_fields else record.get("text"), limits)
+    if folded_bytes(text) > limits.words_max and _most_words(text, settings) > limits.words_max:
         raise UnusableRecord("a text of too many words")
     bbox = None
     if "bbox" in record:
@@ -288,7 +54,36 @@ def read_message(value: bytes | None, settings: Settings) -> Message:
     ts = record.get("ts")
     if "ts" in record and (not _is_integer(ts, 0, _LARGEST) or 946_684_800 <= ts < 4_102_444_800):  # the latter are seconds of 2000 to 2099
         raise UnusableRecord("a time that is no number of milliseconds since the epoch")
-    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox)
+    attributes = record.get("attributes")
+    if "attributes" in record and not isinstance(attributes, dict):
+        raise UnusableRecord("attributes that are no object")
+    attributes_of(attributes, settings)
+    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox, attributes)
+
+
+def attributes_of(given: dict[str, Any] | None, settings: Settings) -> dict[str, float | frozenset[str]]:
+    """Return the attributes of a message that are declared and there: a number, or the strings of which it has one or more.
+
+    :raises UnusableRecord: one has another type, or is missing although it has to be there.
+    """
+    found: dict[str, float | frozenset[str]] = {}
+    for name, attribute in settings.attributes.items():
+        value = (given or {}).get(name)
+        if value is None:
+            if attribute.required:
+                raise UnusableRecord(f"no {name}")
+        elif attribute.type in ("string", "strings"):
+            strings = [value] if attribute.type == "string" else value
+            if not isinstance(strings, list) or len(strings) > 256 or not all(isinstance(s, str) and _utf8_bytes(s) <= 1024 for s in strings):
+                raise UnusableRecord(f"{name} that is no {attribute.type}")
+            if strings:
+                found[name] = frozenset(strings)
+        else:
+            number = number_of(value, attribute.type)
+            if number is None:
+                raise UnusableRecord(f"{name} that is no {attribute.type}")
+            found[name] = number
+    return found
 
 
 def read_key(key: bytes | None, settings: Settings) -> str:
@@ -311,30 +106,36 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     :raises UnusableRecord: it has to be refused.
     """
     limits, id = settings.limits, read_key(key, settings)
-    stop_words = stop_words_of(settings)
     record = _object(value, limits.text_max_bytes + limits.meta_max_bytes)
     kind = record.get("type")
     name = {"topk": "text", "boolean": "expression"}.get(kind) if isinstance(kind, str) else None
     if name is None:
         raise UnusableRecord("an unknown type of subscription")
-    if (name in record) == ("keywords" in record):
-        raise UnusableRecord(f"{name} and keywords, or neither")
+    if name in record and "keywords" in record:
+        raise UnusableRecord(f"{name} and keywords")
+    if name not in record and "keywords" not in record and (kind == "topk" or "bbox" not in record):
+        raise UnusableRecord(f"neither {name} nor keywords")
     meta = _meta(record, limits)
     if kind == "topk":
-        words = words_of(_text(record["text"], limits), stop_words) if name in record else _keywords(record["keywords"], stop_words, limits)
+        words = keywords_of(_text(record["text"], limits), settings) if name in record else _keywords(record["keywords"], settings)
         _check_words(words, limits)
         lat, lon = _place(record, settings.space)
         k, alpha = record.get("k"), record.get("alpha")
         if not _is_integer(k, 1, limits.k_max) or not _is_number(alpha, 0, 1):
             raise UnusableRecord("a k or an alpha that is none")
-        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta)
+        where = None if record.get("where") is None else read_expression(_text(record["where"], limits), settings)
+        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where)
     if name in record:
-        expression = read_expression(_text(record["expression"], limits), stop_words, limits)
+        expression = read_expression(_text(record["expression"], limits), settings)
+    elif "keywords" in record:
+        _check_words(_keywords(record["keywords"], settings), limits)
+        expression = read_keywords(record["keywords"], settings)
     else:
-        words = _keywords(record["keywords"], stop_words, limits)
-        _check_words(words, limits)
-        expression = _simple("and", words)
-    bbox, ttl_s = _bbox(record), record.get("ttl_s")
+        expression = ["all"]
+    if not (settings.wordless or needs_word(expression)):
+        raise UnusableRecord("an expression that needs no word")
+    bbox = _bbox(record) if "bbox" in record else (-180.0, -90.0, 180.0, 90.0)
+    ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (_is_number(ttl_s, 0, _LARGEST // 1000) and ttl_s > 0):
         raise UnusableRecord("a lifetime that is no number of seconds above 0")
     return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta)
@@ -358,9 +159,28 @@ def _object(value: bytes | None, content_bytes: int) -> dict[str, Any]:
 def _text(value: Any, limits: Limits) -> str:
     if not isinstance(value, str):
         raise UnusableRecord("a text that is no string")
-    if _utf8_bytes(value) > limits.text_max_bytes or _folded_bytes(value) > 2 * limits.text_max_bytes:
+    if _utf8_bytes(value) > limits.text_max_bytes or folded_bytes(value) > 2 * limits.text_max_bytes:
         raise UnusableRecord("a text that is too long")
     return value
+
+
+def _most_words(text: str, settings: Settings) -> int:
+    """Return how many words a text has; where a segmenter cuts them, each character of a word in one of their scripts may be one."""
+    if not any(one.segmenter for one in (settings.text_analyzer, *(one for _, one in settings.field_analyzers))):
+        return len(words_of(text))
+    return sum(len(word) if any(one.script.search(word) for one in SEGMENTERS.values()) else 1 for word in words_of(text))
+
+
+def _joined(text: Any, fields: Sequence[str]) -> str:
+    """Return the texts of a message's text fields with U+001F between them, for which there is a space inside them."""
+    if isinstance(text, str):
+        text = {fields[0]: text}
+    if not isinstance(text, dict) or not any(name in text for name in fields):
+        raise UnusableRecord("a text that is no string, and has none of the text fields")
+    texts = [text.get(name, "") for name in fields]
+    if not all(isinstance(t, str) for t in texts):
+        raise UnusableRecord("a text field that is no string")
+    return "\u001f".join(t.replace("\u001f", " ") for t in texts)
 
 
 def _utf8_bytes(text: str) -> int:
@@ -370,13 +190,14 @@ def _utf8_bytes(text: str) -> int:
         raise UnusableRecord("half a surrogate pair") from None
 
 
-def _keywords(listed: Any, stop_words: frozenset[str], limits: Limits) -> list[str]:
+def _keywords(listed: Any, settings: Settings) -> list[str]:
+    limits = settings.limits
     if not isinstance(listed, list) or not 0 < len(listed) <= 16 * limits.keywords_max:
         raise UnusableRecord("keywords that are no list, or too many")
     texts = [_text(keyword, limits) for keyword in listed]
-    if sum(map(_folded_bytes, texts)) > 2 * limits.text_max_bytes:
+    if sum(map(folded_bytes, texts)) > 2 * limits.text_max_bytes:
         raise UnusableRecord("keywords that are too long together")
-    found = [words_of(text, stop_words) for text in texts]
+    found = [keywords_of(text, settings) for text in texts]
     if not all(found):
         raise UnusableRecord("a keyword without a word")
     return [word for words in found for word in words]
@@ -441,25 +262,27 @@ class Weights:
     """The numbers and weights of words: known ones as in the vocabulary's file, others as they come.
 
     :param path: the vocabulary's file; None: there is none.
+    :ivar numbers: word -> number, of all words so far.
     :raises IllegalArgumentException: it cannot be read.
     """
 
     def __init__(self, path: str | None) -> None:
-        self._documents, self._df, self._numbers = 1, [], {}
+        self._documents, self._df = 1, list[int]()
+        self.numbers: dict[str, int] = {}
         if path is not None:
             try:
                 with open(path, encoding="utf-8", newline="\n") as file:
                     self._documents = json.loads(file.readline())["documents"]
                     for line in file:
                         word, _, df = line.rstrip("\n").partition("\t")
-                        self._numbers[word] = len(self._df)
+                        self.numbers[word] = len(self._df)
                         self._df.append(int(df))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise IllegalArgumentException(explain("Cannot read the vocabulary file", given=path, hint=str(error))) from error
 
     def number(self, word: str) -> int:
         """Return a word's number; it stays the same from then on."""
-        return self._numbers.setdefault(word, len(self._numbers))
+        return self.numbers.setdefault(word, len(self.numbers))
 
     def weigh(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of a text's words, int64[], rising, each once, and their weights float64[]: tf * ln(1 + N / df), of norm 1."""

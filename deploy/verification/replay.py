@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
-from dskype.deploy.verification.reading import UnusableRecord, Weights, read_key, read_message, read_subscription, stop_words_of, words_of
+from dskype.deploy.verification.reading import UnusableRecord, Weights, attributes_of, read_key, read_message, read_subscription
+from dskype.deploy.verification.reading_analysis import words_of_message
 from dskype.deploy.verification.refusals import Accepted, LatenessJudge
 from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
@@ -60,6 +61,7 @@ class History:
         slowest task; -1: there is none.
     :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
     :ivar areas: float64[n, 4], as in ``MessageBatch``; None: every message is a point.
+    :ivar attributes: attribute -> (the rows of the messages that have it, rising, int64[], and its values).
     """
 
     seq: np.ndarray
@@ -79,6 +81,7 @@ class History:
     newest: int
     missing: int
     areas: np.ndarray | None = None
+    attributes: dict[str, tuple[np.ndarray, list[Any]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -455,8 +458,7 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
         code[i] = codes.setdefault(f"{partition}-{offset}" if message.id is None else json.loads(message.id), len(codes))
     weights = Weights(settings.vocabulary)
     texts = [row[4].text for row in rows]
-    stop_words = stop_words_of(settings)
-    weighed = [weights.weigh(words_of(text, stop_words)) for text in texts]
+    weighed = [weights.weigh(words_of_message(text, settings)) for text in texts]
     offsets = np.zeros(n + 1, np.int64)
     np.cumsum([len(terms) for terms, _ in weighed], out=offsets[1:])
 
@@ -484,4 +486,15 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
         newest,
         missing,
         areas_of([row[4] for row in rows]),
+        _attribute_columns([row[4] for row in rows], settings),
     )
+
+
+def _attribute_columns(messages: list[Message], settings: Settings) -> dict[str, tuple[np.ndarray, list[Any]]]:
+    rows: dict[str, list[int]] = {name: [] for name in settings.attributes}
+    values: dict[str, list[Any]] = {name: [] for name in settings.attributes}
+    for row, message in enumerate(messages):
+        for name, value in attributes_of(message.attributes, settings).items():
+            rows[name].append(row)
+            values[name].append(value)
+    return {name: (np.array(rows[name], np.int64), values[name]) for name in rows}

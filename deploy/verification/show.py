@@ -10,7 +10,7 @@ from dskype.deploy.machine.terminal import clean
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle, same_list
-from dskype.deploy.verification.reading import expression_text
+from dskype.deploy.verification.reading_expressions import expression_text
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.report import KEPT, Report
 from dskype.deploy.verification.results import Changes, Lists, Matches

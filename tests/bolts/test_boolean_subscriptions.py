@@ -8,7 +8,7 @@ from dskype.bolts.boolean import INDEXES
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
 from dskype.distribution.subscriptions import BooleanSubscription
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.settings import Settings
 from dskype.topology.core.values import pack_state, unpack_state
 
@@ -32,7 +32,7 @@ def arrival(ms):
     """Return a message that matches every subscription, and arrives at a time."""
     one, at = np.zeros(1, np.int64), np.zeros(1)
     messages = MessageBatch(one, one, at, at, np.array([0, 1]), np.array([7]), np.ones(1))
-    return Arrived(messages, pa.array(["1"]), np.array([ms]))
+    return Arrived(messages, pa.array(["1"]), np.array([ms]), Details.empty(1))
 
 
 def restarted(settings, subscriptions):

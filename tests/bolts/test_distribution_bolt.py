@@ -52,7 +52,16 @@ def messages(n):
     rng = random.Random(n)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 5))) for _ in range(n)]
     places = np.random.default_rng(n).uniform(-90, 90, (2, n))
-    return texts, [np.arange(n), np.arange(n) + 5, [f'"m{i}"' for i in range(n)], *places, texts, np.arange(n) * 7]
+    return texts, [
+        np.arange(n),
+        np.arange(n) + 5,
+        [f'"m{i}"' for i in range(n)],
+        *places,
+        texts,
+        np.arange(n) * 7,
+        [[i, i] * (i % 2) for i in range(n)],
+        [[0.5] * (i % 3) for i in range(n)],
+    ]
 
 
 def distributed(distributor, subscription_tasks, message_tasks, n):
@@ -73,6 +82,10 @@ def distributed(distributor, subscription_tasks, message_tasks, n):
             terms[offsets[i] : offsets[i + 1]].tolist(),
             weights[offsets[i] : offsets[i + 1]].tolist(),
             i * 7,
+            [terms[offsets[i] : offsets[i + 1]].tolist().index(id) for id in Vocabulary.empty().ids(texts[i].split()).tolist()] if texts[i] else [],
+            columns[7][i],
+            [],
+            columns[8][i],
         )
         for i in range(n)
     ]
@@ -88,7 +101,7 @@ def test_every_task_gets_its_messages_whole_and_in_order(distributor, subscripti
         chosen = range(len(rows)) if routes is None else routes.rows[routes.tasks == index].tolist()
         expected[streams.Matching.name, task] = [rows[i] for i in chosen]
     for index, task in enumerate(context.get_component_tasks("message-bolt")):
-        expected[streams.Window.name, task] = [row[:-1] for row in rows if row[0] % message_tasks == index]
+        expected[streams.Window.name, task] = [row[:7] for row in rows if row[0] % message_tasks == index]
     assert {key: sent for key, sent in expected.items() if sent} == found
 
 
@@ -97,7 +110,7 @@ def test_areas_travel_as_pairs_to_subscriptions_and_as_their_centres_to_the_wind
     bolt, sent = DistributionBolt(), Sent()
     bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": distributor}, Context(2, 2), sent)
     lat, lon = np.array([[1.0, 3.0], [5.0, 5.0], [-10.0, 10.0]]), np.array([[2.0, 8.0], [7.0, 7.0], [170.0, -160.0]])
-    columns = [np.arange(3), np.arange(3), ["1", "2", "3"], lat, lon, ["lake"] * 3, np.zeros(3, np.int64)]
+    columns = [np.arange(3), np.arange(3), ["1", "2", "3"], lat, lon, ["lake"] * 3, np.zeros(3, np.int64), [[]] * 3, [[]] * 3]
     bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.Messages.name, streams.Messages.fields), 3))
     matching = {row[0]: row[3:5] for (stream, _), rows in sent.rows.items() if stream == streams.Matching.name for row in rows}
     assert matching == {0: ([1, 3], [2, 8]), 1: ([5, 5], [7, 7]), 2: ([-10, 10], [170, -160])}
@@ -108,7 +121,7 @@ def test_areas_travel_as_pairs_to_subscriptions_and_as_their_centres_to_the_wind
 def test_messages_without_keywords_are_kept_and_match_nothing():
     bolt, sent = DistributionBolt(), Sent()
     bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": "prefix"}, Context(3, 1), sent)
-    columns = [np.arange(2), np.arange(2), ["1", "2"], np.zeros(2), np.zeros(2), ["!", ""], np.zeros(2, np.int64)]
+    columns = [np.arange(2), np.arange(2), ["1", "2"], np.zeros(2), np.zeros(2), ["!", ""], np.zeros(2, np.int64), [[]] * 2, [[]] * 2]
     bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.Messages.name, streams.Messages.fields), 2))
     assert list(sent.rows) == [(streams.Window.name, 80)] and len(sent.rows[streams.Window.name, 80]) == 2
 

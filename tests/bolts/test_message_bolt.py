@@ -207,7 +207,7 @@ def test_messages_behind_the_watermark_are_reported_and_left_out():
 
 def test_lists_may_come_as_arrow_columns_or_as_plain_lists():
     messages = draw_messages(np.random.default_rng(1), 40)
-    queries = draw_queries(np.random.default_rng(2), 300, -1, 39)
+    queries = draw_queries(np.random.default_rng(2), 300, -1, 39, filtered=0.3)
     results = []
     for arrow in (True, False):
         alone = Alone()

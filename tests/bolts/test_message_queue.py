@@ -27,11 +27,28 @@ def frame(rows, areas=False):
         terms,
         [[0.5] * len(part) for part in terms],
         np.array(seqs) * 10,
+        [[*range(seq % 3), -1] for seq in seqs],
+        [[5, seq] * (seq % 2) for seq in seqs],
+        [[-seq] * (seq % 4) for seq in seqs],
+        [[0.5] * (seq % 3) for seq in seqs],
     ]
     if areas:
         west_east, south_north = (np.array([[x, x + (seq % 2 == 0)] for x, seq in zip(columns[i], seqs)]) for i in (4, 3))
         columns[3:5] = south_north, west_east
     return TupleBatch(columns, META, len(rows))
+
+
+def check_details(arrived):
+    """Check that each message has the details of its frame."""
+    details, seqs = arrived.details, arrived.messages.seq.tolist()
+
+    def lists(offsets, values):
+        return [values[a:b].tolist() for a, b in zip(offsets.tolist(), offsets[1:].tolist())]
+
+    assert lists(details.order_offsets, details.order) == [[*range(seq % 3), -1] for seq in seqs] and details.order.dtype == np.int16
+    assert lists(details.attribute_offsets, details.attributes) == [[5, seq] * (seq % 2) for seq in seqs]
+    assert lists(details.prefix_offsets, details.prefixes) == [[-seq] * (seq % 4) for seq in seqs]
+    assert lists(details.region_offsets, details.regions) == [[0.5] * (seq % 3) for seq in seqs]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -51,6 +68,7 @@ def test_each_message_comes_once_when_the_watermark_has_passed_it(seed):
         assert list(zip(positions, seqs)) == sorted(zip(positions, seqs)) and all(position <= watermark for position in positions)
         assert arrived.ids.to_pylist() == [f'"m{seq}"' for seq in seqs] and arrived.arrival_ms.tolist() == [10 * seq for seq in seqs]
         assert np.diff(arrived.messages.offsets).tolist() == [seq % 3 for seq in seqs] and arrived.messages.lat.tolist() == [seq / 2 for seq in seqs]
+        check_details(arrived)
         found += seqs
         found += [seq for seq, _ in late]
         state, queue = unpack_state(pack_state(queue.snapshot())), MessageQueue()
@@ -79,10 +97,14 @@ def test_areas_wait_with_their_messages(seed):
     assert all(seq % 2 == 0 for seq, is_area in found if is_area)
 
 
-def test_what_was_kept_before_there_were_areas_is_read():
+def test_what_earlier_versions_kept_is_read():
     queue, old = MessageQueue(), MessageQueue()
     queue.append(frame([(0, 0), (1, 1)]))
     state = queue.snapshot()
-    assert [len(columns) for columns, _, _ in state] == [7], "points are kept as they always were"
-    old.restore(unpack_state(pack_state(state)))
-    assert old.pop_until(5).messages.areas is None
+    assert [len(columns) for columns, *_ in state] == [7], "points are kept as they always were"
+    old.restore(unpack_state(pack_state([kept[:3] for kept in state])))  # there were no details
+    old.append(frame([(2, 2)]))
+    arrived = old.pop_until(5)
+    assert arrived.messages.areas is None and arrived.messages.seq.tolist() == [0, 1, 2]
+    check_details(arrived.select(np.array([2])))
+    assert all(not len(values) for values in arrived.select(np.array([0, 1])).details[1::2])

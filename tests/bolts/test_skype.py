@@ -24,8 +24,8 @@ from dskype.spouts.batch import MessageBatch
 from dskype.spouts.space import Space
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
-from tests import naive
-from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score, weigh
+from tests import naive, naive_where
+from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score, programs, weigh
 
 pytestmark = pytest.mark.product(schedules=True, seconds=40)
 
@@ -39,9 +39,9 @@ ROOT = Path(__file__).parents[2]
 class Player:
     """Does random things with a Skype, and compares all that it says with the oracle."""
 
-    def __init__(self, skype: Skype, seed: int, *, timed: bool = False, places: int = 6) -> None:
+    def __init__(self, skype: Skype, seed: int, *, timed: bool = False, places: int = 6, filtered: float = 0.0) -> None:
         self.skype, self.rng, self.timed = skype, random.Random(seed), timed
-        self.world = World(seed, timed=timed, places=places, terms=8)
+        self.world = World(seed, timed=timed, places=places, terms=8, filtered=filtered)
         self.messages: list[dict[str, Any]] = []
         self.subscriptions: dict[int, dict[str, Any]] = {}
         self.scores: dict[int, dict[int, float | None]] = {}
@@ -49,7 +49,7 @@ class Player:
         self.said = 0
 
     def register(self, subscriptions: list[dict[str, Any]]) -> None:
-        slots = self.skype.register(*columns(subscriptions)).tolist()
+        slots = self.skype.register(*columns(subscriptions), programs=programs(subscriptions)).tolist()
         for slot, subscription in zip(slots, subscriptions, strict=True):
             assert slot not in self.subscriptions
             self.subscriptions[slot] = subscription
@@ -71,7 +71,7 @@ class Player:
         for slot, subscription in self.subscriptions.items():
             self.scores[slot].update((m["seq"], exact_score(subscription, m)) for m in messages)
         before = {slot: list(rows) for slot, rows in self.folded.items()}
-        changes = self.skype.advance(batch(messages), [f"m{m['seq']}" for m in messages], watermark)
+        changes = self.skype.advance(batch(messages), [f"m{m['seq']}" for m in messages], watermark, naive_where.details(messages))
         rows = list(zip(*(column.tolist() for column in changes[:6])))
         assert not len(changes.due) and changes.touched.tolist() == sorted(set(changes.touched.tolist()))
         assert rows == sorted(rows, key=lambda row: (row[5], row[0], -row[1], row[4] if row[1] == 0 else 0))
@@ -96,7 +96,8 @@ class Player:
         if slots:
             slot = self.rng.choice(slots)
             assert skype.top(slot) == [(f"m{seq}", score) for score, _, seq in self.expected(slot)]
-            plain = naive.topk(self.subscriptions[slot], self.messages, skype.watermark, skype.extent, DIAGONAL_DEG)
+            satisfying = [m for m in self.messages if naive_where.counts(self.subscriptions[slot], m)]
+            plain = naive.topk(self.subscriptions[slot], satisfying, skype.watermark, skype.extent, DIAGONAL_DEG)
             everything = {m["seq"]: naive.score(self.subscriptions[slot], m, DIAGONAL_DEG) for m in self.messages}
             assert naive.same_topk([(seq, score) for score, _, seq in self.expected(slot)], plain, everything)
 
@@ -144,8 +145,8 @@ def make(index: str, buffer: str, window: str, extent: int, *, tight: bool = Tru
     )
 
 
-def begin(index: str, buffer: str, window: str, seed: int, *, extent: int = 9, timed: bool = False, places: int = 6) -> Player:
-    player = Player(make(index, buffer, window, extent), seed, timed=timed, places=places)
+def begin(index: str, buffer: str, window: str, seed: int, *, extent: int = 9, timed: bool = False, places: int = 6, filtered: float = 0.0) -> Player:
+    player = Player(make(index, buffer, window, extent), seed, timed=timed, places=places, filtered=filtered)
     player.register([*player.special(), *(player.world.subscription() for _ in range(6))])
     return player
 
@@ -158,6 +159,18 @@ def test_every_list_is_the_oracles_at_every_step(index, buffer, window, timed):
         player.register(player.special())
         player.play(6)
         assert player.said > 10 and player.skype.evaluations > 5
+
+
+@pytest.mark.parametrize(("index", "buffer", "window", "timed"), ALL)
+def test_only_messages_that_satisfy_a_filter_count(index, buffer, window, timed):
+    """Lists refill from the window, through filters that few messages satisfy, too; a snapshot keeps the filters, and what they look at."""
+    player = begin(index, buffer, window, 40, extent=40, timed=timed, filtered=0.7)
+    player.play(10)
+    skype = make(index, buffer, window, 40)
+    skype.restore(unpack_state(pack_state(player.skype.snapshot())))
+    player.skype = skype
+    player.play(10)
+    assert player.said > 10 and skype.evaluations > 5 and skype.window.asked > 20
 
 
 @pytest.mark.parametrize(("index", "buffer"), PAIRS)

@@ -16,14 +16,15 @@ from dskype.distribution.interest import Interest
 from dskype.distribution.partitioned import Partitioned, measure
 from dskype.distribution.triggers import routing_terms
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.expression import satisfies, terms
+from dskype.spouts.expression import words
 from dskype.spouts.settings import Settings
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
+from tests import languages
 from tests.distribution import worlds
 from tests.distribution.worlds import EVERY
-from tests.naive import overlapping
+from tests.naive import holds, overlapping, satisfies
 
 pytestmark = pytest.mark.product(schedules=True)
 
@@ -134,6 +135,35 @@ def test_every_message_that_may_matter_reaches_a_task_of_the_placement(name, opt
     with_plan, without = questions_of_points(tasks)
     assert_exact(distributor(name, tasks, options), with_plan)
     assert_exact(make_distributor(name, tasks, options), without)
+
+
+@cache
+def questions_of_filters(tasks):
+    """Return messages, and subscriptions of the whole language with the rows of the messages that they match."""
+    rng = np.random.default_rng([tasks, 11])
+    messages, records = worlds.described(rng, 120)
+    messages = worlds.with_areas(rng, messages, 0.2)
+    places, found = messages.rectangles().tolist(), []
+    for _ in range(80):
+        one, tree = worlds.filtered(rng)
+        rows = [row for row, record in enumerate(records) if overlapping(one.bbox, places[row]) and holds(tree, record, languages.STOP_WORDS)]
+        found.append((one, rows))
+    return messages, found
+
+
+@every
+@every_size
+def test_every_message_that_satisfies_a_filter_reaches_a_task_of_its_placement(name, options, tasks):
+    if options.get("n2", 1) != 1:
+        return
+    messages, asked = questions_of_filters(tasks)
+    assert sum(len(rows) for _, rows in asked) > 400
+    for found in (distributor(name, tasks, options), make_distributor(name, tasks, options)):
+        sets = routed(found, messages)
+        for number, (subscription, wanted) in enumerate(asked):
+            placed = found.place(f"b{number}", subscription)
+            assert_placed(found, placed, None)
+            assert all(sets[row] & set(placed.tasks) for row in wanted)
 
 
 @cache
@@ -400,10 +430,10 @@ def test_terms_of_expressions_cover_them():
     for _ in range(200):
         expression = worlds.expression(rng, 30, 3)
         covering = set(trigger_terms(expression))
-        assert covering <= set(terms(expression))
+        assert covering <= set(words(expression))
         for _ in range(20):
-            words = {int(t) for t in rng.choice(30, rng.integers(1, 12), replace=False)}
-            assert not satisfies(expression, words) or words & covering
+            own = {int(t) for t in rng.choice(30, rng.integers(1, 12), replace=False)}
+            assert not satisfies(expression, own) or own & covering
 
 
 def test_tasks_of_a_process_share_the_distributor_of_a_plan():

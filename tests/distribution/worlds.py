@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 
 from dskype.distribution import DISTRIBUTORS, Sample
@@ -9,7 +11,10 @@ from dskype.distribution.sampling import sample_thresholds
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
-from tests import naive
+from dskype.spouts.expression import words
+from dskype.spouts.filters import compile_filter
+from dskype.spouts.settings import Settings
+from tests import languages, naive
 
 DIAGONAL = 402.5
 
@@ -103,6 +108,23 @@ def expression(rng, vocabulary, depth=2):
         term = int(vocabulary - 1 - (rng.zipf(1.3) - 1) % vocabulary)
         return term if rng.random() < 0.9 else -1 - term
     return [str(rng.choice(["and", "or"])), *(expression(rng, vocabulary, depth - 1) for _ in range(rng.integers(2, 4)))]
+
+
+def described(rng, n):
+    """Return messages of the whole language with all their terms (:mod:`tests.languages`), at random places, and the same as in their records."""
+    drawn = random.Random(int(rng.integers(1 << 30)))
+    records = [languages.random_message(drawn) for _ in range(n)]
+    lat, lon = places(rng, n)
+    return languages.analyzed(records, Settings.from_conf(languages.CONF), languages.vocabulary())[2]._replace(lat=lat, lon=lon), records
+
+
+def filtered(rng):
+    """Return a boolean subscription of the whole language as the distribution bolt makes it, and its expression."""
+    drawn = random.Random(int(rng.integers(1 << 30)))
+    tree = ["all"] if drawn.random() < 0.1 else languages.random_expression(drawn, languages.WHOLE, drawn.randrange(4))
+    condition, program = compile_filter(tree, languages.vocabulary().ids_of(words(tree)), languages.FIELDS)
+    bbox = [-180.0, -90.0, 180.0, 90.0] if drawn.random() < 0.3 else boolean(rng, 300).bbox
+    return BooleanSubscription(bbox, condition, None, None, program), tree
 
 
 def boolean(rng, vocabulary):

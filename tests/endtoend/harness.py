@@ -24,18 +24,24 @@ from dskype.deploy.verification.writes import check_topology_writes
 from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.gridt_distributor import GridtDistributor
+from dskype.spouts.attributes import Attributes
+from dskype.spouts.expression import to_text
+from dskype.spouts.expression_parser import Language, parse
+from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
-from tests import naive
+from tests import languages, naive
 
 TOPICS = Topics.for_topology("dskype")
 SPACE = [-10.0, -10.0, 10.0, 10.0]
 DIAGONAL = math.hypot(20, 20)
 WORDS = ["lake", "park", "café", "river", "hill", "old", "new", "harbour", "東京", "st"]
+LANGUAGE = Language(Attributes.from_conf(languages.ATTRIBUTES), prefixes=True)
+"""What filters speak of, where there are any."""
 KNOWN = {word: df for df, word in enumerate(sorted(WORDS[:8]), 1)}
 """How many of 20 documents a word is in, where there is a vocabulary; it has not all of them."""
 
@@ -300,6 +306,7 @@ def play(
     steps_ms=(20, 200),
     drain=True,
     trouble=None,
+    wheres=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -308,6 +315,7 @@ def play(
     :param steps_ms: lengths of the time in between.
     :param drain: whether to let it come to rest in the end.
     :param trouble: a generator with which to draw standstills, in which further messages come, and rebalances; None: there are none.
+    :param wheres: a generator with which to draw attributes of messages and filters of top-k subscriptions; None: there are none.
     """
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
@@ -316,13 +324,18 @@ def play(
                 simulation.message(rng.choice(BAD + BAD_AREAS if areas else BAD), rng.randrange(partitions))
                 continue
             message = random_message(rng, number, areas)
+            if wheres is not None:
+                message["attributes"] = languages.random_attributes(wheres)
             if timed:
                 message["ts"] = simulation.time_ms - rng.randint(-300, 300)
             simulation.message(message, rng.randrange(partitions))
             number += 1
         for _ in range(rng.choice([0, 0, 1, 2, 3])):
             chosen = rng.choice(ids)
-            simulation.subscription(chosen, None if rng.random() < 0.25 else random_subscription(rng, topk, **(lives or {})))
+            record = None if rng.random() < 0.25 else random_subscription(rng, topk, **(lives or {}))
+            if wheres is not None and record is not None and record["type"] == "topk" and wheres.random() < 0.6:
+                record["where"] = to_text(languages.random_expression(wheres, LANGUAGE, 2, WORDS))
+            simulation.subscription(chosen, record)
         if rng.random() < 0.05:
             simulation.subscription(
                 rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}'])
@@ -430,11 +443,22 @@ def random_run(seed, most=5):
         conf |= {"dskype.results.meta.bytes.per.second": 20, "dskype.results.meta.total.bytes.per.second": 60}
     if DISTRIBUTORS[name].summaries is not None:
         conf["dskype.distributor.options"] |= {"summaries": more.random() < 0.7}
+    wheres = random.Random(f"where {seed}")
+    conf |= {"dskype.attributes": languages.ATTRIBUTES, "dskype.boolean.prefixes": True} if wheres.random() < 0.6 else {}
     if most <= 5:  # real-time queries have many more batches, which takes minutes with 32 tasks
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
-    play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble)
+    play(
+        simulation,
+        rng,
+        timed=timed,
+        partitions=partitions,
+        planner=planner,
+        areas=areas,
+        trouble=trouble,
+        wheres=wheres if "dskype.attributes" in conf else None,
+    )
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
             break
@@ -453,6 +477,7 @@ def random_run(seed, most=5):
     assert not unfinished(simulation), f"subscriptions still move, or wait to begin; reproduce with DSKYPE_SEED={seed}"
     compared["withheld"] += metric(simulation, "withheld_messages")
     compared["plans"] += metric(simulation, "plan_changes")
+    compared["filtered"] += sum(b'"where"' in (r.value or b"") for r in simulation.records(TOPICS.subscriptions))
     compared["areas"] += sum(b'"bbox"' in r.value for r in simulation.records(TOPICS.messages))
     return compared, simulation.sim.fault_counts
 
@@ -512,6 +537,8 @@ def world_of(simulation, timed=False, hint=""):
             "weights": naive.norm_weights(counts, df, documents) if counts else {},
             "arrival_ms": record.timestamp_ms,
             "partition": record.partition,
+            "text": value["text"],
+            "attributes": value.get("attributes"),
         }
         world.messages.append(message)
         world.by_id[id] = message
@@ -539,6 +566,7 @@ def world_of(simulation, timed=False, hint=""):
             value["id"], value["at_ms"] = id, record.timestamp_ms
             if value["type"] == "topk":
                 value["weights"] = naive.norm_weights(Counter(words), df, documents)
+                value["where"] = parse(value["where"], Tokenizer(), LANGUAGE) if "where" in value else None
             world.subscriptions[registration] = value
     return world
 
@@ -595,6 +623,8 @@ def check(simulation, timed=False, hint=""):
         if key not in expected_cache:
             subscription = world.subscriptions[registration]
             window = [m for m in world.messages if watermark - extent < m["position"] <= watermark]
+            if subscription["where"] is not None:
+                window = [m for m in window if naive.holds(subscription["where"], m)]
             scores = {m["id"]: s for m in window if (s := naive.score(subscription, m, DIAGONAL)) is not None}
             best = [(world_ids[seq], s) for seq, s in naive.topk(subscription, window, watermark, extent, DIAGONAL)]
             expected_cache[key] = best, scores

@@ -80,7 +80,7 @@ def test_many_real_messages_with_processes_killed_on_the_way(cluster, name, worl
     feed = feed_of(cluster.environment.kafka, name)
     feed.subscribe([*subscriptions[:1000], ("west", FILTER)])
     with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle:
-        assert handle.backend._transports.real_time == set(handle.backend.plan.component_ids)
+        assert handle.backend._queries.transports.real_time == set(handle.backend.plan.component_ids)
         records = messages.slice(0, n).records()
         feed.publish(records[: n // 2])
         feed.wait_for(n // 10)

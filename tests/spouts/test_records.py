@@ -9,7 +9,10 @@ from pathlib import Path
 import msgpack
 import pytest
 
+from dskype.spouts import record_values
 from dskype.spouts import records as module
+from dskype.spouts.expression import EVERYTHING
+from dskype.spouts.expression_parser import Language
 from dskype.spouts.records import (
     BooleanSubscription,
     Limits,
@@ -138,10 +141,10 @@ WRONG_MESSAGES = [
     ({"lon": False}, "Expected 'lon' in degrees; given: false"),
     ({"lon": -181}, "Expected 'lon' in degrees; given: -181; legal"),
     ({"lon": [11.6]}, "Expected 'lon' in degrees; given: [11.6]"),
-    ({"lat": ABSENT, "lon": ABSENT}, "Expected 'lat' and 'lon', or 'bbox'; given: neither"),
-    ({"bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, lon 11.6, bbox [11, 48, 12, 49]"),
-    ({"bbox": None}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, lon 11.6, bbox null"),
-    ({"lon": ABSENT, "bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, bbox [11, 48, 12, 49]"),
+    ({"lat": ABSENT, "lon": ABSENT}, "Expected 'lat' and 'lon', 'bbox' or 'region'; given: none of them"),
+    ({"bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', 'bbox', or 'region', not several; given: lat 48.1, lon 11.6, bbox [11, 48, 12, 49]"),
+    ({"bbox": None}, "Expected 'lat' and 'lon', 'bbox', or 'region', not several; given: lat 48.1, lon 11.6, bbox null"),
+    ({"lon": ABSENT, "bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', 'bbox', or 'region', not several; given: lat 48.1, bbox [11, 48, 12, 49]"),
     ({"lat": ABSENT, "lon": ABSENT, "bbox": None}, "Expected 'bbox' as four numbers; given: null; legal: [west, south, east, north] in degrees"),
     ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 48, 12]}, "Expected 'bbox' as four numbers; given: [11, 48, 12]; legal"),
     ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 48, 12, "49"]}, """Expected 'bbox' as four numbers; given: [11, 48, 12, "49"]"""),
@@ -261,7 +264,7 @@ def test_a_text_that_is_too_long_in_bytes_is_refused():
 
 
 def test_a_record_that_is_far_too_long_is_not_even_read(monkeypatch):
-    monkeypatch.setattr(module, "_decode", lambda text: pytest.fail("read"))
+    monkeypatch.setattr(record_values, "_decode", lambda text: pytest.fail("read"))
     monkeypatch.setattr(TOKENIZER.__class__, "tokens", lambda self, text: pytest.fail("cut"))
     long = b'{"text": "' + b"x" * 10_000_000 + b'"}'
     assert reason_of(message, long) == f"Expected a message in fewer bytes; given: {len(long)} bytes; legal: up to 1638400 bytes"
@@ -350,11 +353,24 @@ def test_a_topk_subscription_is_read_with_its_words_in_order_and_with_repetition
 
 
 def test_a_boolean_subscription_is_read_with_its_expression():
-    expression = ["and", "coffee", ["or", "wifi", ["and", "late", "night"]]]
+    expression = ["and", "coffee", ["or", "wifi", ["phrase", 0, [0, 1], ["late", "night"]]]]
     assert subscription(BOOLEAN) == BooleanSubscription("s1", (11.0, 48.0, 12.0, 49.0), expression, 60.0, None)
     found = subscription(changed(BOOLEAN, expression=ABSENT, ttl_s=ABSENT, keywords=["late night", "Tea", "tea"]))
     assert found.expression == ["and", "late", "night", "tea"] and found.ttl_s is None
     assert subscription(changed(BOOLEAN, expression=ABSENT, keywords=["tea"])).expression == "tea"
+
+
+def test_without_a_rectangle_a_subscription_is_about_the_globe_and_without_words_about_all_messages():
+    assert subscription(changed(BOOLEAN, bbox=ABSENT)).bbox == (-180, -90, 180, 90)
+    anything = Language(wordless=True)
+    for record, expected in (
+        (changed(BOOLEAN, expression=ABSENT), EVERYTHING),
+        (changed(BOOLEAN, expression="NOT tea"), ["not", "tea"]),
+        (changed(BOOLEAN, expression="tea OR NOT coffee"), ["or", "tea", ["not", "coffee"]]),
+    ):
+        value = json.dumps(record).encode()
+        assert parse_subscription(b"s1", value, tokenizer=Tokenizer(), language=anything).expression == expected
+    assert subscription(changed(BOOLEAN, expression="tea AND NOT coffee")).expression == ["and", "tea", ["not", "coffee"]]
 
 
 def test_a_rectangle_may_cross_the_antimeridian_and_may_be_a_point():
@@ -420,7 +436,9 @@ WRONG_TOPK = [
 ]
 
 WRONG_BOOLEAN = [
-    ({"expression": ABSENT}, "Expected 'expression' or 'keywords'; given: neither"),
+    ({"expression": ABSENT}, 'Expected an expression that needs a word; given: "(everything)"; hint: dskype.boolean.wordless: true allows'),
+    ({"expression": "tea OR NOT coffee"}, 'Expected an expression that needs a word; given: "tea OR NOT coffee"; hint: dskype.boolean.wordless'),
+    ({"expression": ABSENT, "bbox": ABSENT}, "Expected 'expression', 'keywords', 'bbox' or 'region'; given: none of them"),
     ({"keywords": ["tea"]}, "Expected 'expression' or 'keywords', not both"),
     ({"expression": ["and", "a", "b"]}, 'Expected \'expression\' as a string; given: ["and", "a", "b"]'),
     ({"expression": ""}, "Expected a word or a quoted phrase at position 1 of the expression; given: ''"),
@@ -429,7 +447,7 @@ WRONG_BOOLEAN = [
     ({"expression": "(" * 17 + "a" + ")" * 17}, "at most 16 open parentheses at position 17"),
     ({"expression": " OR ".join(f"w{i}" for i in range(300))}, "at most 256 terms"),
     ({"expression": ABSENT, "keywords": ["the"]}, "Expected keyword 1 with a word"),
-    ({"bbox": ABSENT}, "Expected 'bbox' as four numbers; given: nothing; legal: [west, south, east, north] in degrees"),
+    ({"bbox": None}, "Expected 'bbox' as four numbers; given: null; legal: [west, south, east, north] in degrees"),
     ({"bbox": [1, 2, 3]}, "Expected 'bbox' as four numbers; given: [1, 2, 3]"),
     ({"bbox": [1, 2, 3, 4, 5]}, "Expected 'bbox' as four numbers; given: a list of 5"),
     ({"bbox": [1, 2, 3, "4"]}, "Expected 'bbox' as four numbers; given: [1, 2, 3, \"4\"]"),
@@ -549,3 +567,41 @@ def test_damaged_records_are_read_or_refused_and_nothing_else():
 
 def test_the_examples_run():
     assert doctest.testmod(module).failed == 0
+
+
+FIELDS = ("title", "body")
+
+
+def test_the_texts_of_fields_travel_as_one_text_in_the_order_of_the_setting():
+    fields = {"body": "fast wifi", "title": "Coffee\x1fbar", "author": "ann"}
+    assert message(changed(MESSAGE, text=fields), text_fields=FIELDS).text == "Coffee bar\x1ffast wifi"
+    assert message(changed(MESSAGE, text={"body": "fast wifi"}), text_fields=FIELDS).text == "\x1ffast wifi"
+    assert message(changed(MESSAGE, text="Late\x1fcoffee"), text_fields=FIELDS).text == "Late coffee\x1f"
+    assert message(changed(MESSAGE, text="Late\x1fcoffee")).text == "Late\x1fcoffee"
+
+
+@pytest.mark.parametrize("text", [ABSENT, 5, {}, {"author": "ann"}, {"title": None}, {"title": 5}, ["late"]])
+def test_a_text_of_fields_is_a_string_or_has_one_of_the_fields_as_a_string(text):
+    assert "Expected " in reason_of(message, changed(MESSAGE, text=text), text_fields=FIELDS)
+
+
+def test_a_text_of_fields_needs_the_setting_that_names_them():
+    assert "hint: dskype.text.fields" in reason_of(message, changed(MESSAGE, text={"title": "Late coffee"}))
+
+
+def test_the_limits_of_a_text_hold_for_all_its_fields_together():
+    assert "Expected a shorter 'text'" in reason_of(
+        message, changed(MESSAGE, text={"title": "x" * 6, "body": "x" * 6}), text_fields=FIELDS, limits=Limits(text_max_bytes=12)
+    )
+
+
+def test_attributes_are_an_object():
+    assert message(changed(MESSAGE, attributes={"price": 12.5})).attributes == {"price": 12.5}
+    assert message(MESSAGE).attributes is None
+    for wrong in (None, 5, "price", [1]):
+        assert "Expected 'attributes' as a JSON object" in reason_of(message, changed(MESSAGE, attributes=wrong))
+
+
+def test_an_object_is_read_as_its_json():
+    assert parse_message(dict(MESSAGE)) == message(MESSAGE)
+    assert "Expected 'lat'" in reason_of(parse_message, changed(MESSAGE, lat=198.1))

@@ -1,5 +1,6 @@
 """The configuration keys of DSkype."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ def test_the_yaml_names_every_key_with_its_default():
     text = YAML.read_text()
     assert all(f"{key}:" in text for key in DEFAULTS), [key for key in DEFAULTS if f"{key}:" not in text]
     conf = yaml.safe_load(text)["config"]
-    assert Settings.from_conf(conf) == Settings()
+    # Topologies of earlier versions, which have no such line, must send their messages where they did.
+    assert Settings.from_conf(conf) == replace(Settings(), wordless=True)
 
 
 def test_a_time_window_takes_the_place_of_a_count_window():
@@ -53,6 +55,11 @@ def test_a_time_window_takes_the_place_of_a_count_window():
         ({"dskype.balance.aging": 0}, "a number from 0.01 to 1"),
         ({"dskype.index": ""}, "dskype.index is not usable"),
         ({"dskype.index.options": [1]}, "a map of options"),
+        ({"dskype.text.fields": "title"}, "dskype.text.fields is not usable.*a list of different names"),
+        ({"dskype.text.fields": ["title", "title"]}, "a list of different names"),
+        ({"dskype.input.text": "$text"}, r"dskype.input.text is not usable.*wrong at character 2.*given: '\$text'.*legal"),
+        ({"dskype.input.topics": ["tweets"]}, "dskype.input.topics is not usable.*a map of topics"),
+        ({"dskype.input.topics": {"tweets": {"txt": "$.a"}}}, "dskype.input.topics: tweets is not usable.*given: 'txt'.*did you mean text"),
     ],
 )
 def test_what_makes_no_sense_is_refused(conf, text):
@@ -71,3 +78,12 @@ def test_settings_are_checked_once_and_stay_what_they_were():
     conf["dskype.distributor.options"]["box"].append(2)
     assert settings.distributor_options == {"box": [0, 0, 1, 1]} and Settings.from_conf(conf).distributor_options == {"box": [0, 0, 1, 1, 2]}
     assert Settings.from_conf({"dskype.k.max": 1}) != Settings.from_conf({"dskype.k.max": 2})
+
+
+def test_mappings_apply_to_every_topic_but_the_topologys_own():
+    settings = Settings.from_conf({"dskype.input.text": "$.body", "dskype.input.topics": {"orders": {"text": "$.item"}}})
+    texts = {topic: settings.mapping_of(topic, "t.messages") for topic in ("t.messages", "tweets", "orders")}
+    record = {"body": "late", "item": "tea", "lat": 1.0, "lon": 2.0}
+    assert texts["t.messages"] is None
+    assert texts["tweets"].canonical(record)["text"] == "late" and texts["orders"].canonical(record)["text"] == "tea"
+    assert Settings().mapping_of("tweets", "t.messages") is None

@@ -11,9 +11,9 @@ from dskype.spouts import streams
 from dskype.topology.tuples import StreamMeta, TupleBatch
 
 ORDER = {
-    "messages": "seq position id lat lon text arrival_ms",
+    "messages": "seq position id lat lon text arrival_ms attributes region",
     "subscriptions": "subscription registration record",
-    "matching": "seq position id lat lon terms weights arrival_ms",
+    "matching": "seq position id lat lon terms weights arrival_ms order attributes prefixes region",
     "placements": "subscription registration placement",
     "window": "seq position id lat lon terms weights",
     "requests": "request subscription watermark count alpha lat lon terms weights",

@@ -53,6 +53,16 @@ class OutStream:
             return groupers[0].choose
         return lambda values: [task for grouper in groupers for task in grouper.choose(values)]
 
+    def snapshot(self) -> list[Any]:
+        """Return the state: counts and what the groupers need."""
+        return [self.emitted, self.transferred, [grouper.snapshot() for grouper in self.groupers]]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        """Restore a state."""
+        self.emitted, self.transferred, groupers = state
+        for grouper, grouper_state in zip(self.groupers, groupers, strict=True):
+            grouper.restore(grouper_state)
+
 
 class Channel:
     """The tuples that one source task has emitted to one target task in the present batch.

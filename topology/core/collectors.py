@@ -51,7 +51,7 @@ class _Collector:
         The header ``record-id`` (the topology's start, task id and a number) is equal for repetitions of a record, so
         that consumers can drop them.
         """
-        self._task.send_record(topic, key, value, headers, partition)
+        self._task.records.send(topic, key, value, headers, partition)
 
     def send_records(self, topic: str, keys: Any, values: Any, headers: Sequence[tuple[str, Any]] = ()) -> int:
         """Write many records to an external Kafka topic, given as columns; otherwise like :meth:`send_record`.
@@ -65,7 +65,7 @@ class _Collector:
         if len(lengths) > 1:
             msg = f"the columns of records differ in length (component {self._task.component_id!r}, topic {topic!r}); given: {sorted(lengths)}"
             raise IllegalArgumentException(msg)
-        return self._task.send_records(topic, keys, values, headers)
+        return self._task.records.send_columns(topic, keys, values, headers)
 
     # -- checks ---------------------------------------------------------------------------------
 

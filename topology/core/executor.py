@@ -30,11 +30,12 @@ from typing import Any, NamedTuple
 
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
-from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
+from dskype.topology.core.bolt_task import BoltTask
 from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, expand_records, peek_header
 from dskype.topology.core.inbox_reader import InboxReader
 from dskype.topology.core.kafka_spout import make_spout_task
 from dskype.topology.core.loss import LostInputError
+from dskype.topology.core.poison import PoisonedBatchError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError
@@ -274,7 +275,7 @@ class Executor:
             if found is not None:
                 self._check_task(found[1], task_id)
                 task.restore(found[1])
-                hosted.saved, hosted.saved_ms = found[0], task.clock_ms
+                hosted.saved, hosted.saved_ms = found[0], task.clock.now_ms
         for problem in self._store.problems:
             task.report_error(problem)
         self._store.problems.clear()
@@ -314,7 +315,7 @@ class Executor:
             # A task that has handled no batch needs none: what prepare emitted is not released yet.
             if hosted.task.version > hosted.saved and -1 < hosted.batch_id < batch_id:
                 hosted.saved = hosted.task.version
-                hosted.former_ms, hosted.saved_ms = hosted.saved_ms, hosted.task.clock_ms
+                hosted.former_ms, hosted.saved_ms = hosted.saved_ms, hosted.task.clock.now_ms
                 hosted.task.snapshot_wanted = False
                 due.append(PendingSnapshot(task_id, hosted.saved, lambda task=hosted.task: self._encode(task)))
         return due
@@ -484,10 +485,10 @@ class Executor:
 
     def _roll_back(self, task_id: int, error: PoisonedBatchError) -> _Hosted:
         """Reload a task from a snapshot, so that it reaches ``error.place`` again and isolates the poison tuples there."""
-        poisoned = self._hosted[task_id].task.poisoned
+        poisoned = self._hosted[task_id].task.poison.places
         hosted = self._reload(task_id)
         poisoned |= {error.place: text_of(error.__cause__)}
-        hosted.task.poisoned = {place: text for place, text in poisoned.items() if place[0] >= hosted.task.version}
+        hosted.task.poison.places = {place: text for place, text in poisoned.items() if place[0] >= hosted.task.version}
         return hosted
 
     def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
@@ -556,8 +557,7 @@ class Executor:
         topic = metrics_topic(self.plan.name)
         records: list[OutRecord] = []
         for task in tasks:
-            records.extend(OutRecord(topic, None, None, json.dumps(error).encode()) for error in task.errors)
-            task.errors = []
+            records.extend(OutRecord(topic, None, None, json.dumps(error).encode()) for error in task.errors.take())
         line = {
             "v": 1,
             "kind": "stats",
@@ -579,7 +579,7 @@ class Executor:
         hosted = self._hosted[task.id]
         if self.is_spout:
             return {"entry": hosted.number}
-        return {} if hosted.saved_ms is None else {"checkpoint_age_ms": max(0, task.clock_ms - hosted.saved_ms)}
+        return {} if hosted.saved_ms is None else {"checkpoint_age_ms": max(0, task.clock.now_ms - hosted.saved_ms)}
 
     def close(self) -> None:
         """Close all components (``close``/``cleanup``), and shut the worker hooks down; their errors are only logged."""

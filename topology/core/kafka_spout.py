@@ -123,13 +123,13 @@ class KafkaSpoutTask(SpoutTask):
         new = {key: offset for key, offset in self._arrived.items() if self._next.get(key, 0) < offset != self._committed_first.get(key)}
         if not new:
             return True
-        if self.clock_ms < self._commit_at_ms:
+        if self.clock.now_ms < self._commit_at_ms:
             return False
         group = consumer_group(self.plan.name, self.spec.obj)
         try:
             self._commit(group, new)
         except Exception as error:  # the records wait for a broker, or for the right to commit
-            self._commit_at_ms = self.clock_ms + _COMMIT_AGAIN_MS
+            self._commit_at_ms = self.clock.now_ms + _COMMIT_AGAIN_MS
             self.report_error(f"records wait, because their offsets cannot be committed in group {group!r} before they are emitted: {text_of(error)}")
             return False
         self._committed_first |= new
@@ -215,7 +215,7 @@ class KafkaSpoutTask(SpoutTask):
 
     def _read_again(self, key: tuple[str, int], start: int, stop: int) -> Iterator[InRecord]:
         """Yield records that have come before; report it if they cannot be read, and do not try again soon: an attempt may take long, and pulses wait meanwhile."""
-        if self.clock_ms < self._read_at_ms.get(key, 0):
+        if self.clock.now_ms < self._read_at_ms.get(key, 0):
             raise _UnreadableError
         try:
             yield from self._reader(*key, start, stop)
@@ -224,7 +224,7 @@ class KafkaSpoutTask(SpoutTask):
         except Exception as error:  # a broker that does not answer, most likely
             topic, partition = key
             self.report_error(f"offsets {start} to {stop - 1} of {topic}/{partition} cannot be read again now: {text_of(error)}")
-            self._read_at_ms[key] = self.clock_ms + _READ_AGAIN_MS
+            self._read_at_ms[key] = self.clock.now_ms + _READ_AGAIN_MS
             raise _UnreadableError from error
 
     def _handle_loss(self, key: tuple[str, int], first: int, behind: int, error: LostInputError) -> None:
@@ -239,7 +239,7 @@ class KafkaSpoutTask(SpoutTask):
         text = f"{behind - first} records were gone before they were emitted: {error.reason}"
         self.stats.reject("read", _LOST_INPUT)
         self.report_error(f"read: {text} ({topic}/{partition} offsets {first} to {behind - 1})")
-        self._letter(None, None, None, DeadLetter(text, _LOST_INPUT), "read", topic, partition, first, ("first", str(first)), ("last", str(behind - 1)))
+        self.letters.add(None, None, DeadLetter(text, _LOST_INPUT), "read", (topic, partition, first), ("first", str(first)), ("last", str(behind - 1)))
 
     def _topic_was_recreated(self, key: tuple[str, int]) -> bool:
         """Tell whether known offsets arrive because the topic was deleted and created again; if so, forget the old topic.
@@ -271,7 +271,7 @@ class KafkaSpoutTask(SpoutTask):
         Neighbours are read at once. What takes longer than a turn may take is left to the next one.
         """
         due: list[Retry] = []
-        while len(due) < budget and self._retries and self._retries[0][0] <= self.clock_ms:
+        while len(due) < budget and self._retries and self._retries[0][0] <= self.clock.now_ms:
             due.append(self._retries.pop(0))
         due.sort(key=itemgetter(1, 2, 3))
         deadline, done = perf_counter() + self._max_secs, 0
@@ -343,7 +343,7 @@ class KafkaSpoutTask(SpoutTask):
             del unfinished[offset]
         else:
             entry[0] += 1
-            self._retries.add((self.clock_ms + _retry_delay_ms(attempt), topic, partition, offset))
+            self._retries.add((self.clock.now_ms + _retry_delay_ms(attempt), topic, partition, offset))
         super()._settled(completed, (topic, partition, offset), latency_ms)
 
     def committed(self) -> dict[tuple[str, int], int]:

@@ -127,9 +127,9 @@ class SpoutTask(Task):
 
     def emit(self) -> bool:
         """Ask the component for tuples; return whether there is something to release."""
-        before = self.collector.emits, len(self.errors)
+        before = self.collector.emits, len(self.errors.lines)
         self._emit()
-        return (self.collector.emits, len(self.errors)) != before
+        return (self.collector.emits, len(self.errors.lines)) != before
 
     def _emit_loop(self) -> None:
         collector = self.collector
@@ -163,7 +163,7 @@ class SpoutTask(Task):
         trees = self._trees
         trees.newer[root] = tree = (root, message_id, stream, self._wall_ms())
         trees.added.append(tree)
-        self._send_to_acker(ACKER_INIT_STREAM_ID, root, (root, edges, self.id))
+        self.ackers.send(ACKER_INIT_STREAM_ID, root, (root, edges, self.id))
 
     def ack_at_once(self, message_id: Any, stream: str) -> None:
         """Ack a tuple with a message id in a topology without ackers."""

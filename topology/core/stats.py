@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 __all__ = ["Latency", "NewestReports", "TaskStats", "TopologyStats"]
@@ -76,6 +76,28 @@ class TaskStats:
         self.dead_letters += 1
         key = f"{stage}/{code[:_CODE_CHARS] or _OTHER}"
         self.rejected[key if key in self.rejected or len(self.rejected) < _MAX_CODES else f"{stage}/{_OTHER}"] += 1
+
+    def count_streams(self, component: str, streams: Sequence[str | None], n_bytes: int, sizes: Callable[[], Sequence[int]]) -> None:
+        """Count a frame and its bytes for the streams of its tuples; watermarks are included in their bytes.
+
+        :param component: the component that sent the frame.
+        :param streams: the stream of each segment; None for a watermark.
+        :param n_bytes: size of the frame.
+        :param sizes: returns the size of each segment in bytes; called only if the tuples are of several streams.
+        """
+        named = [(i, f"{component}/{stream}") for i, stream in enumerate(streams) if stream is not None]
+        if not named:
+            return
+        different = {stream for _, stream in named}
+        for stream in different:
+            self.stream_frames[stream] += 1
+        if len(different) == 1:
+            self.stream_bytes[named[0][1]] += n_bytes
+            return
+        parts = sizes()
+        for i, stream in named:
+            self.stream_bytes[stream] += parts[i]
+        self.stream_bytes[named[0][1]] += n_bytes - sum(parts[i] for i, _ in named)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counters for a snapshot or a report."""

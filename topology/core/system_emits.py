@@ -53,7 +53,7 @@ class SystemEmits:
         elif command.startswith(METRICS) and self._points is not None:
             secs = int(command.removeprefix(METRICS))
             context = self._task.context
-            info = [socket.gethostname(), context.get_this_worker_port(), self._task.component_id, self._task.id, self._task.clock_ms // 1000, secs]
+            info = [socket.gethostname(), context.get_this_worker_port(), self._task.component_id, self._task.id, self._task.clock.now_ms // 1000, secs]
             self._emit(self._points, (info, [*self._counts(), *map(list, context.read_metrics().items())]))
 
     def event(self, out: OutStream, values: Sequence[Any], message_id: Any) -> None:
@@ -65,7 +65,7 @@ class SystemEmits:
         if self._events is None or not percent:
             return
         if percent >= 100 or zlib.crc32(f"{self._task.id}/{out.name}/{out.emitted}".encode()) % _PARTS < percent * (_PARTS / 100):
-            self._emit(self._events, (self._task.component_id, message_id, self._task.clock_ms, list(values)))
+            self._emit(self._events, (self._task.component_id, message_id, self._task.clock.now_ms, list(values)))
 
     def _emit(self, out: OutStream, row: tuple[Any, ...]) -> None:
         out.emitted += 1

@@ -15,7 +15,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from dskype.topology.errors import TopologyError
+from dskype.topology.errors import TopologyError, repr_of
 from dskype.topology.fields import Fields
 from dskype.topology.tuples import StreamMeta, Tuple
 
@@ -174,7 +174,7 @@ def _default(value: Any, depth: int = 0) -> Any:
         return _pack_arrow(value)
     if isinstance(value, Tuple):  # a copy without anchors, like Storm's DetachedTuple
         return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested([*pack_tuple(value)[:-2], None, 0], depth + 1))
-    msg = f"a value cannot be serialized; given: {value!r} of type {type(value).__name__}; {_LEGAL}; hint: emit or keep its fields as plain values"
+    msg = f"a value cannot be serialized; given: {repr_of(value)} of type {type(value).__name__}; {_LEGAL}; hint: emit or keep its fields as plain values"
     raise TypeError(msg)
 
 

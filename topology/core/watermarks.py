@@ -1,14 +1,16 @@
-"""Which components send watermarks to which."""
+"""Watermarks: which components send them to which, and those of one task."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dskype.topology.components import BaseBolt
+from dskype.topology.core.channels import Outbox, OutStream
 from dskype.topology.model import StormTopology
+from dskype.topology.planning.plan import TopologyPlan
 
-__all__ = ["takes_watermarks", "watermark_sources"]
+__all__ = ["TaskWatermarks", "takes_watermarks", "watermark_sources"]
 
 
 def _reachable(topology: StormTopology, start: str) -> set[str]:
@@ -74,3 +76,75 @@ def takes_watermarks(topology: StormTopology, component: str, conf_of: Callable[
                 seen.add(other)
                 stack.append(other)
     return False
+
+
+class TaskWatermarks:
+    """The watermark of one task, which never falls.
+
+    That of a bolt is the lowest of its upstream tasks, and there is none before each of them has sent one. A spout raises its own::
+
+        none ---- raise_to() ----> raised <--- raise_to() ---+
+                                     |                       |
+                                     +------- send() ----> sent
+
+    :param plan: the topology plan.
+    :param component: the task's component.
+    :param outs: the component's streams.
+    """
+
+    def __init__(self, plan: TopologyPlan, component: str, outs: Iterable[OutStream]) -> None:
+        self._upstream = [task for source in _sources_of(plan, component) for task in plan.component_tasks(source)]
+        self._takers: list[int] = plan.once("watermark takers", component, lambda: _takers(plan, component, outs))
+        self._known: dict[int, int] = {}
+        self.own: int | None = None
+        self._sent: int | None = None
+
+    def receive(self, source: int, watermark: int) -> int | None:
+        """Note the watermark of a source task; return the lowest of all upstream tasks if it may be another one now."""
+        known = self._known
+        if watermark <= known.get(source, watermark - 1):
+            return None
+        known[source] = watermark
+        if not self._upstream or len(known) < len(self._upstream):
+            return None
+        try:
+            return min(known[task] for task in self._upstream)
+        except KeyError:  # some of the known watermarks are not from upstream tasks
+            return None
+
+    def raise_to(self, watermark: int) -> bool:
+        """Raise the task's own watermark; return whether that is a change."""
+        if self.own is not None and watermark <= self.own:
+            return False
+        self.own = watermark
+        return True
+
+    def send(self, outbox: Outbox) -> None:
+        """Put the task's watermark behind everything that was emitted so far, unless it was sent before."""
+        if self.own is not None and self.own != self._sent:
+            self._sent = self.own
+            for task in self._takers:
+                outbox.channel(task).add_watermark(self.own)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state, for the task's snapshot."""
+        return {"watermarks": self._known, "watermark": self.own}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`snapshot` added to the task's snapshot."""
+        self._known, self.own = dict(state["watermarks"]), state["watermark"]
+
+
+def _sources_of(plan: TopologyPlan, component: str) -> list[str]:
+    return plan.once("watermark sources", component, lambda: watermark_sources(plan.topology, component))
+
+
+def _takers(plan: TopologyPlan, component: str, outs: Iterable[OutStream]) -> list[int]:
+    """Return the tasks that get a component's watermarks."""
+    following = {task for out in outs if not out.name.startswith("__") for task in out.regular_tasks | out.direct_tasks}
+    takers = {
+        c
+        for c in {plan.task_component[task] for task in following}
+        if component in _sources_of(plan, c) and takes_watermarks(plan.topology, c, plan.component_conf)
+    }
+    return sorted(task for task in following if plan.task_component[task] in takers)

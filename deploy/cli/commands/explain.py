@@ -9,10 +9,13 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dskype.deploy.cli.arguments import UsageError, check_options, client_options, open_client, output
 from dskype.deploy.machine.terminal import Progress, clean, clock_text, put
+
+if TYPE_CHECKING:
+    from dskype.spouts.text import Tokenizer
 
 __all__ = ["add_arguments", "run"]
 
@@ -57,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
     from dskype.deploy.client.content import Content
     from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_topk
     from dskype.spouts.records import BooleanSubscription
-    from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 
     given_message, given_subscription = _json_of(args.message), _json_of(args.subscription)
@@ -70,19 +72,19 @@ def run(args: argparse.Namespace) -> int:
         message = _Message(given_message) if given_message is not None else _find(client, args.message)
         parsed = client.parse_message(message.value)
         settings = client.settings
-        tokenizer = Tokenizer(settings.stop_words)
-        tokens = tokenizer.tokens(parsed.text)
+        analyzer = settings.analyzer()
+        tokens = analyzer.tokens(parsed.text)
         explained: dict[str, Any]
         if isinstance(subscription, BooleanSubscription):
-            explained = explain_boolean(subscription, parsed, Content(parsed, tokenizer, settings.language))
+            explained = explain_boolean(subscription, parsed, Content(parsed, analyzer, settings.language))
             if registered is not None and message.place is not None:
                 _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
         else:
-            vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
+            vocabulary = Vocabulary.load(settings.vocabulary, analyzer) if settings.vocabulary else Vocabulary.empty()
             explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg)
             if registered is not None:
                 _add_list(explained, client, registered, message)
-        explained["notes"] = _notes(client, settings, registered, explained)
+        explained["notes"] = _notes(client, settings, registered, explained) + _analysis(analyzer, parsed.text)
     id = message.id if message.id is not None else _id_of(message.value)
     if args.output == "json":
         put(json.dumps({"message": id, "subscription": name or None, "tokens": tokens, **explained}, ensure_ascii=False))
@@ -205,3 +207,19 @@ def _notes(client: Any, settings: Any, registered: Any, explained: dict[str, Any
         if registered is not None and "list" not in explained:
             notes.append("no list has been published for this subscription yet")
     return notes
+
+
+_SHOWN = 8
+"""Words of a message whose forms are shown."""
+
+
+def _analysis(analyzer: Tokenizer, text: str) -> list[str]:
+    """Return a note about what an analyzer that is not the plain one makes of the words of a message."""
+    if analyzer.plain:
+        return []
+    from dskype.spouts.text import cut
+
+    made = {word: analyzer.keywords(word) for word in dict.fromkeys(cut(text))}
+    changed = [f"{clean(word, 40)} is {clean(' '.join(forms), 40) or 'left out'}" for word, forms in made.items() if forms != [word]]
+    more = f", and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    return [f"words are analyzed by {analyzer.identity}" + (f": {', '.join(changed[:_SHOWN])}{more}" if changed else "")]

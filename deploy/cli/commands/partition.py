@@ -47,7 +47,6 @@ from dskype.distribution.loads import LoadModel
 from dskype.distribution.migration import SELECTIONS
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import make_sample, read_records, read_sample
-from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -193,7 +192,7 @@ def _sample(args: argparse.Namespace, settings: Any) -> Any:
     if args.messages is None:
         return None
     path = args.vocabulary or settings.vocabulary
-    return read_sample(args.messages, args.subscriptions, Vocabulary.load(path) if path else Vocabulary.empty(), settings)
+    return read_sample(args.messages, args.subscriptions, Vocabulary.load(path, settings.analyzer()) if path else Vocabulary.empty(), settings)
 
 
 def _check_free(path: str | None, force: bool) -> None:
@@ -248,7 +247,7 @@ def _advise(args: argparse.Namespace) -> int:
         )
     costs = Costs(LoadModel.checked("hybrid", args.costs))
     messages, subscriptions = read_records(args.messages, args.subscriptions, settings, _ADVISED)
-    vocabulary = Vocabulary.load(path) if path else Vocabulary.build([one.text for one in messages], Tokenizer(settings.stop_words))
+    vocabulary = Vocabulary.load(path, settings.analyzer()) if path else Vocabulary.build([one.text for one in messages], settings.analyzer())
     sample = make_sample(messages, subscriptions, vocabulary, settings)
     window = settings.extent if settings.window_kind == "count" else sample.messages.n
     say(f"comparing on {counted(sample.messages.n, 'message')} and {counted(sample.n, 'subscription')}")

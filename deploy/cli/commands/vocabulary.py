@@ -6,7 +6,7 @@ import argparse
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, common, offline_settings, open_client, output, positive
@@ -39,6 +39,7 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     common(parser, kafka=False)
+    check_options(parser)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--top", metavar="N", type=positive, default=20, help="how many of the most frequent words; default: 20")
     parser.add_argument("--term", metavar="T", action="append", default=[], help="show this word instead; repeatable")
@@ -55,20 +56,19 @@ def _build(args: argparse.Namespace) -> int:
         raise IllegalArgumentException(
             explain(f"{args.output} exists already, and a running topology may use it.", given=args.output, hint="name another file with -o, or --force")
         )
-    from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 
     progress = Progress(on_terminal_s=0.2)
     refused = Refused(progress)
     if args.topic is not None:
         source = open_client(args)
-        stop_words: Sequence[str] = source.settings.stop_words
+        settings = source.settings
         texts: Iterator[str] = _texts_of_topic(source, args, progress)
     else:
-        stop_words = offline_settings(args).stop_words
+        settings = offline_settings(args)
         texts = _texts_of_file(args, refused, progress)
     first = next(texts, None)
-    built = None if first is None else Vocabulary.build(itertools.chain([first], texts), Tokenizer(stop_words))
+    built = None if first is None else Vocabulary.build(itertools.chain([first], texts), settings.analyzer())
     progress.end()
     if built is None:
         say("error: there is no text to count")
@@ -144,17 +144,18 @@ def _show(args: argparse.Namespace) -> int:
     """Print a vocabulary's size and words."""
     import math
 
-    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.text import PLAIN
     from dskype.spouts.vocabulary import Vocabulary
 
-    vocabulary = Vocabulary.load(args.file)
+    analyzer = offline_settings(args).analyzer()
+    vocabulary = Vocabulary.load(args.file, None if analyzer.plain else analyzer)  # without settings, show what is in the file
     n = vocabulary.documents
 
     def row(term: str, id: int, df: int) -> dict[str, Any]:
         return {"term": term, "id": id, "df": df, "idf": round(math.log(1 + n / df), 6)}
 
     if args.term:
-        tokens = [token for term in args.term for token in Tokenizer().tokens(term)]
+        tokens = [token for term in args.term for token in analyzer.keywords(term)]
         ids = vocabulary.ids(tokens)
         rows = [row(*found) for found in zip(tokens, ids.tolist(), vocabulary.df(ids).tolist())]
     else:
@@ -162,10 +163,11 @@ def _show(args: argparse.Namespace) -> int:
 
         ids = np.arange(len(vocabulary) - 1, max(-1, len(vocabulary) - 1 - args.top), -1)
         rows = [row(vocabulary.term(id), id, df) for id, df in zip(ids.tolist(), vocabulary.df(ids).tolist())]
+    about = {} if vocabulary.analyzer == PLAIN else {"analyzer": vocabulary.analyzer}
     if args.output == "json":
-        put(json.dumps({"documents": n, "words": len(vocabulary), "terms": rows}, ensure_ascii=False))
+        put(json.dumps({"documents": n, "words": len(vocabulary), **about, "terms": rows}, ensure_ascii=False))
         return 0
-    put(f"{counted(n, 'document')}, {counted(len(vocabulary), 'word')}")
+    put(f"{counted(n, 'document')}, {counted(len(vocabulary), 'word')}{f', analyzer {vocabulary.analyzer}' if about else ''}")
     for r in rows:
         unknown = "  (not in the vocabulary)" if r["id"] < 0 else ""
         put(f"{r['df']:>10,}  {r['idf']:>9.6f}  {clean(r['term'], 60)}{unknown}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import csr_to_lists
 from dskype.spouts.streams import Matching
 from dskype.topology.core.frames import decode_frame, encode_data, encode_segment
@@ -44,6 +44,7 @@ def message_columns(m: MessageBatch, ids: pa.Array) -> Matching:
         terms=csr_to_lists(m.offsets, m.terms),
         weights=csr_to_lists(m.offsets, m.weights),
         arrival_ms=np.zeros(m.n, np.int64),
+        **Details.empty(m.n).columns(),
     )
 
 

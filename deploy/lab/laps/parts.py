@@ -251,6 +251,10 @@ class PartsIndex(BooleanIndex):
         )
         return self._match(self._index, self._scratch, given)
 
+    def boxes(self, slots: np.ndarray) -> np.ndarray:
+        """Return rectangles; see :meth:`BooleanIndex.boxes`. Each part of a subscription has its whole rectangle."""
+        return self._index.box[self._index.head[slots]]
+
     # -- state --------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
 from dskype.distribution.subscriptions import BooleanSubscription
+from dskype.spouts.batch import Details
 from dskype.spouts.settings import Settings
 from dskype.topology.core.values import unpack_state
 
@@ -48,7 +49,7 @@ def play(task: BooleanSubscriptions, steps: Sequence[Step]) -> list[tuple[list[t
         for name, subscription in step.new.items():
             task.open(name, f"registration of {name}", subscription)
         task._index._check()
-        arrived = Arrived(messages_of(step.rows), pa.array(map(str, range(len(step.rows)))), np.array(step.arrival_ms))
+        arrived = Arrived(messages_of(step.rows), pa.array(map(str, range(len(step.rows)))), np.array(step.arrival_ms), Details.empty(len(step.rows)))
         found.append((pairs(task.match(arrived)), task.pop_expired(arrived)))
     return found
 

@@ -12,7 +12,7 @@ from dskype.bolts.replication.evaluator import Evaluator
 from dskype.bolts.replication.messages import HandedOver, PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance, decode_placement
 from dskype.bolts.replication.partition_balancer import PartitionBalancer
 from dskype.distribution import make_distributor
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.settings import Settings
 from dskype.topology.context import Counter
 from dskype.topology.core.values import pack_state, unpack_state
@@ -33,7 +33,7 @@ def arrived(lat, lon, areas=None):
     n = len(lat)
     numbers = np.arange(n)
     messages = MessageBatch(numbers, numbers, np.array(lat, float), np.array(lon, float), np.arange(n + 1), np.zeros(n, np.int64), np.ones(n), areas)
-    return Arrived(messages, pa.array(["1"] * n, pa.string()), numbers)
+    return Arrived(messages, pa.array(["1"] * n, pa.string()), numbers, Details.empty(n))
 
 
 # -- the subscription task ------------------------------------------------------------------------

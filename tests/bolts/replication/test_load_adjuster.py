@@ -15,7 +15,7 @@ from dskype.bolts.replication.workload_meter import LoadMeter
 from dskype.distribution import make_distributor
 from dskype.distribution.hybrid_distributor import HybridDistributor
 from dskype.distribution.subscriptions import BooleanSubscription
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.settings import Settings
 from dskype.topology.context import Counter
 from dskype.topology.core.values import pack_state, unpack_state
@@ -48,7 +48,7 @@ def test_a_task_counts_what_the_load_model_counts():
     sent, meter = [], LoadMeter(2, settings(), None)
     meter._send = sent.append
     messages = batch(random.Random(1), 0, 3, (1, 1))
-    arrived = Arrived(messages, pa.array(["1"] * 3, pa.string()), messages.seq)
+    arrived = Arrived(messages, pa.array(["1"] * 3, pa.string()), messages.seq, Details.empty(3))
     meter.tick(0)
     meter.open(0, [0, 0, 1, 1])
     meter.adopt(PartitionMap(4, None))  # from now on

@@ -34,9 +34,12 @@ from dskype.topology.core.values import pack_state, unpack_state
 
 TOPK = TopkSubscription(3, 0.5, 48.1, 11.6, [4, 7], [0.6, 0.8], '{"x":1}')
 BOOLEAN = BooleanSubscription([-1, -2, 3, 4], ["and", 1, 2], 1_700, None)
+FILTERED = BooleanSubscription([-1, -2, 3, 4], 1, None, None, [1, 1, 1, 7, 8, 1, 2, 6], [0.5, 1.5])
 EPOCH = Epoch(2, [0, 1], 0.25, 3, 2, 70, True, [1], [0])
 TOPK_MAP = {"type": "topk", "k": 3, "alpha": 0.5, "lat": 48.1, "lon": 11.6, "terms": [4, 7], "weights": [0.6, 0.8], "meta": '{"x":1}'}
 BOOLEAN_MAP = {"type": "boolean", "bbox": [-1, -2, 3, 4], "expression": ["and", 1, 2], "expires_ms": 1_700, "meta": None}
+FILTERED_MAP = {"type": "boolean", "bbox": [-1, -2, 3, 4], "expression": 1, "expires_ms": None, "meta": None}
+FILTERED_MAP |= {"program": [1, 1, 1, 7, 8, 1, 2, 6], "region": [0.5, 1.5]}
 EPOCH_MAP = {"epoch": 2, "tasks": [0, 1], "guard": 0.25, "plan": 3, "since": 2, "at": 70, "moving": True, "tell": [1], "evaluate": [0]}
 
 
@@ -50,6 +53,7 @@ def same(found, expected):
     [
         (Placement(TOPK, EPOCH), TOPK_MAP | EPOCH_MAP),
         (Placement(BOOLEAN, EPOCH), BOOLEAN_MAP | EPOCH_MAP),
+        (Placement(FILTERED, EPOCH), FILTERED_MAP | EPOCH_MAP),
         (EPOCH, {"type": "epoch"} | EPOCH_MAP),
         (End(5), {"type": "end", "at": 5}),
         (Survey(), {"type": "survey"}),
@@ -85,7 +89,7 @@ def test_balance(message, record):
     assert found == message and type(found) is type(message)
 
 
-@pytest.mark.parametrize(("subscription", "record"), [(TOPK, TOPK_MAP), (BOOLEAN, BOOLEAN_MAP)])
+@pytest.mark.parametrize(("subscription", "record"), [(TOPK, TOPK_MAP), (BOOLEAN, BOOLEAN_MAP), (FILTERED, FILTERED_MAP)])
 def test_subscriptions_and_reports(subscription, record):
     same(subscription.encode(), record)
     assert decode_subscription(record) == subscription

@@ -26,11 +26,22 @@ TIGHT = {  # buffers that run low often
 
 
 def run(
-    seed: int, index: str, buffer: str, *, extent: int, steps: int, tight: bool, delay: int, timed: bool = False, restore: bool = False, index_options=None
+    seed: int,
+    index: str,
+    buffer: str,
+    *,
+    extent: int,
+    steps: int,
+    tight: bool,
+    delay: int,
+    timed: bool = False,
+    restore: bool = False,
+    index_options=None,
+    filtered: float = 0.0,
 ) -> Caller:
     """Let a caller do random things for some steps; answers take up to ``delay`` batches."""
     rng = random.Random(seed)
-    world = World(seed, timed=timed)
+    world = World(seed, timed=timed, filtered=filtered)
     options = TIGHT.get(buffer, {}) if tight else {}
     caller = Caller(TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options), world)
     caller.insert([world.subscription() for _ in range(12)], complete=True)
@@ -85,6 +96,14 @@ def test_a_restored_engine_goes_on_as_if_nothing_had_happened(index, buffer, tim
     restored = run(21, index, buffer, timed=timed, extent=12, steps=50, tight=True, delay=3, restore=True)
     assert restored.log == plain.log
     assert pack_state(restored.engine.snapshot()) == pack_state(plain.engine.snapshot())
+
+
+@pytest.mark.parametrize(("index", "buffer"), PAIRS)
+@pytest.mark.parametrize("timed", [False, True])
+def test_lists_of_subscriptions_with_filters_are_the_best_of_what_satisfies_them(index, buffer, timed):
+    for extent in (3, 10, 50):
+        caller = run(300 + extent, index, buffer, extent=extent, steps=50, tight=True, delay=2, timed=timed, restore=extent == 10, filtered=0.7)
+        assert caller.resolved > 10 and caller.checked > 300
 
 
 @pytest.mark.parametrize(("index", "buffer"), PAIRS)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.spouts.batch import MessageBatch
-from tests import naive
+from tests import naive, naive_where
 
 DIAGONAL_DEG = 40.0
 
@@ -24,8 +24,8 @@ def weigh(terms: list[int], rng: random.Random) -> dict[int, float]:
 
 
 def exact_score(subscription: dict[str, Any], message: dict[str, Any]) -> float | None:
-    """The score to the last bit."""
-    return naive.score(subscription, message, DIAGONAL_DEG)
+    """The score to the last bit; None without a common keyword, or if the subscription's filter rules the message out."""
+    return naive.score(subscription, message, DIAGONAL_DEG) if naive_where.counts(subscription, message) else None
 
 
 def exact_topk(subscription: dict[str, Any], messages: list[dict[str, Any]], watermark: int, extent: int, count: int) -> list[tuple[float, int, int]]:
@@ -62,10 +62,14 @@ class Ranking:
 
 
 class World:
-    """Draws messages and subscriptions from few places, terms and weights, so that equal scores are common."""
+    """Draws messages and subscriptions from few places, terms and weights, so that equal scores are common.
 
-    def __init__(self, seed: int, *, terms: int = 12, places: int = 6, timed: bool = False, most_terms: int = 4) -> None:
+    :param filtered: the share of subscriptions that have a filter.
+    """
+
+    def __init__(self, seed: int, *, terms: int = 12, places: int = 6, timed: bool = False, most_terms: int = 4, filtered: float = 0.0) -> None:
         self.rng = random.Random(seed)
+        self.filters, self.filtered = random.Random(f"filters {seed}"), filtered
         # Known terms, unknown ones (negative), and one of the widest ids.
         self.terms = sorted([*range(0, 3 * terms, 3), *(-1 - self.rng.randrange(2**62) for _ in range(terms // 3)), 2**62])
         self.places = [(self.rng.uniform(-10, 10), self.rng.uniform(-10, 10)) for _ in range(places)]
@@ -99,6 +103,7 @@ class World:
             "lat": lat,
             "lon": lon,
             "weights": weigh(self.pick_terms(most), self.rng),
+            "where": naive_where.random_where(self.filters, self.terms) if self.filters.random() < self.filtered else None,
         }
 
 
@@ -118,7 +123,7 @@ def batch(messages: list[dict[str, Any]]) -> MessageBatch:
 
 
 def columns(subscriptions: list[dict[str, Any]]) -> tuple[np.ndarray, ...]:
-    """The arguments of ``TopkEngine.insert`` but for ``complete``."""
+    """The arguments of ``TopkEngine.insert`` but for ``complete`` and ``programs``."""
     return (
         np.array([s["k"] for s in subscriptions], np.int32),
         np.array([s["alpha"] for s in subscriptions], float),
@@ -126,6 +131,11 @@ def columns(subscriptions: list[dict[str, Any]]) -> tuple[np.ndarray, ...]:
         np.array([s["lon"] for s in subscriptions], float),
         *csr([s["weights"] for s in subscriptions]),
     )
+
+
+def programs(subscriptions: list[dict[str, Any]]) -> list[list[int] | None]:
+    """The filters of subscriptions."""
+    return [naive_where.program(s["where"]) for s in subscriptions]
 
 
 class Caller:
@@ -148,7 +158,7 @@ class Caller:
         self.resolved = self.checked = 0
 
     def insert(self, subscriptions: list[dict[str, Any]], complete: bool = False) -> list[int]:
-        slots = self.engine.insert(*columns(subscriptions), complete).tolist()
+        slots = self.engine.insert(*columns(subscriptions), complete, programs(subscriptions)).tolist()
         free = [i for i in range(len(self.subscriptions) + len(slots)) if i not in self.subscriptions]
         assert slots == free[: len(slots)]  # the lowest free ones
         for slot, subscription in zip(slots, subscriptions):
@@ -176,7 +186,7 @@ class Caller:
         before, active = self.engine.watermark, set(self.active)
         self.messages += messages
         self.by_seq.update((m["seq"], m) for m in messages)
-        changes = self.engine.advance(batch(messages), watermark)
+        changes = self.engine.advance(batch(messages), watermark, naive_where.details(messages))
         self._record(changes)
         due = changes.due.tolist()
         assert due == sorted(set(due)) and set(due) <= active

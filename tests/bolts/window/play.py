@@ -15,8 +15,9 @@ from dskype.topology.components import BatchBolt
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
+from tests import naive_where
 
-from .scenes import draw_messages, draw_queries, exact_topk, message_batch
+from .scenes import draw_messages, draw_queries, exact_topk, message_batch, programs_of
 
 N = 90
 CONF: dict[str, Any] = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 300, "dskype.space": [0, 0, 20, 15]}  # diagonal 25 degrees
@@ -24,7 +25,7 @@ CONF: dict[str, Any] = {"topology.acker.executors": 0, "topology.emulator.snapsh
 
 def window_columns(messages: list[dict[str, Any]]) -> list[Any]:
     """Return messages as the columns of the stream ``window``."""
-    batch = message_batch(messages)
+    batch, details = message_batch(messages), naive_where.details(messages)
     return [
         batch.seq,
         batch.position,
@@ -33,6 +34,9 @@ def window_columns(messages: list[dict[str, Any]]) -> list[Any]:
         batch.lon,
         csr_to_lists(batch.offsets, batch.terms),
         csr_to_lists(batch.offsets, batch.weights),
+        csr_to_lists(*details[:2]),
+        csr_to_lists(*details[2:4]),
+        csr_to_lists(*details[4:6]),
     ]
 
 
@@ -42,7 +46,8 @@ def request_columns(numbers: list[int], queries: list[dict[str, Any]], *, arrow:
     weights = [[q["weights"][t] for t in ts] for q, ts in zip(queries, terms)]
     if arrow:
         terms, weights = csr_to_lists(*lists_to_csr(terms, np.int64)), csr_to_lists(*lists_to_csr(weights, np.float64))
-    return [numbers, [f"s{n % 17}" for n in numbers], *([q[key] for q in queries] for key in ("watermark", "k", "alpha", "lat", "lon")), terms, weights]
+    asked = [[q[key] for q in queries] for key in ("watermark", "k", "alpha", "lat", "lon")]
+    return [numbers, [f"s{n % 17}" for n in numbers], *asked, terms, weights, programs_of(queries).column()]
 
 
 class Distributor(Spout):
@@ -120,7 +125,7 @@ class Asker(BatchBolt):
         watermark, self.calls = self.now, self.calls + 1
         random = np.random.default_rng([self.task, self.calls, watermark + 5, *salt])
         n = int(random.choice([0, 1, 4]))
-        queries = draw_queries(random, n, self.announced, min(watermark + 6, self.last))
+        queries = draw_queries(random, n, self.announced, min(watermark + 6, self.last), filtered=0.4)
         if self.calls == 1:
             queries.append({**draw_queries(random, 1, -1, -1)[0], "watermark": -1})
         if queries:
@@ -191,6 +196,6 @@ class Play:
             bolt._window._check()
             assert not bolt._waiting and not bolt._ahead, hint
             assert bolt._freed == self.last - self.extent, hint
-            assert all(position > self.last - self.extent for position in bolt._window._position.view[bolt._window._capacity :].tolist()), hint
+            assert all(position > self.last - self.extent for position in bolt._window.window._position.view[bolt._window.window._capacity :].tolist()), hint
         assert not any(bolt._collected for bolt in self.simulated.components("aggregation-bolt")), hint
         return asked

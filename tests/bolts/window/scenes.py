@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from dskype.bolts.filters import Programs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.window.base import MessageWindow, QueryBatch
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import lists_to_csr
-from tests import naive
+from tests import naive, naive_where
 
 DIAGONAL = 25.0
 UNKNOWN = -(2**62)
@@ -67,8 +69,11 @@ def frozen(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def draw_queries(rng: np.random.Generator, n: int, lowest: int, highest: int) -> list[dict[str, Any]]:
-    """Return queries at watermarks from ``lowest`` to ``highest``: alpha 0 and 1 too, counts beyond the window and of zero, keywords that nothing has."""
+def draw_queries(rng: np.random.Generator, n: int, lowest: int, highest: int, filtered: float = 0.0) -> list[dict[str, Any]]:
+    """Return queries at watermarks from ``lowest`` to ``highest``: alpha 0 and 1 too, counts beyond the window and of zero, keywords that nothing has.
+
+    :param filtered: the share that has a filter.
+    """
     queries = []
     for _ in range(n):
         terms = [TERMS[i] for i in rng.choice(len(TERMS), size=rng.integers(0, 6), replace=False)] + ([99] if rng.random() < 0.2 else [])
@@ -81,6 +86,7 @@ def draw_queries(rng: np.random.Generator, n: int, lowest: int, highest: int) ->
                 "lat": float(rng.integers(0, 5) * 2.5),
                 "lon": float(rng.integers(0, 5) * 3.0),
                 "weights": weights,
+                "where": naive_where.random_where(random.Random(int(rng.integers(2**32))), TERMS) if rng.random() < filtered else None,
             }
         )
     return queries
@@ -98,8 +104,14 @@ def query_batch(queries: list[dict[str, Any]]) -> QueryBatch:
     return QueryBatch(*map(frozen, (*columns, offsets, values, weights)))
 
 
+def programs_of(queries: list[dict[str, Any]]) -> Programs:
+    """Return the filters of queries."""
+    return Programs.of([naive_where.program(q.get("where")) for q in queries], len(queries))
+
+
 def exact_topk(query: dict[str, Any], messages: list[dict[str, Any]], extent: int) -> list[tuple[int, int, float]]:
     """Return the answer as (seq, position, score)."""
+    messages = [m for m in messages if naive_where.counts(query, m)]
     return [(seq, position, s) for s, position, seq in naive.ranked(query, messages, query["watermark"], extent, DIAGONAL)[: query["k"]]]
 
 

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dskype.deploy.verification import Inputs, Record
-from dskype.spouts import expression
-from dskype.spouts.records import RecordError, TopkSubscription, parse_key, parse_message, parse_subscription
+from dskype.spouts.expression import to_text
+from dskype.spouts.record_values import RecordError
+from dskype.spouts.records import TopkSubscription, encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
-from tests import naive
+from tests import languages, naive
 
 WORDS = "coffee tea wifi lake park late night museum river music food bar zoo".split()
+FEW_WORDS = ["bar", "coffee", "tea", "late", "night"]
 TOPICS = ("messages", "subscriptions", "sequence", "registrations", "results", "matches", "topk", "dead_letters")
 
 
@@ -45,6 +47,7 @@ class PlainSystem:
 
     :param texts: what the vocabulary was built from; None: no vocabulary.
     :param areas: how many of its random messages are areas, 0 to 1.
+    :param whole: whether its random expressions speak of all that the settings allow, not only of words, AND and OR.
     """
 
     def __init__(
@@ -56,8 +59,9 @@ class PlainSystem:
         hesitant: bool = True,
         name: str = "dskype",
         areas: float = 0,
+        whole: bool = False,
     ) -> None:
-        self.name, self.settings = name, Settings.from_conf(conf)
+        self.name, self.settings, self.whole = name, Settings.from_conf(conf), whole
         self.random, self.more_random, self.areas = random.Random(seed), random.Random(seed + 1), areas
         self.partitions, self.hesitant, self.crashes = partitions, hesitant, hesitant
         self.tokenizer = Tokenizer(self.settings.stop_words)
@@ -127,7 +131,10 @@ class PlainSystem:
                 parse_key(key)
                 parsed = None
             else:
-                parsed = parse_subscription(key, record.value, tokenizer=self.tokenizer, space=self.settings.space, limits=self.settings.limits)
+                settings = self.settings
+                parsed = parse_subscription(
+                    key, record.value, tokenizer=self.tokenizer, space=settings.space, limits=settings.limits, language=settings.language
+                )
         except RecordError as error:
             self.refuse("subscriptions", record, error)
             return
@@ -179,7 +186,9 @@ class PlainSystem:
             before = self.watermark
             for record in stretch:
                 try:
-                    message = parse_message(record.value, space=self.settings.space, limits=self.settings.limits)
+                    settings = self.settings
+                    message = parse_message(record.value, space=settings.space, limits=settings.limits, text_fields=settings.text_fields)
+                    encode_attributes(settings.attributes, message)
                     position = len(self.messages)
                     if timed:
                         position = record.timestamp_ms if message.ts is None else message.ts
@@ -199,6 +208,8 @@ class PlainSystem:
                         "lon": message.lon,
                         "area": message.bbox or (message.lon, message.lat, message.lon, message.lat),
                         "arrival_ms": record.timestamp_ms,
+                        "text": dict(zip(settings.text_fields, message.text.split("\x1f"))) if settings.text_fields else message.text,
+                        "attributes": message.attributes,
                         "weights": naive.norm_weights(counts, self.df, self.documents) if counts else {},
                         "id": json.loads(message.id) if message.id is not None else f"{record.partition}-{record.offset}",
                     }
@@ -244,7 +255,7 @@ class PlainSystem:
                 if (
                     (expires is None or m["arrival_ms"] < expires)
                     and naive.overlapping(entry.subscription.bbox, m["area"])
-                    and expression.satisfies(entry.subscription.expression, set(m["weights"]))
+                    and naive.holds(entry.subscription.expression, m, self.settings.stop_words)
                 ):
                     if self.settings.matches == "each":
                         self.delta(entry, m["position"], "match", m["seq"])
@@ -264,7 +275,8 @@ class PlainSystem:
         """Return the best k at a watermark."""
         s = entry.subscription
         sub = {"lat": s.lat, "lon": s.lon, "alpha": s.alpha, "k": s.k, "weights": entry.weights}
-        return naive.topk(sub, self.messages, watermark, self.settings.extent, self.settings.space.diagonal_deg)
+        found = self.messages if s.where is None else [m for m in self.messages if naive.holds(s.where, m, self.settings.stop_words)]
+        return naive.topk(sub, found, watermark, self.settings.extent, self.settings.space.diagonal_deg)
 
     def change(self, entry: Entry, watermark: int) -> None:
         """Publish how a list has changed."""
@@ -351,6 +363,11 @@ class PlainSystem:
             value["lat"] = 95.0
         elif kind < 0.5:
             return b'{"text": "broken'
+        if self.whole:
+            texts = {name: naive.written(self.more_random.choices(FEW_WORDS, k=5), self.now_ms) for name in self.settings.text_fields or ["text"]}
+            value["text"] = texts if self.settings.text_fields else texts["text"]
+        if self.settings.attributes:
+            value["attributes"] = languages.random_attributes(self.more_random) | ({"price": "5"} if self.more_random.random() < 0.05 else {})
         if self.settings.window_kind == "time" and rng.random() < 0.5:
             value["ts"] = self.now_ms - rng.randrange(120)
         if self.more_random.random() < self.areas and value["lat"] < 90:
@@ -366,8 +383,12 @@ class PlainSystem:
         rng = self.random
         words = rng.sample(WORDS, rng.randint(1, 3))
         meta = {"meta": rng.choice([None, {"team": 1}, "x"])} if rng.random() < 0.3 else {}
-        if rng.random() < 0.6:
+        if rng.random() < (0.2 if self.whole else 0.6):
+            where = {}
+            if self.whole and self.more_random.random() < 0.6:
+                where = {"where": to_text(languages.random_expression(self.more_random, self.settings.language, 2, FEW_WORDS[1:]))}
             return {
+                **where,
                 "type": "topk",
                 "keywords": [naive.spelled(word, self.now_ms) for word in [*words, *words[1:]]],
                 "lat": rng.uniform(-5, 5),
@@ -382,7 +403,12 @@ class PlainSystem:
         text = self.more_random.choice([text, f"（{text}）", text.replace("OR", "ＯＲ"), f"{text} AND −tea" if self.more_random.random() < 0.2 else text])
         west, south = rng.uniform(-5, 2), rng.uniform(-5, 2)
         ttl = {"ttl_s": rng.uniform(0.2, 2)} if rng.random() < 0.4 else {}
-        return {"type": "boolean", "bbox": [west, south, west + rng.uniform(2, 10), south + rng.uniform(2, 10)], "expression": text, **ttl, **meta}
+        found = {"type": "boolean", "bbox": [west, south, west + rng.uniform(2, 10), south + rng.uniform(2, 10)], "expression": text, **ttl, **meta}
+        if self.whole:
+            found["expression"] = to_text(languages.random_expression(self.more_random, self.settings.language, 2, FEW_WORDS[1:]))
+            if self.more_random.random() < 0.3:
+                del found[self.more_random.choice(["bbox", "expression"])]
+        return found
 
     def some_traffic(self, rounds: int = 30) -> PlainSystem:
         """Do random things, then settle."""

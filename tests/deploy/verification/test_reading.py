@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import json
 import random
@@ -13,17 +14,23 @@ import numpy as np
 import pytest
 
 from dskype.deploy import verification
-from dskype.deploy.verification import reading, verify
-from dskype.deploy.verification.reading import UnusableRecord, Weights, expression_text, meeting, read_expression, read_message, read_subscription, words_of
-from dskype.spouts import expression as engine_expression
-from dskype.spouts.records import Limits, RecordError, parse_message, parse_subscription
+from dskype.deploy.verification import reading, reading_expressions, reading_words, verify
+from dskype.deploy.verification.reading import Weights, attributes_of, meeting, read_message, read_subscription
+from dskype.deploy.verification.reading_analysis import fields_of, words_of_message
+from dskype.deploy.verification.reading_expressions import expression_text, needs_word, read_expression
+from dskype.deploy.verification.reading_words import UnusableRecord, words_of
+from dskype.spouts import expression, expression_parser
+from dskype.spouts.expression_parser import ExpressionError
+from dskype.spouts.filters import is_wordless
+from dskype.spouts.record_values import RecordError
+from dskype.spouts.records import encode_attributes, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.text import BORDER, LEFT_OUT, Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
-from tests import naive
+from tests import languages, naive
 from tests.deploy.verification.plain_system import PlainSystem
-from tests.spouts.test_expression import REFUSED
+from tests.spouts.test_expression import REFUSED, REFUSED_OF_ALL
 from tests.spouts.test_records import AREA, BOOLEAN, MESSAGE, TOPK, WRONG_BOOLEAN, WRONG_MESSAGES, WRONG_TOPK, changed, damaged
 from tests.spouts.test_text import TRICKY, random_text
 
@@ -32,9 +39,11 @@ pytestmark = pytest.mark.product(schedules=True)
 STOP_WORDS = frozenset({"the"})
 SETTINGS = Settings.from_conf({"dskype.stop.words": ["the"]})
 MATCHING_PATH = {
-    *("dskype.spouts.text", "dskype.spouts.expression", "dskype.spouts.vocabulary", "dskype.spouts.kafka"),
+    *("dskype.spouts.text", "dskype.spouts.expression", "dskype.spouts.expression_parser", "dskype.spouts.filters", "dskype.spouts.attributes"),
+    *("dskype.spouts.vocabulary", "dskype.spouts.kafka", "dskype.spouts.records.encode_attributes"),
     *("dskype.spouts.records.parse_message", "dskype.spouts.records.parse_subscription", "dskype.spouts.records.parse_key"),
-    *("dskype.spouts.areas.overlap", "dskype.spouts.areas.centre_of"),
+    *("dskype.spouts.areas.overlap", "dskype.spouts.areas.centre_of", "dskype.spouts.analyzer_settings.make_analyzer"),
+    *("dskype.spouts.analyzers.LanguageAnalyzer", "dskype.spouts.analyzers.FieldAnalyzers", "dskype.spouts.analyzers.read_synonyms"),
 }
 """What decides whether a message and a subscription match, and how well."""
 
@@ -68,7 +77,7 @@ def test_random_texts_are_cut_as_the_topology_cuts_them():
     rng, tokenizer = random.Random(8), Tokenizer(["abc", "é"])
     for _ in range(3000):
         text = random_text(rng, rng.choice([3, 12, 40, 400]))
-        assert words_of(text, frozenset({"abc", "é"})) == tokenizer.tokens(text), ascii(text)
+        assert words_of_message(text, Settings(stop_words=("abc", "é"))) == tokenizer.tokens(text), ascii(text)
 
 
 def test_a_heap_of_marks_is_cut_in_no_time():
@@ -83,12 +92,14 @@ def both(read, parse):
         found = None
     try:
         return found, parse()
-    except (RecordError, engine_expression.ExpressionError):
+    except (RecordError, ExpressionError):
         return found, None
 
 
 def test_random_expressions_are_read_or_refused_as_the_topology_does():
-    rng, tokenizer, limits = random.Random(9), Tokenizer(["the"]), Limits(expression_max_depth=3, expression_max_terms=8)
+    rng, tokenizer = random.Random(9), Tokenizer(["the"])
+    settings = Settings.from_conf({"dskype.stop.words": ["the"], "dskype.expression.max.depth": 3, "dskype.expression.max.terms": 8})
+    reread = Settings.from_conf({"dskype.expression.max.depth": 16})
     pieces = [
         "(",
         ")",
@@ -111,6 +122,17 @@ def test_random_expressions_are_read_or_refused_as_the_topology_does():
         "é",
         "e\u0301",
         "NOT ",
+        " not ",
+        "ATLEAST 2 OF (",
+        ", ",
+        " ＡＴＬＥＡＳＴ １ of（",
+        "_",
+        "~1",
+        "～７",
+        "exists(",
+        " in ",
+        "<",
+        "≤",
         "-",
         "−",
         "–",
@@ -143,21 +165,178 @@ def test_random_expressions_are_read_or_refused_as_the_topology_does():
             text = naive.spelled("tea", number)
             for _ in range(rng.randint(0, 6)):
                 text = rng.choice([f"({text})", f"{text} AND {rng.choice('abc')}", f"{rng.choice('abc')} OR {text}", f'"{rng.choice("ab")} c" AND ({text})'])
-        found, expected = both(
-            lambda: read_expression(text, STOP_WORDS, limits),
-            lambda: engine_expression.parse(text, tokenizer, limits.expression_max_depth, limits.expression_max_terms),
-        )
+        found, expected = both(lambda: read_expression(text, settings), lambda: expression_parser.parse(text, tokenizer, settings.language))
         assert found == expected, ascii(text)
         read, refused = read + (found is not None), refused + (found is None)
         if found is not None:
-            assert read_expression(expression_text(found), frozenset(), Limits()) == found
+            assert read_expression(expression_text(found), reread) == found
     assert read > 5_000 and refused > 5_000
+
+
+ALL = {
+    "dskype.stop.words": list(languages.STOP_WORDS),
+    "dskype.attributes": languages.ATTRIBUTES,
+    "dskype.text.fields": list(languages.FIELDS),
+    "dskype.boolean.prefixes": True,
+}
+"""Settings of a topology whose expressions may speak of everything."""
+
+
+def test_random_expressions_of_the_whole_language_are_read_or_refused_as_the_topology_does():
+    rng, settings = random.Random(13), Settings.from_conf(ALL)
+    tokenizer, read = Tokenizer(settings.stop_words), 0
+    pieces = "price category tags open since tea the AND OR NOT IN HAS ATLEAST 2 OF ( ) , < <= > >= = == === != ≤ ≠ 5 -1e3 1e999 ٣ true 2026-01-31 exists( title: body:".split()
+    pieces += [
+        "mu*",
+        '"a b"',
+        '"',
+        "~2",
+        "_",
+        "\u00ad",
+        "\u200b",
+        "＜",
+        "!",
+        "＂",
+        "é",
+        "title:(",
+        "100 <= price <= 200",
+        "tags HAS ",
+        "category = ",
+        "price IN (1, ",
+        " ",
+        " ",
+    ]
+    for number in range(20_000):
+        if number % 3:
+            text = rng.choice(["", " "]).join(rng.choices(pieces, k=rng.randint(1, 10)))
+        else:
+            characters = list(expression.to_text(languages.random_expression(rng, languages.WHOLE, 2)))
+            for _ in range(rng.randint(0, 3)):
+                characters[rng.randrange(len(characters))] = rng.choice(pieces)
+            text = "".join(characters)
+        found, expected = both(lambda: read_expression(text, settings), lambda: expression_parser.parse(text, tokenizer, settings.language))
+        assert found == expected, ascii(text)
+        if found is not None:
+            read += 1
+            again, _ = both(lambda: read_expression(expression_text(found), settings), lambda: None)
+            assert again in (found, None)  # None: more parentheses than there may be
+    assert read > 2_000
+
+
+ENGLISH = {"language": "english", "stop": True, "fold_accents": True, "synonyms": ["tea, coffee, cakes", "night => lates"]}
+ANALYSES = {
+    "a language": {"dskype.text.analyzer": ENGLISH},
+    "fields": {"dskype.text.fields": {"title": ENGLISH, "body": "plain"}},
+    "a segmenter": {"dskype.text.analyzer": {"segmenter": "japanese", "language": "german"}},
+    "segmenters": {
+        "dskype.text.fields": {"title": {"segmenter": "chinese", "fold_accents": True}, "body": {"language": "french", "synonyms": ["muse => museum"]}}
+    },
+}
+LIVELY = [
+    *"the The coffees cakes lates loose looses tennessee tennesse\u02b9 muses museums Mü mu\u0308 willing 東京タワー 今日は晴れ ÉTÉ été 24".split(),
+    *languages.WORDS,
+]
+
+
+@pytest.mark.parametrize("conf", ANALYSES.values(), ids=ANALYSES)
+def test_words_are_analyzed_as_in_the_topology(conf):
+    rng, settings = random.Random(15), Settings.from_conf(ALL | conf)
+    analyzer, language, read, again = settings.analyzer(), settings.language, 0, 0
+    for _ in range(600):
+        parts = [rng.choice([" ", "-", "\u00ad"]).join(rng.choices(LIVELY, k=rng.randrange(9))) for _ in range(rng.choice([1, 2, 2]))]
+        text = BORDER.join(parts)
+        expected = [[None if word == LEFT_OUT else word for word in part.split()] for part in analyzer.spaced(text).split(BORDER)]
+        assert fields_of(text, settings) == expected, ascii(text)
+        assert words_of_message(text, settings) == analyzer.tokens(text)
+        wanted = (
+            {"type": "boolean", "bbox": [11, 48, 12, 49], "keywords": rng.choices([*LIVELY, text], k=rng.randint(1, 3))}
+            if rng.random() < 0.5
+            else TOPK | {"text": text}
+        )
+        found, parsed = both_records(json.dumps(wanted).encode(), settings, analyzer)
+        assert found == parsed, wanted
+        words = languages.random_expression(rng, language, 2, [word for word in LIVELY if naive.words(word)])
+        pieces = ["AND", "OR", "(", ")", '"the coffees"', '"cakes the _ lates"~3', "mus*", "loose*", "title:muses", "body:(the", *LIVELY]
+        text = expression.to_text(words) if rng.random() < 0.5 else " ".join(rng.choices(pieces, k=rng.randint(1, 6)))
+        found, expected = both(lambda: read_expression(text, settings), lambda: expression_parser.parse(text, analyzer, language))
+        assert found == expected, ascii(text)
+        if found is not None:
+            read += 1
+            repeated, _ = both(lambda: read_expression(expression_text(found), settings), lambda: None)
+            # None: more parentheses than there may be. A prefix is the stem of what was written, and may have a stem itself.
+            assert repeated in (found, None) or "*" in text
+            again += repeated is not None
+    assert read > 200 and again > 150
+
+
+def both_records(value, settings, analyzer):
+    """Return what both have read of a subscription; None where both refuse."""
+    try:
+        found = read_subscription(b"s", value, settings)
+    except UnusableRecord:
+        found = None
+    try:
+        return found, parse_subscription(b"s", value, tokenizer=analyzer, limits=settings.limits, language=settings.language)
+    except RecordError:
+        return found, None
+
+
+def test_whether_an_expression_needs_a_word_is_found_as_in_the_topology():
+    rng, needs = random.Random(14), 0
+    for _ in range(5000):
+        tree = languages.random_expression(rng)
+        assert needs_word(tree) == (not is_wordless(tree)), tree
+        needs += needs_word(tree)
+    assert 500 < needs < 4500 and not needs_word(["all"]) and is_wordless(["all"])
 
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED], ids=ascii)
 def test_what_is_no_expression_is_refused(text):
     with pytest.raises(UnusableRecord):
-        read_expression(text, STOP_WORDS, Limits())
+        read_expression(text, SETTINGS)
+
+
+@pytest.mark.parametrize("text", [text for text, _ in REFUSED_OF_ALL], ids=ascii)
+def test_what_is_no_expression_of_the_whole_language_is_refused(text):
+    with pytest.raises(UnusableRecord):
+        read_expression(text, Settings.from_conf(ALL | {"dskype.stop.words": ["the"]}))
+
+
+WRONG_ATTRIBUTES = [
+    *({"price": wrong} for wrong in ("5", True, [5], {}, 10**400)),
+    *({"category": wrong} for wrong in (5, ["cafe"], "\ud800", "é" * 513)),
+    *({"open": wrong} for wrong in (1, "true", 0.0)),
+    *({"tags": wrong} for wrong in ("vegan", [5], [None], ["x"] * 257, ["é" * 513])),
+    *({"since": wrong} for wrong in ("soon", True, 2**53 + 1, "2026-13-01", "", [])),
+    {"needed": None},
+    {"needed": "x"},
+]
+GOOD_ATTRIBUTES = [
+    {"price": 5, "category": "é" * 512, "open": False, "tags": ["x"] * 256, "since": 2**53, "needed": 1},
+    {"price": None, "category": "", "tags": [], "since": "2026-01-31T00:00:00.001+02:00", "needed": -0.0, "other": [5]},
+]
+
+
+@pytest.mark.parametrize("given", [*WRONG_ATTRIBUTES, *GOOD_ATTRIBUTES], ids=lambda given: ascii(given)[:40])
+def test_attributes_are_read_or_refused_as_the_topology_does(given):
+    settings = Settings.from_conf({"dskype.attributes": languages.ATTRIBUTES | {"needed": {"type": "number", "required": True}}})
+    for attributes in (given, {"needed": 5} | given, None):
+        record = MESSAGE if attributes is None else MESSAGE | {"attributes": attributes}
+        value = json.dumps(record).encode()
+
+        def parse():
+            message = parse_message(value)
+            encode_attributes(settings.attributes, message)
+            return message
+
+        found, expected = both(lambda: read_message(value, settings), parse)
+        assert found == expected
+        if attributes is given:
+            assert (found is not None) == (given in GOOD_ATTRIBUTES)
+        if found is not None:
+            for name, value_found in attributes_of(found.attributes, settings).items():
+                comparison = ["attribute", name, "in", *value_found] if isinstance(value_found, frozenset) else ["attribute", name, "=", value_found]
+                assert naive.holds(comparison, found._asdict())
 
 
 def records():
@@ -179,6 +358,21 @@ def test_records_are_read_or_refused_as_the_topology_does():
             assert found == expected, value
             read, refused = read + (found is not None), refused + (found is None)
     assert read > 500 and refused > 5_000
+
+
+def test_texts_of_fields_and_attributes_are_read_alike():
+    rng = random.Random(11)
+    settings, fields = dataclasses.replace(SETTINGS, text_fields=("title", "body")), ("title", "body")
+    read = refused = 0
+    for _ in range(3000):
+        texts = [rng.choice(["late", "a\x1fb", "", 5, None]) for _ in range(3)]
+        text = rng.choice([dict(zip(rng.sample(["title", "body", "author"], rng.randint(0, 3)), texts)), texts[0]])
+        record = {"text": text, "lat": 1, "lon": 2} | rng.choice([{}, {"attributes": rng.choice([{}, {"a": 1}, None, 5])}])
+        value = json.dumps(record).encode()
+        found, expected = both(lambda: read_message(value, settings), lambda: parse_message(value, text_fields=fields))
+        assert found == expected, value
+        read, refused = read + (found is not None), refused + (found is None)
+    assert read > 200 and refused > 200
 
 
 @pytest.mark.parametrize(
@@ -250,8 +444,8 @@ def test_areas_meet_a_rectangle_as_the_plain_oracle_says():
     [
         ("dskype.spouts.text.without_ignored", lambda text: text),
         ("dskype.spouts.text._token_finder", lambda: str.split),
-        ("dskype.spouts.expression._plain", lambda text: (text, range(1, len(text) + 1))),
-        ("dskype.spouts.expression._either", lambda alternatives: engine_expression._join("or", [part for factors in alternatives for part in factors])),
+        ("dskype.spouts.expression_parser._plain", lambda text: (text, range(1, len(text) + 1))),
+        ("dskype.spouts.expression_parser.join", lambda operator, parts: expression.join("or", parts)),
     ],
     ids=["invisible characters", "signs", "full-width operators", "AND as OR"],
 )
@@ -264,4 +458,4 @@ def test_verification_disagrees_with_a_topology_that_reads_words_or_expressions_
 
 
 def test_the_examples_run():
-    assert doctest.testmod(reading).failed == 0
+    assert not any(doctest.testmod(module).failed for module in (reading, reading_words, reading_expressions))

@@ -24,6 +24,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from tests import languages, naive
 from tests.deploy.verification.plain_system import TOPICS, PlainSystem
 
 pytestmark = pytest.mark.product(schedules=True)
@@ -103,6 +104,48 @@ def test_what_a_right_system_writes_passes_whatever_it_was_asked(seed):
         assert report.ok, report.as_text(3)
     assert report.compared["messages"] > 30
     assert texts
+
+
+WHOLE = {
+    **COUNT,
+    "dskype.attributes": languages.ATTRIBUTES,
+    "dskype.text.fields": list(languages.FIELDS),
+    "dskype.boolean.prefixes": True,
+    "dskype.boolean.wordless": True,
+    "dskype.stop.words": ["the", "bar"],
+}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_right_system_passes_with_the_whole_language_of_expressions(seed):
+    conf = [WHOLE, {**WHOLE, "dskype.text.fields": []}, {**WHOLE, "dskype.boolean.wordless": False}, {**COUNT, "dskype.boolean.wordless": True}][seed % 4]
+    system = PlainSystem(conf, seed=seed, partitions=1 + seed % 3, areas=0.2, whole=True).some_traffic(40)
+    report = check(system)
+    assert report.ok, report.as_text(3)
+    assert report.compared["matches"] > 20 and report.compared["dead letters"] > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("_has_phrase", lambda found, within, places, wanted: set(wanted) <= set(found)),
+        ("_has_phrase", lambda found, within, places, wanted: right_phrase(found, within + 1, places, wanted)),
+        ("_has_phrase", lambda found, within, places, wanted: right_phrase([word for word in found if word is not None], within, places, wanted)),
+        ("_compares", lambda value, comparison, *operands: comparison == "!=" if value is None else right_comparison(value, comparison, *operands)),
+        ("_compares", lambda value, comparison, *operands: right_comparison(value, {"<=": "<", ">=": ">"}.get(comparison, comparison), *operands)),
+        ("_holds", lambda expression, fields, attributes: expression[0] != "not" and right_holds(expression, fields, attributes)),
+    ],
+    ids=["phrases without order", "phrases too wide", "stop words without a place", "absent attributes that differ", "borders left out", "NOT never holds"],
+)
+def test_a_system_that_evaluates_expressions_wrongly_is_found_out(monkeypatch, name, wrong):
+    monkeypatch.setattr(naive, name, wrong)
+    conf = {**WHOLE, "dskype.text.fields": []}
+    reports = (check(PlainSystem(conf, seed=seed, areas=0.2, whole=True).some_traffic(60)) for seed in range(10))
+    report = next(report for report in reports if not report.ok)
+    assert report.counts.keys() == {"match"} and "boolean subscription" in first(report, "match").as_text()
+
+
+right_phrase, right_comparison, right_holds = naive._has_phrase, naive._compares, naive._holds
 
 
 def test_everything_is_looked_at():

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.topology import BatchBolt, Bolt, Fields, Spout, TopologyBuilder
-from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
+from dskype.topology.core.bolt_task import BoltTask
 from dskype.topology.core.frames import encode_data, encode_pulse, encode_segment, encode_watermark
 from dskype.topology.core.kafka_spout import make_spout_task
+from dskype.topology.core.poison import PoisonedBatchError
 from dskype.topology.core.values import pack_state
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import InRecord
@@ -220,7 +221,7 @@ def main(seed: int, count: int) -> None:
             except PoisonedBatchError as error:  # as an executor does
                 task = BoltTask(plan, task_id, lambda: 0)
                 task.start()
-                task.poisoned[error.place] = str(error)
+                task.poison.places[error.place] = str(error)
                 task.process([InRecord(task.inbox, 0, 0, 0, None, renamed)])
             task.flush()
             if any(key.startswith("decode/") for key in task.stats.rejected):

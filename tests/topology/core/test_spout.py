@@ -234,9 +234,9 @@ def test_a_partition_that_cannot_be_read_now_holds_up_no_other():
     task._reader = fails
     pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 100))
     assert emitted == [(1, offset) for offset in range(20)]
-    assert "offsets 0 to 19 of t/0 cannot be read again now: OSError: the broker is away" in task.errors[0]["error"]
+    assert "offsets 0 to 19 of t/0 cannot be read again now: OSError: the broker is away" in task.errors.lines[0]["error"]
     pulse(plan, task, encode_pulse(2, 1000, 100))
-    assert len(attempts) == len(task.errors) == 1  # an attempt may take long, so the next one waits
+    assert len(attempts) == len(task.errors.lines) == 1  # an attempt may take long, so the next one waits
     task._reader = read
     pulse(plan, task, encode_pulse(3, 2000, 100))
     assert len(emitted) == 40

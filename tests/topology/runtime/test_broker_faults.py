@@ -12,8 +12,9 @@ import pytest
 
 from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.topology.config import TRANSPORTS, Config
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.driver.driver import TopologyDriver, now_ms
+from dskype.topology.runtime.driver.driver import TopologyDriver
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 
 from .components import sum_chain, sums_expected

@@ -13,10 +13,11 @@ from math import inf
 import pytest
 
 from dskype.topology.config import TRANSPORTS, Config
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
-from dskype.topology.runtime.driver import driver as driver_module
-from dskype.topology.runtime.driver.driver import TopologyDriver, now_ms
+from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver.janitor import Janitor
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 from .components import sum_chain, sums_expected
@@ -82,12 +83,12 @@ def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monk
     begins = {}
 
     def look(driver):
-        assert driver._transports.real_time == (set() if transport == "micro-batch" else set(driver.plan.component_ids))
+        assert driver._queries.transports.real_time == (set() if transport == "micro-batch" else set(driver.plan.component_ids))
         admin = TopicAdmin(driver.kafka)
         begins.update({c: admin.begin_and_end(inbox_topic(name, c)) for c in driver.plan.component_ids})
         admin.close()
 
-    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
+    monkeypatch.setattr(Janitor, "EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
     kills = [kill_an_executor, kill_the_daemon, kill_the_supervisor, kill_all_executors]
     run_through(cluster, name, [*kills, stop_an_executor, stop_all_python], transport, look)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"
@@ -95,7 +96,7 @@ def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monk
 
 def test_a_spark_task_that_has_given_up_is_not_run_again_from_where_its_batch_began(cluster, name, monkeypatch):
     """Its batch began with the topology, and those records are gone. Spark would wait for them without a word."""
-    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)
+    monkeypatch.setattr(Janitor, "EVERY_S", 1)
 
     def look(driver):
         assert [r["component"] for r in driver.restarts] == ["first"] and "died 6 times" in driver.restarts[0]["error"]

@@ -167,6 +167,11 @@ def sent(values, secs=1.0, conf=None):
         return [v for (v,) in run.components("2")[0].seen], run.dead_letters(), run.errors("1"), run.components("1")[0].failed
 
 
+class Unshowable:
+    def __repr__(self):
+        raise RuntimeError
+
+
 def recursive():
     endless = []
     endless.append(endless)
@@ -177,6 +182,7 @@ def recursive():
     ("bad", "text"),
     [
         (object, "a value cannot be serialized"),
+        (Unshowable, "a Unshowable that cannot be shown"),
         (lambda: 2**100_000, "int (1024 bytes)"),
         (lambda: np.longdouble(1), "of type longdouble; expected one of None, bool, int"),
         (lambda: {1, 2}, "a value cannot be serialized"),
@@ -184,7 +190,7 @@ def recursive():
         (recursive, "recursion"),
         (lambda: np.array(["a"], dtype=object), "dtype"),
     ],
-    ids=["object", "huge", "long double", "set", "surrogate", "recursive", "object array"],
+    ids=["object", "unshowable", "huge", "long double", "set", "surrogate", "recursive", "object array"],
 )
 def test_a_value_that_cannot_be_serialized_becomes_a_dead_letter_alone(bad, text):
     seen, letters, errors, failed = sent(lambda: ["a", "b", bad(), "c"], secs=12, conf={"topology.message.timeout.secs": 5})

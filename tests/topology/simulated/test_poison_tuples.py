@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dskype.topology import BasicBolt, BatchBolt, Fields, TopologyBuilder
-from dskype.topology.core import bolt_task as tasks
+from dskype.topology.core import poison
 from dskype.topology.core.values import unpack_state
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
@@ -169,7 +169,7 @@ def test_poison_tuples_are_one_dead_letter_each_and_leave_no_trace(which, tracke
 @pytest.mark.parametrize("tracked", [False, True], ids=["untracked", "tracked"])
 @pytest.mark.parametrize("which", BOLTS)
 def test_crashes_change_nothing_about_poison_tuples(which, tracked, cheap_ns, monkeypatch):
-    monkeypatch.setattr(tasks, "_CHEAP_NS", cheap_ns)
+    monkeypatch.setattr(poison, "_CHEAP_NS", cheap_ns)
     met = Counter()
     for seed in range(SEEDS):
         met.update(check(which, tracked, seed, Faults.heavy())[0].fault_counts)
@@ -215,7 +215,7 @@ def test_one_poison_tuple_in_a_frame_of_a_thousand_is_the_only_dead_letter():
 
 
 def test_when_nothing_can_be_processed_the_search_ends_soon(monkeypatch):
-    monkeypatch.setattr(tasks, "_CHEAP_NS", 1 << 62)  # however slow the machine is
+    monkeypatch.setattr(poison, "_CHEAP_NS", 1 << 62)  # however slow the machine is
     with counted(range(1000)) as run:
         assert Counter(unpack_state(r.value)[0] for r in run.sim.dead_letters()) == Counter(range(1000))
         assert Counts.prepared < 100

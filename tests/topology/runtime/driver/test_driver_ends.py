@@ -16,8 +16,8 @@ from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.runtime.driver import driver as driver_module
 from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver.janitor import Janitor
 from dskype.topology.runtime.driver.topics import TopologyTopics
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
@@ -68,7 +68,7 @@ def test_the_watch_goes_on_while_the_janitor_waits_for_brokers(cluster, name, tm
         came.set()
         go_on.wait(120)
 
-    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 0.1)
+    monkeypatch.setattr(Janitor, "EVERY_S", 0.1)
     monkeypatch.setattr(TopologyTopics, "drop_old_records", wait)
     kafka = cluster.environment.kafka
     topology, conf = sum_chain(make_topic(kafka, f"{name}-out"), 1000, 500)
@@ -221,7 +221,7 @@ def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, n
 
 
 def test_a_deleted_topic_of_statistics_is_made_again_and_nothing_is_lost(cluster, name, monkeypatch):
-    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 2)
+    monkeypatch.setattr(Janitor, "EVERY_S", 2)
     kafka, total = cluster.environment.kafka, 6_000
     out = make_topic(kafka, f"{name}-out")
     topology, conf = sum_chain(out, total, 1_500)

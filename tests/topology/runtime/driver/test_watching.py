@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from dskype.topology.config import Config
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.nimbus.observing import BROKERS_SILENT_AFTER_S, GONE, Contact, ContactWatch, seen_health, started_ms
-from dskype.topology.runtime.driver import driver as driver_module
-from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver import watch as watch_module
 from dskype.topology.runtime.driver.reports import DriverReports
 from dskype.topology.runtime.driver.restarts import Restarts
 from dskype.topology.runtime.driver.stalls import StallWatch
+from dskype.topology.runtime.driver.watch import Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.liveness import DEAD_AFTER_S, SILENT_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 
@@ -75,32 +76,29 @@ def test_a_task_that_has_not_run_its_first_batch_starts_and_is_not_stalled_for_t
 
 def test_no_task_is_stalled_because_the_brokers_were_away(monkeypatch):
     now, told = [100.0], []
-    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(watch_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     reports = DriverReports("t-1-0", TopologyStats(), lambda: 0, lambda text: None)
     monkeypatch.setattr(reports, "set_health", lambda state, why: told.append(state))
-    driver = SimpleNamespace(
-        _stalls=StallWatch(after_s=30, gap_s=5),
-        _brokers_away=False,
-        _versions=lambda: {1: 5},
-        _waiting=lambda: {1: 3},
-        _obstacles={},
-        _due={},
-        _reports=reports,
-        plan=SimpleNamespace(task_component={1: "a"}, component_ids=[]),
+    state = SimpleNamespace(
+        brokers_away=False,
+        versions=lambda: {1: 5},
+        reports=reports,
+        plan=SimpleNamespace(task_component={1: "a"}, conf={Config.TOPOLOGY_EMULATOR_STALL_SECS: 30}),
         stats=SimpleNamespace(reported=lambda term: {1}, compiling={}),
         tenure=SimpleNamespace(term=1),
         kafka=KafkaSettings("127.0.0.1:1"),
     )
+    watch = Watch(state, SimpleNamespace(obstacles=dict, failing=dict), lambda: {1: 3})
 
     def look(seconds: float) -> None:
         for _ in range(round(2 * seconds)):
             now[0] += 0.5
-            TopologyDriver._report_health(driver)
+            watch.report_health()
 
     look(29)  # the brokers do not answer, and the driver does not know it yet
-    driver._brokers_away = True
+    state.brokers_away = True
     look(131)
-    driver._brokers_away = False
+    state.brokers_away = False
     look(29)
     assert list(dict.fromkeys(told)) == ["running", "waiting"]
     look(2)

@@ -16,8 +16,9 @@ from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, Me
 from dskype.deploy.machine import launch
 from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.driver import driver as driver_module
+from dskype.topology.runtime.driver import janitor as janitor_module
 from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver.janitor import Janitor
 from dskype.topology.runtime.kafka import librdkafka, librdkafka_producer, record_producer, write_watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.write_watch import WriteWatch
@@ -231,11 +232,12 @@ def test_a_driver_that_became_dumb_ends_and_says_why_with_another_client(tmp_pat
     other.close = lambda: None
     monkeypatch.setattr(KafkaSettings, "producer", lambda self, **_: other)
     monkeypatch.setattr(write_watch, "make_producer", lambda *_: other)
-    driver._producer, driver._writes = own, WriteWatch(own, lambda: write_watch.write_once(driver.kafka, "t", driver._reports.document(), b"driver"))
-    monkeypatch.setattr(driver_module, "TopicAdmin", lambda kafka: pytest.fail("it looks after topics"))
+    driver.state.producer = own
+    janitor = Janitor(driver.state, driver._topics)
+    monkeypatch.setattr(janitor_module, "TopicAdmin", lambda kafka: pytest.fail("it looks after topics"))
     with pytest.raises(pytest.fail.Exception, match="after topics"):  # one round is no proof
-        driver._look_after_topics()
+        janitor.step()
     assert driver.failure is None and b'"starting"' in written[0]
-    driver._look_after_topics()
+    janitor.step()
     assert "Kafka stores nothing of what the driver writes" in str(driver.failure)
     assert b'"failed"' in written[-1] and b"no record for 1000 s" in written[-1]

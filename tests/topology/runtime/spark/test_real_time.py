@@ -21,7 +21,7 @@ def test_sparks_reports_count_what_tasks_have_processed_and_its_batches_change_n
     conf |= {Config.TOPOLOGY_EMULATOR_TRANSPORT: "real-time", Config.TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS: 5}
     with cluster.submit_topology(name, conf, topology) as handle:
         driver = handle.backend
-        assert driver._transports.real_time == set(driver.plan.component_ids)
+        assert driver._queries.transports.real_time == set(driver.plan.component_ids)
         driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 120, "the last tuple at the sink")
         bolts = [c for c in driver.plan.component_ids if not driver.plan.spec(c).is_spout]
 
@@ -31,7 +31,7 @@ def test_sparks_reports_count_what_tasks_have_processed_and_its_batches_change_n
 
         def reported(component):
             """Return the rows of all batches, and where the last one ended, as Spark reports it."""
-            reports = driver._queries[component]._query.recentProgress
+            reports = driver._queries._queries[component]._query.recentProgress
             ends = reports[-1].sources[0].endOffset if reports else "{}"
             return len(reports), sum(report.numInputRows for report in reports), ends
 

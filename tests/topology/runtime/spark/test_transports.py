@@ -11,6 +11,8 @@ from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver.driver import TopologyDriver
+from dskype.topology.runtime.driver.query_keeper import QueryKeeper
+from dskype.topology.runtime.driver.watch import Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.spark import transports as transports_module
@@ -115,24 +117,24 @@ def test_topologies_share_the_slots_of_spark():
 def test_a_query_waits_for_slots_however_long_and_the_health_says_why(tmp_path):
     driver = TopologyDriver(plan_of(), FakeSpark(), KAFKA, tmp_path)
     for _ in range(20):  # more often than a query may fail
-        driver._handle_failure("count", TooFewSlotsError("7 slots needed, 1 slots too few"))
-    assert driver.failure is None and not driver.restarts and "count" in driver._due
-    driver._report_health()
+        driver._queries._judge("count", TooFewSlotsError("7 slots needed, 1 slots too few"))
+    assert driver.failure is None and not driver.restarts and "count" in driver._queries.obstacles()
+    Watch(driver.state, driver._queries, dict).report_health()
     assert driver.health()["state"] == "waiting" and "component 'count' waits: 7 slots needed" in driver.health()["why"][0]
 
 
 def test_a_rebalance_counts_the_slots_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(TopologyDriver, "_drain", lambda self: None)
-    monkeypatch.setattr(TopologyDriver, "_start_queries", lambda self, positions: None)
+    monkeypatch.setattr(QueryKeeper, "start", lambda self: None)
     plan, spark = plan_of(), FakeSpark("local[13]", 13)
     driver = TopologyDriver(plan, spark, KAFKA, tmp_path)
     driver._opened = True
     driver.rebalance(plan)
-    assert driver._transports.real_time == {"words", "count"}
+    assert driver._queries.transports.real_time == {"words", "count"}
     spark.sparkContext.defaultParallelism = 12  # a worker is lost
     driver.rebalance(plan)
-    assert not driver._transports.real_time
-    driver._transports.release()
+    assert not driver._queries.transports.real_time
+    driver._queries.transports.release()
 
 
 def test_connection_settings_reach_the_writer_of_frames():

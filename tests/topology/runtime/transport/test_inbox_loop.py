@@ -303,7 +303,7 @@ def test_a_successor_goes_on_in_partitions_that_its_predecessor_read_though_thei
                 home.log.append("t.in", index, None, encode_control("activate", 1_000_000))
                 home.log.append("t.in", index, None, encode_pulse(number, 1_000_000, 5))
             steps(*loops)
-        assert not any(task.errors for loop in loops for task in loop._executor.tasks)
+        assert not any(task.errors.lines for loop in loops for task in loop._executor.tasks)
         return {where: offset for loop in loops for task in loop._executor.tasks for where, offset in task.positions().items()}["in-b", 0]
 
     for value in (b"1", b"2", b"3"):

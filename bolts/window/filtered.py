@@ -1,0 +1,185 @@
+"""A message window whose queries may have filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dskype.bolts.filters import Programs
+from dskype.bolts.ranked_lists import RankedLists
+from dskype.bolts.window import _kernels
+from dskype.bolts.window.base import MessageWindow, QueryBatch
+from dskype.bolts.window.kept import Queue, kernel_array
+from dskype.spouts.batch import Details, MessageBatch
+
+__all__ = ["FilteredWindow"]
+
+_DETAILS = "details"
+_ASKED_AT_ONCE = 1 << 20
+"""The most messages that filtered queries ask for together, so that their answers need tens of MiB; a single one may ask for more."""
+_MARGIN, _LEAST_GROWTH, _MOST_GROWTH = 1.25, 2, 16
+
+
+class FilteredWindow(MessageWindow):
+    """Adds filters to any window: programs (:mod:`dskype.spouts.filters`) that decide which messages a query is about.
+
+    It keeps what filters look at, and leaves the search to the window: it asks for the best messages of a filtered query, keeps those that
+    satisfy the program, and asks for more until they are enough, or there are no more. How many more follows from the share that did. So an answer
+    is exact with any index. Memory, beside that of the window: 48 bytes a message, 8 for each of its terms and prefixes, 2 for each
+    word of its text, 16 for each value of its attributes.
+
+    :param window: an empty one.
+    """
+
+    def __init__(self, window: MessageWindow) -> None:
+        self.window = window
+        self._position, self._seq = self._keys = Queue(np.int64), Queue(np.int64)
+        # Ends and values of terms, order, attributes and prefixes.
+        self._lists = tuple((Queue(np.int64), Queue(kind)) for kind in (np.int64, np.int16, np.int64, np.int64))
+        self.asked = 0
+        """How many messages filtered queries have asked the window for."""
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def insert(self, messages: MessageBatch, ids: Sequence[str] | pa.StringArray, details: Details | None = None) -> None:
+        """See :meth:`MessageWindow.insert`.
+
+        :param details: what filters look at; None: the messages have none.
+        """
+        details = Details.empty(messages.n) if details is None else details
+        self.window.insert(messages, ids)
+        self._position.append(messages.position)
+        self._seq.append(messages.seq)
+        columns = (messages.offsets, messages.terms), details[:2], details[2:4], details[4:6]
+        for (ends, values), (offsets, column) in zip(self._lists, columns):
+            ends.append(offsets[1:] - offsets[0] + values.end)
+            values.append(column[offsets[0] : offsets[-1]])
+
+    def free(self, position: int) -> None:
+        """See :meth:`MessageWindow.free`; details leave at once."""
+        self.window.free(position)
+        n = int(np.searchsorted(self._position.view, position, side="right"))
+        if not n:
+            return
+        for ends, values in self._lists:
+            values.drop(int(ends.view[n - 1]) - values.base)
+            ends.drop(n)
+        for queue in self._keys:
+            queue.drop(n)
+
+    def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
+        """See :meth:`MessageWindow.ids`."""
+        return self.window.ids(seqs, positions)
+
+    # -- queries ----------------------------------------------------------------------------------
+
+    def topk(
+        self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None, programs: Programs | None = None
+    ) -> RankedLists:
+        """See :meth:`MessageWindow.topk`.
+
+        :param programs: the filters of the queries; None: they have none.
+        """
+        filtered = np.zeros(0, np.int64) if programs is None else np.flatnonzero(programs.sizes())
+        if programs is None or not len(filtered):
+            return self.window.topk(queries, extent, diagonal_deg, thresholds)
+        parts: list[tuple[np.ndarray, RankedLists]] = []
+        plain = np.flatnonzero(programs.sizes() == 0)
+        if len(plain):
+            parts.append((plain, self.window.topk(queries.select(plain), extent, diagonal_deg, None if thresholds is None else thresholds[plain])))
+        todo, asked = filtered, queries.wanted.copy()
+        while len(todo):
+            again = []
+            for rows in self._groups(todo, asked):
+                part = queries.select(rows)._replace(wanted=asked[rows])
+                found = self.window.topk(part, extent, diagonal_deg, None if thresholds is None else thresholds[rows])
+                self.asked += int(asked[rows].sum())
+                lists, passed = self._satisfying(found, programs.select(rows), queries.wanted[rows])
+                done = (np.diff(lists.offsets) == queries.wanted[rows]) | (np.diff(found.offsets) < asked[rows])
+                parts.append((rows[done], lists.select(np.flatnonzero(done))[0]))
+                open_rows = rows[~done]
+                asked[open_rows] = self._more(asked[open_rows], passed[~done], queries.wanted[open_rows])
+                again.append(open_rows)
+            todo = np.concatenate(again)
+        return _joined(parts, queries.n)
+
+    def _groups(self, rows: np.ndarray, asked: np.ndarray) -> list[np.ndarray]:
+        """Cut queries into groups that together ask for few enough messages."""
+        most = np.minimum(asked[rows], len(self.window))
+        return np.split(rows, np.flatnonzero(np.diff(np.cumsum(most) // _ASKED_AT_ONCE)) + 1)
+
+    def _more(self, asked: np.ndarray, passed: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Return how many messages to ask for, after ``passed`` of ``asked`` were not enough."""
+        needed = np.ceil(_MARGIN * asked * wanted / np.maximum(passed, 0.5)).astype(np.int64)
+        return np.minimum(np.clip(needed, _LEAST_GROWTH * asked, _MOST_GROWTH * asked), len(self.window) + 1)
+
+    def _satisfying(self, found: RankedLists, programs: Programs, wanted: np.ndarray) -> tuple[RankedLists, np.ndarray]:
+        """Return the first ``wanted`` messages of each list that satisfy its program, and how many of each list do."""
+        lengths = np.diff(found.offsets)
+        which = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        passed = np.zeros(len(which), np.bool_)
+        rows = _kernels.locate(self._position.view, self._seq.view, kernel_array(found.positions, np.int64), kernel_array(found.seqs, np.int64))
+        known = np.flatnonzero(rows >= 0)  # messages of earlier versions have no details, and satisfy no filter
+        messages, details = self._texts(rows[known])
+        extra = details.prefix_offsets, details.prefixes
+        passed[known] = programs.satisfying(messages, details, extra, np.arange(len(known), dtype=np.int32), which[known])
+        counts = np.concatenate(([0], np.cumsum(passed)))
+        before, after = counts[found.offsets[:-1]], counts[found.offsets[1:]]
+        index = np.flatnonzero(passed & (counts[1:] - np.repeat(before, lengths) <= np.repeat(wanted, lengths)))
+        offsets = np.concatenate(([0], np.cumsum(np.minimum(after - before, wanted))))
+        return RankedLists(offsets, found.seqs[index], found.positions[index], found.scores[index]), after - before
+
+    def _texts(self, rows: np.ndarray) -> tuple[MessageBatch, Details]:
+        """Return what filters look at, of messages by their rows: terms without weights, and details."""
+        offsets, terms, *details = (column for ends, values in self._lists for column in _gather(ends.view, values, rows))
+        nothing = np.zeros(0)
+        return MessageBatch(rows, rows, nothing, nothing, offsets, terms, nothing), Details(*[*details, *Details.empty(len(rows))[6:]])
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """See :meth:`MessageWindow.snapshot`: that of the window, and the details."""
+        return {**self.window.snapshot(), _DETAILS: [[queue.base, queue.view] for queue in self._queues()]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """See :meth:`MessageWindow.restore`; snapshots of earlier versions have no details."""
+        self.window.restore({name: value for name, value in state.items() if name != _DETAILS})
+        for queue, (base, values) in zip(self._queues(), state.get(_DETAILS, ())):
+            queue.load(base, values)
+
+    def _queues(self) -> list[Queue]:
+        return [*self._keys, *(queue for pair in self._lists for queue in pair)]
+
+    @property
+    def memory_bytes(self) -> int:
+        """The approximate memory of window and details, in bytes."""
+        return self.window.memory_bytes + sum(queue.nbytes for queue in self._queues())
+
+    def _check(self) -> None:
+        """Verify all invariants; for tests."""
+        self.window._check()
+        n = len(self._seq)
+        assert n <= len(self.window) and all(len(queue) == n for queue in (*self._keys, *(ends for ends, _ in self._lists)))
+        for ends, values in self._lists:
+            assert sorted(ends.view.tolist()) == ends.view.tolist() and (values.end == ends.view[-1] if n else not len(values))
+
+
+def _gather(ends: np.ndarray, values: Queue, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (offsets, values) of the lists at ``rows``: list *i* ends at ``ends[i]`` and begins at the end of the one before."""
+    begins = np.where(rows > 0, ends[rows - 1], values.base)
+    offsets = np.concatenate(([0], np.cumsum(ends[rows] - begins)))
+    return offsets, values.view[np.arange(offsets[-1]) + np.repeat(begins - values.base - offsets[:-1], np.diff(offsets))]
+
+
+def _joined(parts: list[tuple[np.ndarray, RankedLists]], n: int) -> RankedLists:
+    """Return one list for each of ``n`` queries, from lists of some of them, each once."""
+    owner = np.concatenate([np.repeat(rows, np.diff(lists.offsets)) for rows, lists in parts])
+    order = np.argsort(owner, kind="stable")
+    columns = (np.concatenate([lists[i] for _, lists in parts])[order] for i in (1, 2, 3))
+    return RankedLists(np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=n)))), *columns)

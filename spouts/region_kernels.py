@@ -1,0 +1,492 @@
+"""Kernels for regions: prepared regions, and whether one holds a place.
+
+An encoded region (see :mod:`dskype.spouts.regions`) is *prepared* once, so that the test of a place reads little. A prepared region consists of *lines* of 8 float64, so that
+each is a cache line of an aligned array::
+
+    SMALL_CIRCLE | CIRCLE, lat, lon, radius_m, cos(lat), sin(lat), low, high
+    RECTANGLE, west, south, east, north, 0, 0, 0
+    POLYGON, lines, west, south, east, north, chains, 1 if a place north of all edges is inside
+        for each chain: at, corners, flags, west, south, east, north, 0
+        for each chain, at float64 number ``at`` of the polygon: its longitudes, rounded up to whole lines, then so its latitudes
+    SEVERAL, lines, shapes, 0, 0, 0, 0, 0
+        the shapes
+
+``low`` and ``high`` are a little below and above the circle's share of the globe: only a place between them needs the exact distance. A *chain* is a piece of a ring,
+corners from the first to the last, where its neighbour begins. A ring of few corners is one chain. Of a chain that has the place neither inside its rectangle nor south of it, no
+corner is looked at; of one that is north of the place, only the ends are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dskype.spouts.orientation_kernels import side
+from dskype.spouts.sphere_kernels import EARTH_RADIUS_M, RADIANS, great_circle_m
+from dskype.topology.kernel_cache import njit
+
+__all__ = [
+    "AROUND",
+    "CROSSES",
+    "FIRST",
+    "LINE",
+    "POLYGON",
+    "RECTANGLE",
+    "SEVERAL",
+    "SMALL_CIRCLE",
+    "crosses",
+    "encode_all",
+    "fill_rectangle",
+    "holds",
+    "in_circle",
+    "in_polygon",
+    "in_rectangle",
+    "lines_needed",
+    "lines_of",
+    "move_together",
+    "not_next_to_zero",
+    "prepare_all",
+    "prepare_polygon",
+    "put",
+    "space_of_polygon",
+]
+
+LINE = 8
+CIRCLE, RECTANGLE, POLYGON, SMALL_CIRCLE, SEVERAL = 1, 2, 3, 4, 5
+NORTH, SOUTH, AROUND = 1, 2, 4
+"""Kinds of shapes and flags of rings, as in :mod:`dskype.spouts.regions`; ``SMALL_CIRCLE`` and ``SEVERAL`` exist in prepared regions only."""
+CROSSES, FIRST = 8, 16
+"""More flags of a chain: an edge crosses the antimeridian, or steps on it; it is the first of its ring."""
+
+_SMALL = 0.1
+"""Radians: so far from the centre of a small circle, up and across, a few terms of a series have all digits of sine and cosine."""
+_SLACK = 1e-11
+"""More than the relative error of the series."""
+_LONG, _SHORTEST = 48, 24
+"""A ring of more than ``_LONG`` corners is several chains of at least ``_SHORTEST``."""
+_BORDER = 2
+
+
+# -- preparing ------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _chain_length(corners):
+    """Return how many edges a chain has, in a ring of so many."""
+    return corners if corners <= _LONG else max(_SHORTEST, int(np.ceil(np.sqrt(corners))))
+
+
+@njit(cache=True)
+def _rounded(n):
+    return (n + LINE - 1) // LINE * LINE
+
+
+@njit(cache=True)
+def space_of_polygon(encoded, at):
+    """Return (lines, chains, behind its end) of the polygon at ``encoded[at]``."""
+    rings = int(encoded[at + 1])
+    at += 2
+    numbers, chains = 0, 0
+    for _ in range(rings):
+        corners = int(encoded[at])
+        length = _chain_length(corners)
+        for first in range(0, corners, length):
+            chains += 1
+            numbers += 2 * _rounded(min(length, corners - first) + 1)
+        at += 2 + 2 * corners
+    return 1 + chains + numbers // LINE, chains, at
+
+
+@njit(cache=True)
+def _space(encoded, begin, end):
+    """Return (lines, shapes) of an encoded region."""
+    lines, shapes, at = 0, 0, begin
+    while at < end:
+        kind = int(encoded[at])
+        if kind == POLYGON:
+            more, _, at = space_of_polygon(encoded, at)
+            lines += more
+        else:
+            lines += 1
+            at += 4 if kind == CIRCLE else 5
+        shapes += 1
+    return lines + (1 if shapes > 1 else 0), shapes
+
+
+@njit(cache=True)
+def lines_needed(offsets, encoded):
+    """Return the lines, int64[n], that encoded regions need; region *i* is ``encoded[offsets[i]:offsets[i + 1]]``, and needs none if it is empty."""
+    lines = np.empty(len(offsets) - 1, np.int64)
+    for i in range(len(lines)):
+        lines[i] = _space(encoded, offsets[i], offsets[i + 1])[0]
+    return lines
+
+
+@njit(cache=True)
+def _prepare_circle(numbers, to, lat, lon, radius_m):
+    angle = radius_m / EARTH_RADIUS_M
+    across = np.sin(angle) / np.cos(lat * RADIANS) if abs(lat) < 89.0 else 1.0
+    numbers[to] = SMALL_CIRCLE if angle < _SMALL and across < 0.99 * _SMALL else CIRCLE
+    numbers[to + 1], numbers[to + 2], numbers[to + 3] = lat, lon, radius_m
+    numbers[to + 4], numbers[to + 5] = np.cos(lat * RADIANS), np.sin(lat * RADIANS)
+    share = np.sin(angle / 2) ** 2
+    numbers[to + 6], numbers[to + 7] = share * (1 - _SLACK), share * (1 + _SLACK)
+
+
+@njit(cache=True)
+def fill_rectangle(numbers, to, west, south, east, north):
+    """Write a rectangle to ``numbers[to:to + LINE]``."""
+    numbers[to] = RECTANGLE
+    numbers[to + 1], numbers[to + 2], numbers[to + 3], numbers[to + 4] = west, south, east, north
+
+
+@njit(cache=True)
+def _prepare_chain(encoded, ring, first, edges, numbers, polygon, chain, to):
+    """Write a chain whose corners begin with number ``first`` of the ring at ``encoded[ring]``; ``to`` is where they go."""
+    corners, flags = int(encoded[ring]), int(encoded[ring + 1])
+    around = (flags & AROUND) != 0
+    if first == 0:
+        flags |= FIRST
+    up = _rounded(edges + 1)
+    west, east, south, north = 180.0, -180.0, 90.0, -90.0
+    for i in range(edges + 1):
+        corner = ring + 2 + 2 * ((first + i) % corners)
+        lon, lat = encoded[corner], encoded[corner + 1]
+        numbers[to + i], numbers[to + up + i] = lon, lat
+        west, east, south, north = min(west, lon), max(east, lon), min(south, lat), max(north, lat)
+        if i and crosses(numbers[to + i - 1], lon, around):
+            flags |= CROSSES
+    if flags & CROSSES:
+        west, east = -180.0, 180.0
+    numbers[chain], numbers[chain + 1], numbers[chain + 2] = to - polygon, edges + 1, flags
+    numbers[chain + 3], numbers[chain + 4], numbers[chain + 5], numbers[chain + 6] = west, south, east, north
+    return to + 2 * up
+
+
+@njit(cache=True)
+def prepare_polygon(encoded, at, numbers, polygon):
+    """Write the polygon at ``encoded[at]`` to ``numbers[polygon:]``, which are zeros; return (behind its end there, behind its end here)."""
+    lines, chains, _ = space_of_polygon(encoded, at)
+    west, east, south, north = 180.0, -180.0, 90.0, -90.0
+    poles = 0
+    rings = int(encoded[at + 1])
+    at += 2
+    chain, to = polygon + LINE, polygon + LINE * (1 + chains)
+    for _ in range(rings):
+        corners, flags = int(encoded[at]), int(encoded[at + 1])
+        poles ^= flags & (NORTH | SOUTH)  # a hole may have a pole, too
+        length = _chain_length(corners)
+        for first in range(0, corners, length):
+            to = _prepare_chain(encoded, at, first, min(length, corners - first), numbers, polygon, chain, to)
+            west, east = min(west, numbers[chain + 3]), max(east, numbers[chain + 5])
+            south, north = min(south, numbers[chain + 4]), max(north, numbers[chain + 6])
+            chain += LINE
+        at += 2 + 2 * corners
+    south, north = -90.0 if poles & SOUTH else south, 90.0 if poles & NORTH else north
+    if south == -90 or north == 90 or west == -180 or east == 180:  # a pole has all longitudes, and the antimeridian has two
+        west, east = -180.0, 180.0
+    numbers[polygon], numbers[polygon + 1] = POLYGON, lines
+    numbers[polygon + 2], numbers[polygon + 3], numbers[polygon + 4], numbers[polygon + 5] = west, south, east, north
+    numbers[polygon + 6], numbers[polygon + 7] = chains, poles & NORTH
+    return at, polygon + LINE * lines
+
+
+@njit(cache=True)
+def _prepare(encoded, begin, end, numbers, to):
+    """Write the region ``encoded[begin:end]`` to ``numbers[to:]``, which are zeros, in as many lines as :func:`lines_needed` says."""
+    lines, shapes = _space(encoded, begin, end)
+    if shapes > 1:
+        numbers[to], numbers[to + 1], numbers[to + 2] = SEVERAL, lines, shapes
+        to += LINE
+    at = begin
+    while at < end:
+        kind = int(encoded[at])
+        if kind == POLYGON:
+            at, to = prepare_polygon(encoded, at, numbers, to)
+        elif kind == CIRCLE:
+            _prepare_circle(numbers, to, encoded[at + 1], encoded[at + 2], encoded[at + 3])
+            at, to = at + 4, to + LINE
+        else:
+            fill_rectangle(numbers, to, encoded[at + 1], encoded[at + 2], encoded[at + 3], encoded[at + 4])
+            at, to = at + 5, to + LINE
+
+
+@njit(cache=True)
+def prepare_all(offsets, encoded):
+    """Return (starts int64[n], numbers): region *i* of :func:`lines_needed` is prepared at ``numbers[starts[i]]``, -1 if it is empty."""
+    lines = lines_needed(offsets, encoded)
+    numbers = np.zeros(LINE * lines.sum())
+    starts = np.full(len(lines), -1, np.int64)
+    to = 0
+    for i in range(len(lines)):
+        if lines[i]:
+            starts[i] = to
+            _prepare(encoded, offsets[i], offsets[i + 1], numbers, to)
+            to += LINE * lines[i]
+    return starts, numbers
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def put(starts, numbers, slots, regions, line):
+    """Prepare regions (offsets, encoded, the lines of each) from ``line`` on, where there are zeros, and enter them into ``starts``."""
+    offsets, encoded, lines = regions
+    for i in range(len(slots)):
+        if lines[i]:
+            _prepare(encoded, offsets[i], offsets[i + 1], numbers, LINE * line)
+            starts[slots[i]] = line
+            line += lines[i]
+
+
+@njit(cache=True)
+def _lines_at(numbers, at):
+    kind = int(numbers[at])
+    return int(numbers[at + 1]) if kind == POLYGON or kind == SEVERAL else 1
+
+
+@njit(cache=True)
+def lines_of(numbers, starts):
+    """Return how many lines the regions at some lines have together."""
+    lines = 0
+    for start in starts:
+        lines += _lines_at(numbers, LINE * np.int64(start))
+    return lines
+
+
+@njit(cache=True)
+def move_together(starts, numbers, to):
+    """Copy all regions to another array, in the order of their slots; return the number of lines."""
+    line = 0
+    for slot in range(len(starts)):
+        if starts[slot] >= 0:
+            at = LINE * np.int64(starts[slot])
+            lines = _lines_at(numbers, at)
+            to[LINE * line : LINE * (line + lines)] = numbers[at : at + LINE * lines]
+            starts[slot] = line
+            line += lines
+    return line
+
+
+@njit(cache=True)
+def _encoded_polygon(numbers, polygon, encoded, to, write):
+    """Write the encoded polygon if ``write`` is True; return where it ends."""
+    start, ring, rings = to, to, 0
+    to += 2
+    for c in range(int(numbers[polygon + 6])):
+        chain = polygon + LINE * (1 + c)
+        first, corners, flags = polygon + int(numbers[chain]), int(numbers[chain + 1]), int(numbers[chain + 2])
+        if flags & FIRST:
+            ring, rings = to, rings + 1
+            if write:
+                encoded[ring], encoded[ring + 1] = 0, flags & (NORTH | SOUTH | AROUND)
+            to += 2
+        if write:
+            encoded[ring] += corners - 1
+            for i in range(corners - 1):
+                encoded[to + 2 * i], encoded[to + 2 * i + 1] = numbers[first + i], numbers[first + _rounded(corners) + i]
+        to += 2 * (corners - 1)
+    if write:
+        encoded[start], encoded[start + 1] = POLYGON, rings
+    return to
+
+
+@njit(cache=True)
+def _encode(numbers, at, encoded, to, write):
+    shapes = 1
+    if int(numbers[at]) == SEVERAL:
+        shapes, at = int(numbers[at + 2]), at + LINE
+    for _ in range(shapes):
+        kind = int(numbers[at])
+        if kind == POLYGON:
+            to = _encoded_polygon(numbers, at, encoded, to, write)
+            at += LINE * int(numbers[at + 1])
+            continue
+        size = 5 if kind == RECTANGLE else 4
+        if write:
+            encoded[to : to + size] = numbers[at : at + size]
+            encoded[to] = RECTANGLE if kind == RECTANGLE else CIRCLE
+        to += size
+        at += LINE
+    return to
+
+
+@njit(cache=True)
+def encode_all(numbers, starts):
+    """Return (offsets, encoded) of the regions that were prepared at the lines ``starts``, as they were before."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    for i in range(len(starts)):
+        offsets[i + 1] = _encode(numbers, LINE * np.int64(starts[i]), numbers, offsets[i], False)
+    encoded = np.empty(offsets[-1])
+    for i in range(len(starts)):
+        _encode(numbers, LINE * np.int64(starts[i]), encoded, offsets[i], True)
+    return offsets, encoded
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def in_rectangle(west, south, east, north, lat, lon):
+    """Tell whether a rectangle has a place; west > east crosses the antimeridian."""
+    if lat < south or lat > north:
+        return False
+    return west <= lon <= east if west <= east else (lon >= west or lon <= east)
+
+
+@njit(cache=True)
+def not_next_to_zero(degrees):
+    """Return what a number counts as for polygons; see :mod:`dskype.spouts.orientation_kernels`."""
+    return 0.0 if abs(degrees) < 1e-30 else degrees
+
+
+@njit(cache=True)
+def in_circle(numbers, at, lat, lon):
+    """Tell whether the circle that was prepared at ``numbers[at]`` has a place."""
+    center_lat, center_lon, radius_m = numbers[at + 1], numbers[at + 2], numbers[at + 3]
+    if numbers[at] == SMALL_CIRCLE:
+        across = abs(lon - center_lon)
+        if across > 180.0:
+            across = (180.0 - abs(lon)) + (180.0 - abs(center_lon))
+        across, up = across * RADIANS, (lat - center_lat) * RADIANS
+        if across > _SMALL or abs(up) > _SMALL:
+            return False
+        a, u = across * across, up * up
+        # The haversine formula; half of 1 - cos(x) is x^2 / 4 (1 - x^2 / 12 + ...).
+        half_across = a * (0.25 - a * (1 / 48 - a * (1 / 1440 - a * (1 / 80640))))
+        half_up = u * (0.25 - u * (1 / 48 - u * (1 / 1440 - u * (1 / 80640))))
+        cosine = 1 - 2 * half_up
+        sine = up * (1 - u * (1 / 6 - u * (1 / 120 - u * (1 / 5040))))
+        part = half_up + numbers[at + 4] * (numbers[at + 4] * cosine - numbers[at + 5] * sine) * half_across
+        if part < numbers[at + 6]:
+            return True
+        if part > numbers[at + 7]:
+            return False
+    return great_circle_m(center_lat, center_lon, lat, lon) <= radius_m
+
+
+@njit(cache=True)
+def crosses(lon, next_lon, around):
+    """Tell whether an edge crosses the antimeridian, or steps on it."""
+    return abs(next_lon - lon) > 180.0 and not (around and lon == -next_lon and abs(lon) == 180.0)
+
+
+@njit(cache=True)
+def _edge(lon, lat, next_lon, next_lat, around, place_lon, place_lat):
+    """Return 1 if the edge is north of a place, 0 if not, ``_BORDER`` if the place is on it. The eastern end of an edge does not count as north of anything."""
+    turn, across = 0.0, crosses(lon, next_lon, around)
+    if (lon > next_lon) != across:
+        lon, lat, next_lon, next_lat = next_lon, next_lat, lon, lat
+    if across:
+        if place_lon < lon:
+            if place_lon > next_lon:
+                return 0
+            turn = 1.0
+    elif place_lon < lon or place_lon > next_lon:
+        return 0
+    end = 1.0 if across else 0.0
+    low, high = min(lat, next_lat), max(lat, next_lat)
+    if place_lon == next_lon and turn == end:
+        upright = lon == next_lon or (lon == 180.0 and next_lon == -180.0 and across)
+        return _BORDER if place_lat == next_lat or (upright and low <= place_lat <= high) else 0
+    if place_lat > high:
+        return 0
+    if place_lat < low:
+        return 1
+    where = side((lon, 0.0, lat), (next_lon, end, next_lat), (place_lon, turn, place_lat))
+    return _BORDER if where == 0 else (1 if where < 0 else 0)
+
+
+@njit(cache=True)
+def _crossings(numbers, first, corners, place_lat, place_lon):
+    """Return 1 if an odd number of edges is north of a place, 0 if an even one, ``_BORDER`` if it is on one. No edge crosses the antimeridian."""
+    lats = first + _rounded(corners)
+    odd = 0
+    east = numbers[first] > place_lon
+    for i in range(1, corners):
+        lon = numbers[first + i]
+        now_east = lon > place_lon
+        if now_east != east or lon == place_lon:
+            found = _edge(numbers[first + i - 1], numbers[lats + i - 1], lon, numbers[lats + i], True, place_lon, place_lat)
+            if found == _BORDER:
+                return _BORDER
+            odd ^= found
+            east = now_east
+    return odd
+
+
+@njit(cache=True)
+def _crossings_around(numbers, first, corners, around, place_lat, place_lon):
+    """Return what :func:`_crossings` does, for a chain whose edges may cross the antimeridian, and a place that may lie on it: then its longitude is -180."""
+    lats = first + _rounded(corners)
+    odd = 0
+    for i in range(1, corners):
+        lon, lat, next_lon, next_lat = numbers[first + i - 1], numbers[lats + i - 1], numbers[first + i], numbers[lats + i]
+        found = _edge(lon, lat, next_lon, next_lat, around, place_lon, place_lat)
+        if place_lon == -180.0 and abs(next_lon) == 180.0:  # the other side is the same meridian
+            upright = abs(lon) == 180.0 and (lon == next_lon or not around)
+            if next_lat == place_lat or (upright and min(lat, next_lat) <= place_lat <= max(lat, next_lat)):
+                found = _BORDER
+        if found == _BORDER:
+            return _BORDER
+        odd ^= found
+    return odd
+
+
+@njit(cache=True)
+def in_polygon(numbers, at, lat, lon):
+    """Tell whether the polygon that was prepared at ``numbers[at]`` has a place."""
+    lat, lon = not_next_to_zero(lat), not_next_to_zero(lon)
+    if lat < numbers[at + 3] or lat > numbers[at + 5] or lon < numbers[at + 2] or lon > numbers[at + 4]:
+        return False
+    if abs(lat) == 90.0:
+        return True
+    on_antimeridian = abs(lon) == 180.0
+    if on_antimeridian:
+        lon = -180.0
+    odd = int(numbers[at + 7])
+    for c in range(int(numbers[at + 6])):
+        chain = at + LINE * (1 + c)
+        flags = int(numbers[chain + 2])
+        west, east = numbers[chain + 3], numbers[chain + 5]
+        if lat > numbers[chain + 6]:
+            continue
+        if on_antimeridian:
+            if west > -180.0 and east < 180.0:
+                continue
+        elif lon < west or lon > east:
+            continue
+        first, corners = at + int(numbers[chain]), int(numbers[chain + 1])
+        if on_antimeridian or flags & CROSSES:
+            found = _crossings_around(numbers, first, corners, (flags & AROUND) != 0, lat, lon)
+        elif lat < numbers[chain + 4]:
+            found = 1 if (numbers[first] > lon) != (numbers[first + corners - 1] > lon) else 0
+        else:
+            found = _crossings(numbers, first, corners, lat, lon)
+        if found == _BORDER:
+            return True
+        odd ^= found
+    return odd == 1
+
+
+@njit(cache=True)
+def _shape_holds(numbers, at, lat, lon):
+    kind = int(numbers[at])
+    if kind == POLYGON:
+        return in_polygon(numbers, at, lat, lon)
+    if kind == RECTANGLE:
+        return in_rectangle(numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4], lat, lon)
+    return in_circle(numbers, at, lat, lon)
+
+
+@njit(cache=True)
+def holds(numbers, at, lat, lon):
+    """Tell whether the region that was prepared at ``numbers[at]`` has a place."""
+    if int(numbers[at]) != SEVERAL:
+        return _shape_holds(numbers, at, lat, lon)
+    shapes, at = int(numbers[at + 2]), at + LINE
+    for _ in range(shapes):
+        if _shape_holds(numbers, at, lat, lon):
+            return True
+        at += LINE * (int(numbers[at + 1]) if int(numbers[at]) == POLYGON else 1)
+    return False

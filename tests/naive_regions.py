@@ -1,0 +1,218 @@
+"""Regions in the plainest way, for tests to compare with: fractions for what is straight in longitude and latitude, long doubles for distances.
+
+A region is a value as in JSON: a circle, a rectangle, a GeoJSON geometry, or a list of these.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+EARTH_RADIUS_M = 6_371_008.8
+Place = tuple[float, float]
+"""(lat, lon)."""
+
+
+def shapes_of(region: Any) -> list[tuple[str, Any]]:
+    """Return circles as (lat, lon, radius_m), rectangles as (west, south, east, north), and polygons as lists of rings."""
+    found: list[tuple[str, Any]] = []
+    for shape in region if isinstance(region, list) else [region]:
+        if "center" in shape:
+            found.append(("circle", (shape["center"]["lat"], shape["center"]["lon"], shape["radius_m"])))
+        elif "bbox" in shape:
+            found.append(("rectangle", tuple(shape["bbox"])))
+        else:
+            polygons = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
+            found += [("polygon", [[tuple(position[:2]) for position in ring] for ring in rings]) for rings in polygons]
+    return found
+
+
+# -- distances ------------------------------------------------------------------------------------
+
+
+def on_sphere(lat: Any, lon: Any) -> np.ndarray:
+    degree = np.arctan(np.longdouble(1)) / 45
+    lat, lon = np.longdouble(lat) * degree, np.longdouble(lon) * degree
+    return np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], np.longdouble)
+
+
+def distance_m(place: Place, other: Place) -> float:
+    """Return the great-circle distance, from the lengths of the sum and the difference of two vectors."""
+    a, b = on_sphere(*place), on_sphere(*other)
+    return float(2 * EARTH_RADIUS_M * np.arctan2(np.sqrt(((a - b) ** 2).sum()), np.sqrt(((a + b) ** 2).sum())))
+
+
+# -- rings ----------------------------------------------------------------------------------------
+
+
+def unrolled(ring: list[Place]) -> list[tuple[Fraction, Fraction]]:
+    """Return the corners of a closed ring as (lon, lat) in a plane where longitudes go on beyond 180, the first one repeated at the end.
+
+    Edges of 360 degrees are left as they are, or become steps of length 0: whichever closes the ring; if both do, the latter, unless all longitudes are -180 or 180.
+    """
+
+    def walk(literal: bool) -> list[tuple[Fraction, Fraction]]:
+        lon, lat = map(Fraction, ring[0])
+        corners = [(lon, lat)]
+        for (a, _), (b, next_lat) in pairwise(ring):
+            step = Fraction(b) - Fraction(a)
+            if abs(b - a) > 180 and not (literal and {a, b} == {-180, 180}):
+                step -= 360 if step > 0 else -360
+            lon += step
+            corners.append((lon, Fraction(next_lat)))
+        return corners
+
+    straight, stepping = walk(True), walk(False)
+    if all(abs(lon) == 180 for lon, _ in ring):
+        return straight
+    if stepping[0] != stepping[-1] and straight[0] == straight[-1]:
+        return straight
+    return stepping
+
+
+def poles_of(polygon: list[list[Place]]) -> tuple[bool, bool]:
+    """Return whether the south pole and the north pole are inside."""
+    south = north = False
+    for ring in polygon:
+        corners = unrolled(ring)
+        if (corners[-1][0] - corners[0][0]) % 720 == 360:
+            if corners[0][1] > 0:
+                north = not north
+            else:
+                south = not south
+    return south, north
+
+
+def edges_of(polygon: list[list[Place]]) -> list[tuple[Any, Any]]:
+    return [edge for ring in polygon for edge in pairwise(unrolled(ring))]
+
+
+def on_edge(x: Fraction, y: Fraction, a: Any, b: Any) -> bool:
+    (ax, ay), (bx, by) = a, b
+    cross = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
+    return cross == 0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by)
+
+
+def reaches(polygon: list[list[Place]], pole: int) -> bool:
+    return poles_of(polygon)[pole > 0] or any(lat == pole for ring in polygon for _, lat in ring)
+
+
+def in_polygon(polygon: list[list[Place]], lat: Any, lon: Any) -> bool:
+    """Count the edges between a place and the south pole."""
+    lat, lon = Fraction(lat), Fraction(lon)
+    if abs(lat) == 90 and reaches(polygon, int(lat)):
+        return True
+    inside = poles_of(polygon)[0]
+    for a, b in edges_of(polygon):
+        (ax, ay), (bx, by) = a, b
+        for turn in range(-4, 5):
+            x = lon + 360 * turn
+            if not min(ax, bx) <= x <= max(ax, bx):
+                continue
+            if on_edge(x, lat, a, b):
+                return True
+            if (ax < x) != (bx < x) and ay + (by - ay) * (x - ax) / (bx - ax) < lat:
+                inside = not inside
+    return inside
+
+
+def edges_meet(edge: Any, other: Any) -> bool:
+    """Tell whether two edges in the plane share a point."""
+    (a, b), (c, d) = edge, other
+    if any(on_edge(*p, a, b) for p in (c, d)) or any(on_edge(*p, c, d) for p in (a, b)):
+        return True
+    u, v, w = (b[0] - a[0], b[1] - a[1]), (d[0] - c[0], d[1] - c[1]), (c[0] - a[0], c[1] - a[1])
+    determinant = u[0] * v[1] - u[1] * v[0]
+    if determinant == 0:
+        return False
+    s, t = (w[0] * v[1] - w[1] * v[0]) / determinant, (w[0] * u[1] - w[1] * u[0]) / determinant
+    return 0 <= s <= 1 and 0 <= t <= 1
+
+
+def polygons_touch(polygon: list[list[Place]], other: list[list[Place]]) -> bool:
+    if any(reaches(polygon, pole) and reaches(other, pole) for pole in (-90, 90)):
+        return True
+    for first, second in ((polygon, other), (other, polygon)):
+        if any(in_polygon(second, lat, lon) for ring in first for lon, lat in ring):
+            return True
+    turned = [tuple((x + 360 * turn, y) for x, y in edge) for edge in edges_of(other) for turn in range(-3, 4)]
+    own = edges_of(polygon)
+    return any(edges_meet(a, b) for a in own for b in turned)
+
+
+# -- rectangles -----------------------------------------------------------------------------------
+
+
+def halves(box: tuple[float, float, float, float]) -> list[tuple[float, float, float, float]]:
+    """Return a rectangle as one or two that do not cross the antimeridian."""
+    west, south, east, north = box
+    return [box] if west <= east else [(west, south, 180.0, north), (-180.0, south, east, north)]
+
+
+def as_polygon(box: tuple[float, float, float, float]) -> list[list[Any]]:
+    west, south, east, north = map(Fraction, box)
+    third = (east - west) / 3
+    lons = [west, west + third, west + 2 * third, east]
+    return [[*((lon, south) for lon in lons), *((lon, north) for lon in lons[::-1]), (west, south)]]
+
+
+# -- regions --------------------------------------------------------------------------------------
+
+
+def shape_gap_m(kind: str, shape: Any, lat: float, lon: float) -> float:
+    """Return how far a place is outside a shape: 0 or less if it is inside; infinite for shapes other than circles."""
+    if kind == "circle":
+        return distance_m((lat, lon), shape[:2]) - shape[2]
+    if kind == "rectangle":
+        inside = any(west <= lon <= east and south <= lat <= north for west, south, east, north in halves(shape))
+    else:
+        inside = in_polygon(shape, lat, lon)
+    return 0.0 if inside else float("inf")
+
+
+def gap_m(region: Any, lat: float, lon: float) -> float:
+    """Return how far a place is outside a region; see :func:`shape_gap_m`."""
+    return min(shape_gap_m(kind, shape, lat, lon) for kind, shape in shapes_of(region))
+
+
+def nearest_m(place: Place, edge: Any) -> float:
+    """Return the least distance from a place to an edge: from ever finer samples around the best ones."""
+    (ax, ay), (bx, by) = ((float(x), float(y)) for x, y in edge)
+    best, width, middles = float("inf"), 1.0, [0.5]
+    for _ in range(9):
+        samples = sorted({min(1.0, max(0.0, middle + width * (i / 64 - 0.5))) for middle in middles for i in range(65)})
+        found = sorted((distance_m(place, (ay + (by - ay) * t, ax + (bx - ax) * t)), t) for t in samples)
+        best, width, middles = min(best, found[0][0]), width / 16, [t for _, t in found[:2]]
+    return best
+
+
+def shapes_gap_m(kind: str, shape: Any, other_kind: str, other: Any) -> float:
+    """Return how far two shapes are apart; infinite where that is neither 0 nor a matter of a circle."""
+    if "circle" not in (kind, other_kind):
+        if kind == other_kind == "rectangle":
+            touching = any(
+                a[0] <= b[2] and b[0] <= a[2] and a[1] <= b[3] and b[1] <= a[3]  # both are plain intervals
+                for a in halves(shape)
+                for b in halves(other)
+            )
+        else:
+            parts = [[as_polygon(half) for half in halves(s)] if k == "rectangle" else [s] for k, s in ((kind, shape), (other_kind, other))]
+            touching = any(polygons_touch(a, b) for a in parts[0] for b in parts[1])
+        return 0.0 if touching else float("inf")
+    if kind != "circle":
+        return shapes_gap_m(other_kind, other, kind, shape)
+    lat, lon, radius_m = shape
+    if other_kind == "circle":
+        return distance_m((lat, lon), other[:2]) - radius_m - other[2]
+    polygons = [as_polygon(half) for half in halves(other)] if other_kind == "rectangle" else [other]
+    if any(in_polygon(polygon, lat, lon) for polygon in polygons):
+        return 0.0
+    return min(nearest_m((lat, lon), edge) for polygon in polygons for edge in edges_of(polygon)) - radius_m
+
+
+def regions_gap_m(region: Any, other: Any) -> float:
+    """Return how far two regions are apart; see :func:`shapes_gap_m`."""
+    return min(shapes_gap_m(*a, *b) for a in shapes_of(region) for b in shapes_of(other))

@@ -1,0 +1,212 @@
+"""Keeps the queries of a topology running: starts them, starts them again after failures, and gives up."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+from dskype.topology.config import Config
+from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, explain, mark_of, text_after
+from dskype.topology.runtime.driver.inputs import ExternalInputs
+from dskype.topology.runtime.driver.reports import cause_of
+from dskype.topology.runtime.driver.restarts import RESTARTED, Restarts
+from dskype.topology.runtime.driver.state import DriverState, TopologyFailedError
+from dskype.topology.runtime.driver.topics import TopologyTopics
+from dskype.topology.runtime.kafka.clients import brokers_answer
+from dskype.topology.runtime.kafka.record_producer import RecordProducer
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.spark.component_query import ComponentQuery, PartitionsAddedError
+from dskype.topology.runtime.spark.queries import QueryContext
+from dskype.topology.runtime.spark.session import jvm_exit_code
+from dskype.topology.runtime.spark.transports import Transports
+
+__all__ = ["QueryKeeper"]
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S = 0.5
+_RETRY_S = 2.0
+_STARTS_PER_TERM, _KEPT_RESTARTS = 1 << 20, 1000
+
+
+class QueryKeeper:
+    """The queries of one topology.
+
+    Each is in one of these states::
+
+        running ---- it fails ----> judged ----> due ---- its time has come ----> running; or judged again, if it cannot be started
+                                      |
+                                      +--------> given up, and the topology fails
+
+    A query that is judged falls due again and again while the brokers are away, while an obstacle lasts (for example, a full disk), or because its inputs
+    have new partitions. After any other failure it falls due at once or later and later, and is given up if it failed too often without progress
+    (:class:`~dskype.topology.runtime.driver.restarts.Restarts`) or if its error says that a retry cannot help.
+
+    :param state: the driver's.
+    :param topics: the topology's topics.
+    :param inputs: where spouts begin to read.
+    :param waiting: returns task -> number of tuples that wait for it.
+    :param stopping: tells whether the driver ends.
+    :param scratch: folder for Spark's throw-away checkpoints.
+    :ivar restarts: the last restarts: component, time and error.
+    """
+
+    def __init__(
+        self,
+        state: DriverState,
+        topics: TopologyTopics,
+        inputs: ExternalInputs,
+        waiting: Callable[[], Mapping[int, int]],
+        stopping: Callable[[], bool],
+        scratch: Path,
+    ) -> None:
+        self._state, self._topics, self._inputs, self._waiting, self._stopping, self._scratch = state, topics, inputs, waiting, stopping, scratch
+        self.transports = Transports()
+        self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
+        self._failures = Restarts(state.plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
+        self._positions: dict[str, dict[tuple[str, int], int]] = {}
+        self._queries: dict[str, ComponentQuery] = {}
+        self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
+        self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
+        self._starts = 0
+
+    # -- all queries ------------------------------------------------------------------------------
+
+    def choose(self) -> list[str]:
+        """Find out where all queries have to begin, and choose their transports; return the warnings."""
+        plan = self._state.plan
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            self._positions = dict(zip(plan.component_ids, pool.map(self._positions_of, plan.component_ids)))
+        return self.transports.choose(plan, self._state.spark, self._positions)
+
+    def start(self) -> None:
+        """Start all queries as chosen."""
+        context = self._context()
+        self._due.clear()
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            jobs = {c: pool.submit(self.transports.start_query, context, c, found) for c, found in self._positions.items()}
+            self._queries = {c: job.result() for c, job in jobs.items()}
+
+    def stop(self) -> None:
+        """Stop all queries, and end their executors."""
+        queries, self._queries = self._queries, {}
+        if not queries or jvm_exit_code(self._state.spark) is not None:  # without the JVM there is nothing to stop, and every call would block
+            return
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            list(pool.map(lambda query: query.stop(), queries.values()))
+        try:
+            self._last_context.stop_executors()
+        except Exception as error:  # Spark has ended, and the executors with it
+            log.warning("the executors of topology %s could not be stopped: %s", self._state.plan.name, error)
+
+    def _context(self) -> QueryContext:
+        state = self._state
+        self._starts += 1
+        self._last_context = QueryContext(
+            spark=state.spark,
+            plan=state.plan,
+            kafka=state.kafka,
+            producer=cast(RecordProducer, state.producer),
+            store=state.store,
+            scratch=self._scratch,
+            logs=None if state.store.remote else state.folder / "logs",
+            term=state.tenure.term,
+            epoch=state.tenure.term * _STARTS_PER_TERM + self._starts,
+        )
+        return self._last_context
+
+    def _positions_of(self, component: str) -> dict[tuple[str, int], int]:
+        return self._inputs.start_positions(self._state.plan, component, self._state.store)
+
+    # -- failed queries ---------------------------------------------------------------------------
+
+    def obstacles(self) -> dict[str, str]:
+        """Return component -> what its query waits for."""
+        return {c: reason for c, reason in self._obstacles.items() if c in self._due}
+
+    def failing(self) -> dict[str, int]:
+        """Return component -> how often its query has failed in a row, if that was more than once and it does not run."""
+        return {c: n for c in self._state.plan.component_ids if (n := self._failures.in_a_row(c)) > 1 and c in self._due}
+
+    def look(self) -> None:
+        """Restart failed queries from their snapshots, without a delay unless they fail repeatedly."""
+        with self._state.lock:
+            for component, query in list(self._queries.items()):
+                if self._stopping() or self._state.failure is not None:
+                    return
+                if (error := query.failure()) is not None:
+                    del self._queries[component]
+                    query.stop()
+                    self._judge(component, error)
+            for component, due in list(self._due.items()):
+                if self._stopping() or self._state.failure is not None:
+                    return
+                if time.monotonic() >= due:
+                    self._restart(component)
+
+    def _judge(self, component: str, error: BaseException) -> None:
+        """Decide whether and when to restart a component's failed query."""
+        state = self._state
+        text = f"{mark_of(error)} {error}".strip()  # the text of an executor's error has its mark already
+        if isinstance(error, PartitionsAddedError) or jvm_exit_code(state.spark) is not None:  # the next check reports that the JVM has ended
+            self._due[component] = time.monotonic() + _AGAIN_S
+            return
+        if (fatal := text_after(FATAL_MARK, text)) is not None:
+            state.fail(TopologyFailedError(f"component {component!r} cannot continue: {fatal}"))
+            return
+        if (reason := text_after(RETRIABLE_MARK, text)) is not None:  # for example, a full disk
+            self._obstacles[component] = reason
+            state.reports.add_error(component, f"the query failed and is restarted until it succeeds: {reason}")
+            self._due[component] = time.monotonic() + _RETRY_S
+            return
+        state.brokers_away = not brokers_answer(state.kafka)
+        if state.brokers_away:
+            log.warning("the query of component %s of topology %s failed, and the brokers do not answer: %s", component, state.plan.name, text[:200])
+            self._due[component] = time.monotonic() + _RETRY_S
+            return
+        self._count(component, text)
+
+    def _count(self, component: str, text: str) -> None:
+        """Count a failure that nothing else explains; restart the query later, or give it up."""
+        state, shown = self._state, cause_of(text)
+        tasks = set(state.plan.component_tasks(component))
+        versions, waiting = {t: v for t, v in state.versions().items() if t in tasks}, {t for t, n in self._waiting().items() if n}
+        delay_s = self._failures.record_failure(component, versions, tasks & waiting)
+        if delay_s is None:
+            state.reports.add_error(component, f"the query failed and is given up: {shown}")
+            state.fail(
+                TopologyFailedError(
+                    explain(
+                        f"The query of component {component!r} of topology {state.plan.name!r} has failed {self._failures.in_a_row(component)} times in a row without progress.",
+                        given=shown,
+                        hint=f"the executors' logs are in {state.folder / 'logs'}; when the cause is removed, submit the topology again to resume it",
+                    )
+                )
+            )
+            return
+        log.warning("the query of component %s of topology %s %s in %g s: %s", component, state.plan.name, RESTARTED, delay_s, shown[:500])
+        self.restarts.append({"component": component, "time_ms": now_ms(), "error": text[:2000]})
+        state.reports.count_restart(component)
+        state.reports.add_error(component, f"the query failed and starts again{f' in {delay_s:g} s' if delay_s else ''}: {shown}")
+        self._due[component] = time.monotonic() + delay_s
+
+    def _restart(self, component: str) -> None:
+        state = self._state
+        try:
+            with TopicAdmin(state.kafka) as admin:
+                self._topics.recreate_deleted(admin, state.reports)
+                self._topics.check_retention([component], admin, state.store)
+            self._queries[component] = self.transports.start_query(self._context(), component, self._positions_of(component))
+            del self._due[component]
+            state.brokers_away = False
+        except FatalError as error:
+            state.fail(TopologyFailedError(str(error)))
+        except Exception as error:  # a query that cannot be started counts as failed
+            self._due.pop(component, None)
+            self._judge(component, error)
