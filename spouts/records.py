@@ -365,7 +365,7 @@ def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits:
     try:
         return parse(text, tokenizer, language)
     except ExpressionError as e:
-        raise RecordError(str(e), "invalid-expression") from None
+        raise RecordError(str(e), "invalid-expression") from e
 
 
 _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)

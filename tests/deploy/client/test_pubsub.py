@@ -227,7 +227,7 @@ def test_the_kinds_of_subscriptions_have_methods_and_messages_have_attributes(ka
     client.subscribe_boolean("b", expression="coffee AND NOT decaf", ttl_s=5)
     client.subscribe_boolean("here", bbox=(-88, 42, -87, 44), meta={"a": 1})
     client.subscribe_boolean("all of", keywords=["coffee", "tea"], bbox=[0, 0, 1, 1], wait=True)
-    with pytest.raises(RecordError, match="Expected 'expression', 'keywords' or 'bbox'"):
+    with pytest.raises(RecordError, match="Expected 'expression', 'keywords', 'bbox' or 'region'"):
         client.subscribe_boolean("nothing")
     sent = {r.key.decode(): json.loads(r.value) for r in read_to_end(kafka, client.topics.subscriptions)}
     assert sent == {
