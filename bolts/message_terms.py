@@ -14,7 +14,7 @@ from dskype.spouts.columns import lists_to_csr, read_only
 from dskype.spouts.expression import PREFIX_LENGTHS
 from dskype.spouts.filters import EVERY_MESSAGE
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import BORDER, LEFT_OUT
+from dskype.spouts.text import BORDER
 
 __all__ = ["MessageTerms"]
 
@@ -28,7 +28,8 @@ class MessageTerms:
 
     def __init__(self, settings: Settings) -> None:
         self._wordless, self._with_prefixes, self._fields = settings.wordless, settings.prefixes, settings.language.fields
-        self._tokenizer = settings.analyzer()
+        analyzer = settings.analyzer()
+        self._analyzers = [analyzer.by_field(name)[0][1] for name in self._fields or (None,)]
         names = [name for name, attribute in settings.attributes.items() if attribute.is_textual()] if settings.wordless else []
         self._textual = np.array([term_hash(f"{name}=") for name in names], np.int64)
 
@@ -40,9 +41,8 @@ class MessageTerms:
 
     def _beginnings(self, text: str) -> set[int]:
         found: set[int] = set()
-        words = self._tokenizer.spaced(text)
-        for field, part in zip(self._fields or (None,), words.split(BORDER) if self._fields else (words.replace(BORDER, " "),)):
-            for word in set(part.split()) - {LEFT_OUT}:
+        for field, analyzer, part in zip(self._fields or (None,), self._analyzers, text.split(BORDER) if self._fields else (text,)):
+            for word in set(analyzer.written(part)):
                 found.update(_prefix_terms(None, word))
                 if field is not None:
                     found.update(_prefix_terms(field, word))

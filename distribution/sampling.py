@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,10 @@ from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.spouts.expression import words
 from dskype.spouts.filters import compile_filter
-from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, areas_of, parse_message, parse_subscription
+from dskype.spouts.input_mapping import MessageReader
+from dskype.spouts.readers import RecordFile, plain_lines
+from dskype.spouts.record_values import RecordError
+from dskype.spouts.records import Message, Subscription, TopkSubscription, areas_of, parse_subscription
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -36,7 +40,7 @@ _SEED = 43
 
 
 def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Vocabulary, settings: Settings, most: int = _MOST) -> Sample:
-    """Read a sample from two files of JSON lines, see :func:`read_records`.
+    """Read a sample from two files, see :func:`read_records`.
 
     :raises IllegalArgumentException: a file cannot be read, or has no records.
     """
@@ -44,18 +48,16 @@ def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Voc
 
 
 def read_records(messages: str | Path, subscriptions: str | Path, settings: Settings, most: int = _MOST) -> tuple[list[Message], list[Subscription]]:
-    """Read messages and subscriptions from two files of JSON lines.
+    """Read messages and subscriptions from two files.
 
-    A message is a record of the messages topic. A subscription is a record of the subscriptions topic with its ``id`` as a field, or a line
-    ``{"key": id, "value": {...}}``. Malformed lines are skipped. If there are too many records, evenly spaced ones are used.
+    The file of messages is one of those that :class:`~dskype.spouts.readers.RecordFile` reads, with the settings' mapping. A subscription is a line with a record of
+    the subscriptions topic with its ``id`` as a field, or a line ``{"key": id, "value": {...}}``. What is malformed is skipped. If there are too many
+    records, evenly spaced ones are used.
 
     :param most: the most messages, and the most subscriptions.
     :raises IllegalArgumentException: a file cannot be read, or has no records.
     """
     tokenizer = settings.analyzer()
-
-    def message(line: bytes, number: int) -> Message:
-        return parse_message(line, space=settings.space, limits=settings.limits)
 
     def subscription(line: bytes, number: int) -> Subscription:
         record = json.loads(line)
@@ -63,23 +65,21 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
         value = json.dumps(record["value"]).encode() if isinstance(record, dict) and "value" in record else line
         return parse_subscription(str(key).encode(), value, tokenizer=tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
 
-    return _records(messages, message, most), _records(subscriptions, subscription, most)
-
-
-def _records(path: str | Path, parse: Any, most: int) -> list[Any]:
-    def usable(lines: Iterable[bytes]) -> Iterator[Any]:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    yield parse(line, number)
-                except (RecordError, ValueError, RecursionError):
-                    continue
-
     try:
-        with open(path, "rb") as file:
-            found = list(usable(file))
+        file = RecordFile(messages, settings.input)
+        read = MessageReader(settings, file.mapping).read
+        lines = plain_lines(str(subscriptions))
     except OSError as ex:
-        raise IllegalArgumentException(explain("The file of a sample cannot be read.", given=str(path), hint=str(ex))) from None
+        raise IllegalArgumentException(explain("The file of a sample cannot be read.", given=ex.filename, hint=str(ex))) from None
+    return _records(messages, file, lambda value, _: read(value), most), _records(subscriptions, lines, subscription, most)
+
+
+def _records(path: str | Path, source: Iterable[tuple[int, Any]], parse: Callable[[Any, int], Any], most: int) -> list[Any]:
+    found = []
+    for number, value in source:
+        with contextlib.suppress(RecordError, ValueError, RecursionError):
+            if not isinstance(value, RecordError):
+                found.append(parse(value, number))
     if not found:
         raise IllegalArgumentException(explain("The file of a sample has no records.", given=str(path), legal="JSON lines"))
     return found if len(found) <= most else [found[i] for i in np.linspace(0, len(found) - 1, most).astype(np.int64).tolist()]

@@ -31,7 +31,7 @@ class TopkSubscription(NamedTuple):
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""
-        return {"type": "topk", **self._asdict()}
+        return {"type": "topk", **_given(self)}
 
 
 class BooleanSubscription(NamedTuple):
@@ -53,8 +53,13 @@ class BooleanSubscription(NamedTuple):
     region: Any = None
 
     def encode(self) -> dict[str, Any]:
-        """Return the map that travels: a subscription of words in a rectangle as it always did."""
-        return {"type": "boolean", **{name: value for name, value in self._asdict().items() if value is not None or name not in self._field_defaults}}
+        """Return the map that travels."""
+        return {"type": "boolean", **_given(self)}
+
+
+def _given(subscription: Any) -> dict[str, Any]:
+    """Return the fields of a named tuple as a map; those that earlier versions did not have are left out if they are None."""
+    return {name: value for name, value in subscription._asdict().items() if value is not None or name not in subscription._field_defaults}
 
 
 Subscription = TopkSubscription | BooleanSubscription

@@ -101,9 +101,9 @@ class LanguageAnalyzer(Tokenizer):
             return " ".join(map(known, cut(text)))
         return BORDER.join(" ".join(map(known, cut(part))) for part in text.split(BORDER))
 
-    def prefix_of(self, text: str) -> list[str]:
-        """Return the stems of the words of ``text``, as stems begin with: words of messages are stems."""
-        return [word.removesuffix(_STEM_MARK) for word in self.tokens(text)]
+    def written(self, text: str) -> list[str]:
+        """Return the words of ``text`` as they are written, see :meth:`Tokenizer.written`."""
+        return [word for word in cut(text) if self.tokens(word)]
 
     def __repr__(self) -> str:
         return f"LanguageAnalyzer({self.identity})"

@@ -353,15 +353,14 @@ class _Parser:
         return found
 
     def _prefix(self, lexeme: _Lexeme) -> Expression:
-        leaves: list[Expression] = []
-        for field, analyzer in self._tokenizer.by_field(self._field):
-            begun = analyzer.prefix_of(lexeme.text[:-1])
-            if len(begun) != 1 or not _PREFIX_MIN <= len(begun[0]) <= _PREFIX_MAX:
-                self._refuse(f"one word of {_PREFIX_MIN} to {_PREFIX_MAX} letters before '*'", lexeme)
-            leaves.append(["prefix", begun[0]] if field is None else ["in", field, ["prefix", begun[0]]])
+        analyzers = self._tokenizer.by_field(self._field)
+        begun = list(dict.fromkeys(word for _, analyzer in analyzers for word in analyzer.written(lexeme.text[:-1])))
+        if len(begun) != 1 or not _PREFIX_MIN <= len(begun[0]) <= _PREFIX_MAX:
+            self._refuse(f"one word of {_PREFIX_MIN} to {_PREFIX_MAX} letters before '*'", lexeme)
         self._refuse_signs(lexeme._replace(text=lexeme.text[:-1]))
-        self._charge(len(leaves), lexeme)
-        return join("or", leaves)
+        self._charge(1, lexeme)
+        leaf = ["prefix", begun[0]]
+        return leaf if self._field is None else ["in", self._field, leaf]
 
     def _refuse_minus(self, lexeme: _Lexeme) -> NoReturn:
         self._refuse("no sign for negation", lexeme, legal=_LEGAL, hint="write NOT, or put the word in quotes to search for it")

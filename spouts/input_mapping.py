@@ -10,24 +10,27 @@ import difflib
 import functools
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dskype.spouts import schema_registry
 from dskype.spouts.geometries import GeometryError, from_geojson, from_wkt
 from dskype.spouts.record_paths import LEGAL_PATH, RecordPath
 from dskype.spouts.record_times import UNITS, time_ms
 from dskype.spouts.record_values import RecordError, json_object, longest_bytes, refusal, shown
-from dskype.spouts.records import Limits, Message, parse_message
+from dskype.spouts.records import Limits, Message, encode_attributes, message_text, parse_message
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
+    from dskype.spouts.attributes import Attributes
     from dskype.spouts.settings import Settings
 
-__all__ = ["INPUT_DEFAULTS", "CsvForm", "InputMapping", "message_reader"]
+__all__ = ["INPUT_DEFAULTS", "CsvForm", "InputMapping", "MessageReader"]
 
 INPUT_DEFAULTS: dict[str, Any] = {
     "format": "json",
     "csv": {},
+    "registry": {},
     "id": "$.id",
     "text": "$.text",
     "place": {"lat": "$.lat", "lon": "$.lon"},
@@ -39,9 +42,10 @@ INPUT_DEFAULTS: dict[str, Any] = {
 
 csv.field_size_limit(1 << 30)  # texts have limits of their own, dskype.text.max.bytes
 
-_FORMATS = ("json", "csv", "tsv")
+_FORMATS = ("json", "csv", "tsv", *schema_registry.FORMATS)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _PLACE_CODES = ("no-place", "invalid-lat", "invalid-lon", "invalid-bbox", "invalid-region", "outside-space")
+_PLACE_FIELDS = ("lat", "lon", "bbox", "region")
 _TEXT_CODES = ("invalid-text", "long-text", "many-words")
 
 _Reader = Callable[[Any], Any]
@@ -63,11 +67,15 @@ class CsvForm(NamedTuple):
     delimiter: str
     quote: str | None
 
-    def rows(self, lines: Iterable[str]) -> Iterable[list[str]]:
+    def rows(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """Cut lines into values. Iterating raises ``csv.Error`` where a line cannot be cut, and may go on after that."""
         if self.quote is None:
             most = len(self.columns) - 1 if self.columns else -1
-            return (line.rstrip("\r\n").split(self.delimiter, most) for line in lines)
+
+            def cut(line: str) -> list[str]:
+                return line.rstrip("\r\n").split(self.delimiter, most)
+
+            return map(cut, lines)  # goes on after an error in lines, as csv.reader does
         return csv.reader(lines, delimiter=self.delimiter, quotechar=self.quote, strict=True)
 
     def record(self, values: list[str]) -> dict[str, str]:
@@ -105,12 +113,22 @@ class InputMapping:
         if self.format not in _FORMATS:
             raise self._unusable("format", self.format, " | ".join(_FORMATS))
         self.csv = self._csv(given["csv"])
+        self._registry = given["registry"]
+        if not isinstance(self._registry, Mapping) or (self.format in schema_registry.FORMATS and not self._registry.get("url")):
+            raise self._unusable(
+                "registry", sorted(self._registry) if isinstance(self._registry, Mapping) else self._registry, "a map with the url of the registry"
+            )
+        self._decoder: schema_registry.SchemaDecoder | None = None
         self._sources: dict[str, str] = {}
         """Code of an error -> the paths of the values that it is about."""
+        self.text_part = self._text(given["text"])
+        """Returns ``{"text": ...}`` of a record, and raises :class:`RecordError` if it has none."""
+        self.place_part = self._first([*self._places("place", given["place"]), *self._places("area", given["area"])])
+        """The same for the fields that say where it is."""
         self._parts = [
             *([self._id(given["id"])] if given["id"] is not None else ()),
-            self._text(given["text"]),
-            self._first([*self._places("place", given["place"]), *self._places("area", given["area"])]),
+            self.text_part,
+            self.place_part,
             *([self._time(given["time"])] if given["time"] is not None else ()),
             *([self._attributes(given["attributes"])] if given["attributes"] else ()),
         ]
@@ -125,7 +143,17 @@ class InputMapping:
         return hash(repr(self._options))
 
     def __repr__(self) -> str:
-        return f"InputMapping({self._options!r})"
+        return f"InputMapping({ {name: value for name, value in self._options.items() if name != 'registry'} })"  # which may hold a password
+
+    def form(self) -> dict[str, Any] | None:
+        """Return the options if they say nothing but what form records have, and not what is where; otherwise None."""
+        parts = ("format", "csv", "registry")
+        given = {name: value for name, value in self._options.items() if value != INPUT_DEFAULTS[name]}
+        return given if given.keys() <= set(parts) else None
+
+    def in_format(self, format: str) -> InputMapping:
+        """Return the same mapping for records of another format."""
+        return self if format == self.format else InputMapping({**self._options, "format": format}, self._key)
 
     # -- records ---------------------------------------------------------------------------------------
 
@@ -137,6 +165,12 @@ class InputMapping:
         if self.format == "json":
             return json_object(value, limits.text_max_bytes, "a message")
         longest = longest_bytes(limits.text_max_bytes)
+        if self.format in schema_registry.FORMATS:
+            if value is not None and len(value) > longest:
+                raise refusal("long-record", "Expected a message in fewer bytes", f"{len(value)} bytes", f"up to {longest} bytes")
+            if self._decoder is None:
+                self._decoder = schema_registry.SchemaDecoder(self.format, self._registry)
+            return self._decoder.decode(value)
         if value is None or len(value) > longest:
             given = "nothing" if value is None else f"{len(value)} bytes"
             raise refusal("long-record" if value else "invalid-csv", "Expected a message as a line of values", given, f"up to {longest} bytes")
@@ -157,7 +191,7 @@ class InputMapping:
         return self.csv.record(rows[0])
 
     def canonical(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record of DSkype's own form. Its values are not checked yet; see :func:`message_reader`.
+        """Return a record of DSkype's own form. Its values are not checked yet; see :class:`MessageReader`.
 
         :raises RecordError: something is missing, or cannot be read; it names the path.
         """
@@ -170,7 +204,7 @@ class InputMapping:
     def located(self, error: RecordError) -> RecordError:
         """Return an error of the checks with the paths of the values that it is about."""
         source = self._sources.get(error.code)
-        return error if source is None else RecordError(f"{error.reason}; read from: {source}", error.code)
+        return error if source is None or source in error.reason else RecordError(f"{error.reason}; read from: {source}", error.code)
 
     # -- options ---------------------------------------------------------------------------------------
 
@@ -215,7 +249,7 @@ class InputMapping:
 
         return read
 
-    def _text(self, given: Any) -> _Part:
+    def _text(self, given: Any) -> Callable[[Any], dict[str, Any]]:
         if isinstance(given, Mapping) and given:
             fields = {name: self._path("text", path) for name, path in given.items()}
             if not all(isinstance(name, str) for name in fields):
@@ -244,7 +278,7 @@ class InputMapping:
 
         return read
 
-    def _first(self, places: list[tuple[str, _Part]]) -> _Part:
+    def _first(self, places: list[tuple[str, _Part]]) -> Callable[[Any], dict[str, Any]]:
         source = ", ".join(where for where, _ in places)
         self._sources.update(dict.fromkeys(_PLACE_CODES, source))
         parts = [part for _, part in places]
@@ -306,6 +340,7 @@ class InputMapping:
         if isinstance(given, Mapping):
             paths = {name: self._path(f"attributes.{name}", path) for name, path in given.items()}
             finders = [(name, path.getter()) for name, path in paths.items()]
+            self._sources["invalid-attributes"] = ", ".join(map(str, paths.values()))
 
             def read(record: Any) -> dict[str, Any] | None:
                 found = {name: value for name, find in finders if (value := find(record)) is not None and value != ""}
@@ -323,24 +358,98 @@ class InputMapping:
         return read_object
 
 
-def message_reader(settings: Settings, mapping: InputMapping | None) -> Callable[[bytes | dict[str, Any] | None], Message]:
-    """Return the function that reads messages in the form that a mapping describes; None: DSkype's own form.
+class MessageReader:
+    """Reads messages in the form that a mapping describes.
 
-    It takes the value of a Kafka record, or what a reader of a file has made of a line, and raises :class:`~dskype.spouts.record_values.RecordError` if
-    that cannot be used; the text names the path.
+    :param settings: what messages are checked by.
+    :param mapping: None: they have DSkype's own form.
     """
-    check = functools.partial(parse_message, space=settings.space, limits=settings.limits, text_fields=settings.text_fields)
-    if mapping is None:
-        return check
 
-    def read(value: bytes | dict[str, Any] | None) -> Message:
-        record = mapping.canonical(value if isinstance(value, dict) else mapping.decode(value, settings.limits))
+    def __init__(self, settings: Settings, mapping: InputMapping | None) -> None:
+        self._settings, self._mapping = settings, mapping
+        self._parse = functools.partial(parse_message, space=settings.space, limits=settings.limits, text_fields=settings.text_fields)
+        self.read: Callable[[bytes | dict[str, Any] | None], Message] = self._parse if mapping is None else self._read_mapped
+        """Return the message in the value of a Kafka record, or in what a reader of a file has made of a line.
+
+        It raises :class:`~dskype.spouts.record_values.RecordError` if the message cannot be used. :meth:`located` names the path.
+        """
+
+    def _read_mapped(self, value: bytes | dict[str, Any] | None) -> Message:
+        return self._parse(self.own_form(value))
+
+    def own_form(self, value: Any) -> Any:
+        """Return a message in DSkype's own form, not checked yet: a dict, or without a mapping what was given.
+
+        :raises RecordError: something is missing, or cannot be read; it names the path.
+        """
+        if self._mapping is None:
+            return value
+        found = self._mapping.canonical(self._decoded(value))
+        if type(found.get("attributes")) is dict:
+            found["attributes"] = _typed(found["attributes"], self._settings.attributes)
+        return found
+
+    def check(self, record: bytes | dict[str, Any] | None) -> Message:
+        """Return the message that :meth:`own_form` returned, whose attributes are checked, too.
+
+        :raises RecordError: it cannot be used.
+        """
         try:
-            return check(record)
+            message = self._parse(record)
+            encode_attributes(self._settings.attributes, message)
         except RecordError as error:
-            raise mapping.located(error) from None
+            raise self.located(error) from None
+        return message
 
-    return read
+    def located(self, error: RecordError) -> RecordError:
+        """Return an error of the checks with the paths of the values that it is about."""
+        return error if self._mapping is None else self._mapping.located(error)
+
+    def text(self, value: Any) -> str:
+        """Return the text of a message, whose place and other parts are not read; not checked against the limits.
+
+        :raises RecordError: it has none.
+        """
+        record = self._decoded(value)
+        return message_text(record if self._mapping is None else self._mapping.text_part(record), self._settings.text_fields)
+
+    def place(self, value: Any) -> tuple[float, float]:
+        """Return latitude and longitude of a message, of an area those of its centre; other parts are not read.
+
+        :raises RecordError: it has none.
+        """
+        record = self._decoded(value)
+        place = {name: record[name] for name in _PLACE_FIELDS if name in record} if self._mapping is None else self._mapping.place_part(record)
+        found = self.check({"text": "", **place})
+        return found.lat, found.lon
+
+    def _decoded(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        limits = self._settings.limits
+        return json_object(value, limits.text_max_bytes, "a message") if self._mapping is None else self._mapping.decode(value, limits)
+
+
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+def _typed(attributes: dict[str, Any], declared: Attributes) -> dict[str, Any]:
+    """Return attributes with texts turned into what ``dskype.attributes`` declares; what cannot be turned stays as it is, for the checks to refuse."""
+    found = dict(attributes)
+    for name, value in attributes.items():
+        type_ = declared[name].type if name in declared else "string"
+        if type_ == "time":
+            ts = time_ms(value, "auto")
+            found[name] = value if ts is None else ts
+        elif isinstance(value, str) and type_ != "string":
+            text = value.strip()
+            if type_ == "number":
+                found[name] = float(text) if _NUMBER.fullmatch(text) else value
+            elif type_ == "boolean":
+                found[name] = _BOOLEANS.get(text.lower(), value)
+            else:
+                found[name] = [part.strip() for part in text.split(",")]
+    return found
 
 
 def _text_of(value: Any, path: RecordPath, whole: bool) -> Any:

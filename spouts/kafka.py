@@ -15,7 +15,7 @@ from dskype.spouts.analyzer_settings import synonym_files
 from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.input_mapping import message_reader
+from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import Message, areas_of, encode_attributes, parse_key, parse_plan, parse_subscription
 from dskype.spouts.settings import Settings
@@ -105,7 +105,7 @@ class MessageSpout(KafkaSpout):
         self._context, self._collector = context, collector
         topics = Topics.for_topology(context.plan.name)
         self._topic = topics.sequence
-        self._readers = {topic: message_reader(self._settings, self._settings.mapping_of(topic, topics.messages)) for topic in self.topics}
+        self._readers = {topic: MessageReader(self._settings, self._settings.mapping_of(topic, topics.messages)) for topic in self.topics}
         self._task = context.get_this_task_id()
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()
@@ -120,22 +120,24 @@ class MessageSpout(KafkaSpout):
         """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
         settings = self._settings
         timed = settings.window_kind == "time"
-        read = self._readers[records[0].topic] if records else None
+        if not records:
+            return []
+        reader = self._readers[records[0].topic]
         good: list[tuple[Any, Any, int]] = []
         attributes: list[list[int]] = []
         refused: list[tuple[Any, DeadLetter]] = []
         for record in records:
             try:
-                message = read(record.value)
+                message = reader.read(record.value)
                 position = self._event_time_ms(message, record) if timed else 0
                 attributes.append(encode_attributes(settings.attributes, message))
             except RecordError as error:
-                refused.append((record, error))
+                refused.append((record, reader.located(error)))
                 continue
             good.append((record, message, position))
         if good:
             self._emit(good, attributes, timed)
-        if timed and records:
+        if timed:
             self._note_read((records[0].topic, records[0].partition), max(record.timestamp_ms for record in records))
             self._follow()
         return refused

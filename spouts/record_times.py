@@ -29,14 +29,12 @@ _SECONDS = range(946_684_800, 4_102_444_800)
 def time_ms(value: Any, unit: str) -> int | None:
     """Return a time in whole milliseconds since the epoch; fractions of one are cut off. None if the value is no time of this unit.
 
-    :param value: a number, a text, or a datetime as readers of files give them.
+    :param value: a number or a text.
     :param unit: a key of :data:`UNITS`.
 
     >>> time_ms("2013-04-01T12:00:00.5+02:00", "iso8601"), time_ms(1364774400, "auto"), time_ms("Mon Apr 01 00:00:00 +0000 2013", "rfc2822")
     (1364810400500, 1364774400000, 1364774400000)
     """
-    if isinstance(value, datetime):
-        return _of_datetime(value)
     number = None if unit in ("iso8601", "rfc2822") else _number(value)
     if number is not None:
         if unit == "auto":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any, NoReturn
 
 from dskype.topology.errors import DeadLetter, explain
 
-__all__ = ["RecordError", "encode_json", "json_object", "longest_bytes", "parse_json", "refusal", "shown"]
+__all__ = ["RecordError", "encode_json", "json_object", "longest_bytes", "parse_json", "plain_value", "refusal", "shown"]
 
 
 class RecordError(DeadLetter):
@@ -61,6 +64,24 @@ def json_object(value: bytes | None, text_max_bytes: int, what: str, more_bytes:
     if type(record) is not dict:
         raise refusal("invalid-json", f"Expected {what} as a JSON object", shown(record))
     return record
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON would have it: times in ISO 8601, decimal numbers as floats, bytes as text or in hexadecimal, NaN and infinities as null."""
+    if isinstance(value, dict):
+        return {str(name): plain_value(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_value(entry) for entry in value]
+    if isinstance(value, (float, Decimal)):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    return value if value is None or isinstance(value, (str, bool, int)) else str(value)
 
 
 class _Unquoted(str):

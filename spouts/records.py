@@ -36,6 +36,7 @@ __all__ = [
     "areas_of",
     "encode_attributes",
     "longest_record_bytes",
+    "message_text",
     "parse_key",
     "parse_message",
     "parse_plan",
@@ -220,11 +221,8 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
     text_max_bytes, words_max = limits.text_max_bytes, limits.words_max
     record = value if type(value) is dict else json_object(value, text_max_bytes, "a message")
     text = record.get("text")
-    if text_fields:
-        text = _joined(record, text_fields)
-    elif type(text) is not str:
-        hint = "dskype.text.fields names the fields of a text" if type(text) is dict else None
-        _refuse("invalid-text", "Expected 'text' as a string", record, "text", hint=hint)
+    if type(text) is not str or text_fields:
+        text = message_text(record, text_fields)
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
         _check_words(text, limits)
@@ -250,9 +248,17 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
     return _new(Message, (id, text, lat, lon, ts, bbox, attributes, region))  # one call less than Message(...), and there are many messages
 
 
-def _joined(record: dict[str, Any], text_fields: Sequence[str]) -> str:
-    """Return the text of a message with text fields as one string. A text that is a string is that of the first field."""
+def message_text(record: dict[str, Any], text_fields: Sequence[str]) -> str:
+    """Return the text of a message, with text fields as one string. A text that is a string is that of the first field.
+
+    :raises RecordError: it is no text.
+    """
     given = record.get("text")
+    if not text_fields:
+        if type(given) is not str:
+            hint = "dskype.text.fields names the fields of a text" if type(given) is dict else None
+            _refuse("invalid-text", "Expected 'text' as a string", record, "text", hint=hint)
+        return given
     fields = {text_fields[0]: given} if type(given) is str else given
     if type(fields) is not dict or not any(name in fields for name in text_fields):
         legal = f"a string, or an object with one or more of {', '.join(text_fields)}"

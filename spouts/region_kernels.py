@@ -7,13 +7,14 @@ each is a cache line of an aligned array::
     RECTANGLE, west, south, east, north, 0, 0, 0
     POLYGON, lines, west, south, east, north, chains, 1 if a place north of all edges is inside
         for each chain: at, corners, flags, west, south, east, north, 0
-        for each chain, at float64 number ``at`` of the polygon: its longitudes, rounded up to whole lines, then so its latitudes
+        for each chain, at float64 number ``at`` of the polygon: latitudes, longitudes
     SEVERAL, lines, shapes, 0, 0, 0, 0, 0
         the shapes
 
 ``low`` and ``high`` are a little below and above the circle's share of the globe: only a place between them needs the exact distance. A *chain* is a piece of a ring,
 corners from the first to the last, where its neighbour begins. A ring of few corners is one chain. Of a chain that has the place neither inside its rectangle nor south of it, no
-corner is looked at; of one that is north of the place, only the ends are.
+corner is looked at; of one that is north of the place, only the ends are. Else the processor compares the place with several edges at once: the last corner of a chain is repeated, so that
+the number of edges is a multiple of 8.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ __all__ = [
     "in_rectangle",
     "lines_needed",
     "lines_of",
+    "lons_of",
     "move_together",
     "not_next_to_zero",
     "prepare_all",
@@ -61,9 +63,11 @@ _SMALL = 0.1
 """Radians: so far from the centre of a small circle, up and across, a few terms of a series have all digits of sine and cosine."""
 _SLACK = 1e-11
 """More than the relative error of the series."""
-_LONG, _SHORTEST = 48, 24
-"""A ring of more than ``_LONG`` corners is several chains of at least ``_SHORTEST``."""
+_LONG, _SHORTEST = 64, 32
+"""A ring of more than ``_LONG`` corners is several chains of at least ``_SHORTEST`` edges."""
 _BORDER = 2
+_ERROR = 4e-16
+"""More than the relative error of the formula that says on which side of an edge a place is; see :mod:`dskype.spouts.orientation_kernels`."""
 
 
 # -- preparing ------------------------------------------------------------------------------------
@@ -81,6 +85,12 @@ def _rounded(n):
 
 
 @njit(cache=True)
+def lons_of(lats, corners):
+    """Return where the longitudes of a chain begin, given where its latitudes do."""
+    return lats + _rounded(corners - 1) + 1
+
+
+@njit(cache=True)
 def space_of_polygon(encoded, at):
     """Return (lines, chains, behind its end) of the polygon at ``encoded[at]``."""
     rings = int(encoded[at + 1])
@@ -91,7 +101,7 @@ def space_of_polygon(encoded, at):
         length = _chain_length(corners)
         for first in range(0, corners, length):
             chains += 1
-            numbers += 2 * _rounded(min(length, corners - first) + 1)
+            numbers += 2 * _rounded(min(length, corners - first)) + LINE
         at += 2 + 2 * corners
     return 1 + chains + numbers // LINE, chains, at
 
@@ -146,20 +156,20 @@ def _prepare_chain(encoded, ring, first, edges, numbers, polygon, chain, to):
     around = (flags & AROUND) != 0
     if first == 0:
         flags |= FIRST
-    up = _rounded(edges + 1)
+    all_edges = _rounded(edges)
     west, east, south, north = 180.0, -180.0, 90.0, -90.0
-    for i in range(edges + 1):
-        corner = ring + 2 + 2 * ((first + i) % corners)
+    for i in range(all_edges + 1):
+        corner = ring + 2 + 2 * ((first + min(i, edges)) % corners)
         lon, lat = encoded[corner], encoded[corner + 1]
-        numbers[to + i], numbers[to + up + i] = lon, lat
+        numbers[to + i], numbers[to + all_edges + 1 + i] = lat, lon
         west, east, south, north = min(west, lon), max(east, lon), min(south, lat), max(north, lat)
-        if i and crosses(numbers[to + i - 1], lon, around):
+        if i and crosses(numbers[to + all_edges + i], lon, around):
             flags |= CROSSES
     if flags & CROSSES:
         west, east = -180.0, 180.0
     numbers[chain], numbers[chain + 1], numbers[chain + 2] = to - polygon, edges + 1, flags
     numbers[chain + 3], numbers[chain + 4], numbers[chain + 5], numbers[chain + 6] = west, south, east, north
-    return to + 2 * up
+    return to + 2 * all_edges + LINE
 
 
 @njit(cache=True)
@@ -275,7 +285,8 @@ def _encoded_polygon(numbers, polygon, encoded, to, write):
     to += 2
     for c in range(int(numbers[polygon + 6])):
         chain = polygon + LINE * (1 + c)
-        first, corners, flags = polygon + int(numbers[chain]), int(numbers[chain + 1]), int(numbers[chain + 2])
+        lats, corners, flags = polygon + int(numbers[chain]), int(numbers[chain + 1]), int(numbers[chain + 2])
+        lons = lons_of(lats, corners)
         if flags & FIRST:
             ring, rings = to, rings + 1
             if write:
@@ -284,7 +295,7 @@ def _encoded_polygon(numbers, polygon, encoded, to, write):
         if write:
             encoded[ring] += corners - 1
             for i in range(corners - 1):
-                encoded[to + 2 * i], encoded[to + 2 * i + 1] = numbers[first + i], numbers[first + _rounded(corners) + i]
+                encoded[to + 2 * i], encoded[to + 2 * i + 1] = numbers[lons + i], numbers[lats + i]
         to += 2 * (corners - 1)
     if write:
         encoded[start], encoded[start + 1] = POLYGON, rings
@@ -397,31 +408,33 @@ def _edge(lon, lat, next_lon, next_lat, around, place_lon, place_lat):
     return _BORDER if where == 0 else (1 if where < 0 else 0)
 
 
-@njit(cache=True)
-def _crossings(numbers, first, corners, place_lat, place_lon):
-    """Return 1 if an odd number of edges is north of a place, 0 if an even one, ``_BORDER`` if it is on one. No edge crosses the antimeridian."""
-    lats = first + _rounded(corners)
-    odd = 0
-    east = numbers[first] > place_lon
-    for i in range(1, corners):
-        lon = numbers[first + i]
-        now_east = lon > place_lon
-        if now_east != east or lon == place_lon:
-            found = _edge(numbers[first + i - 1], numbers[lats + i - 1], lon, numbers[lats + i], True, place_lon, place_lat)
-            if found == _BORDER:
-                return _BORDER
-            odd ^= found
-            east = now_east
-    return odd
+@njit(cache=True, inline="always")
+def _quick_crossings(numbers, lats, edges, place_lat, place_lon):
+    """Return (how many edges are north of a place, how many may be otherwise), for edges that do not cross the antimeridian; if one may be, the first number means nothing.
+
+    Two edges that meet straight north of the place count once: a longitude is west of it, or not. Unsigned indexes need no test, so vector instructions can load what they mean.
+    """
+    north, doubtful = 0, 0
+    one = np.uint64(1)
+    for block in range(0, edges, LINE):
+        for within in range(LINE):
+            y = np.uint64(lats) + np.uint64(block) + np.uint64(within)
+            x = y + np.uint64(_rounded(edges) + 1)
+            across, next_across = numbers[x] - place_lon, numbers[x + one] - place_lon
+            left, right = across * (numbers[y + one] - place_lat), next_across * (numbers[y] - place_lat)
+            passes = (across > 0.0) != (next_across > 0.0)
+            north += passes & ((left < right) == (next_across > 0.0))
+            doubtful += (passes & (abs(left - right) <= _ERROR * (abs(left) + abs(right)))) | (next_across == 0.0)
+    return north, doubtful
 
 
 @njit(cache=True)
-def _crossings_around(numbers, first, corners, around, place_lat, place_lon):
-    """Return what :func:`_crossings` does, for a chain whose edges may cross the antimeridian, and a place that may lie on it: then its longitude is -180."""
-    lats = first + _rounded(corners)
+def _crossings(numbers, lats, corners, around, place_lat, place_lon):
+    """Return 1 if an odd number of edges is north of a place, 0 if an even one, ``_BORDER`` if it is on one. On the antimeridian, the place has the longitude -180."""
+    lons = lons_of(lats, corners)
     odd = 0
     for i in range(1, corners):
-        lon, lat, next_lon, next_lat = numbers[first + i - 1], numbers[lats + i - 1], numbers[first + i], numbers[lats + i]
+        lon, lat, next_lon, next_lat = numbers[lons + i - 1], numbers[lats + i - 1], numbers[lons + i], numbers[lats + i]
         found = _edge(lon, lat, next_lon, next_lat, around, place_lon, place_lat)
         if place_lon == -180.0 and abs(next_lon) == 180.0:  # the other side is the same meridian
             upright = abs(lon) == 180.0 and (lon == next_lon or not around)
@@ -456,13 +469,17 @@ def in_polygon(numbers, at, lat, lon):
                 continue
         elif lon < west or lon > east:
             continue
-        first, corners = at + int(numbers[chain]), int(numbers[chain + 1])
-        if on_antimeridian or flags & CROSSES:
-            found = _crossings_around(numbers, first, corners, (flags & AROUND) != 0, lat, lon)
-        elif lat < numbers[chain + 4]:
-            found = 1 if (numbers[first] > lon) != (numbers[first + corners - 1] > lon) else 0
-        else:
-            found = _crossings(numbers, first, corners, lat, lon)
+        lats, corners = at + int(numbers[chain]), int(numbers[chain + 1])
+        if not on_antimeridian and not flags & CROSSES:
+            lons = lons_of(lats, corners)
+            if lat < numbers[chain + 4]:
+                odd ^= (numbers[lons] > lon) != (numbers[lons + corners - 1] > lon)
+                continue
+            north, doubtful = _quick_crossings(numbers, lats, corners - 1, lat, lon)
+            if doubtful == 0:
+                odd ^= north & 1
+                continue
+        found = _crossings(numbers, lats, corners, (flags & AROUND) != 0, lat, lon)
         if found == _BORDER:
             return True
         odd ^= found

@@ -23,6 +23,7 @@ from dskype.spouts.region_kernels import (
     in_circle,
     in_polygon,
     in_rectangle,
+    lons_of,
     not_next_to_zero,
     prepare_polygon,
     space_of_polygon,
@@ -37,9 +38,8 @@ __all__ = ["regions_touch", "touches"]
 def _chain(numbers, polygon, c):
     """Return (its line, where its longitudes and latitudes begin, corners, whether edges from -180 to 180 run around the globe) of a chain."""
     line = polygon + LINE * (1 + c)
-    corners = int(numbers[line + 1])
-    lons = polygon + int(numbers[line])
-    return line, lons, lons + (corners + LINE - 1) // LINE * LINE, corners, (int(numbers[line + 2]) & AROUND) != 0
+    lats, corners = polygon + int(numbers[line]), int(numbers[line + 1])
+    return line, lons_of(lats, corners), lats, corners, (int(numbers[line + 2]) & AROUND) != 0
 
 
 # -- two polygons ---------------------------------------------------------------------------------

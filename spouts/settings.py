@@ -31,6 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.vocabulary": None,
     "dskype.stop.words": [],
     "dskype.text.analyzer": "plain",
+    "dskype.text.fields": None,
     "dskype.k.max": 100,
     "dskype.meta.max.bytes": 512,
     "dskype.id.max.bytes": 128,

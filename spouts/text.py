@@ -170,8 +170,8 @@ class Tokenizer:
         """Return the keywords of a top-k subscription for ``text``. O(length)."""
         return self.tokens(text)
 
-    def prefix_of(self, text: str) -> list[str]:
-        """Return what the words begin with that a subscription means by ``text`` and a star; one, if the text is one word. O(length)."""
+    def written(self, text: str) -> list[str]:
+        """Return the words of ``text`` as they are written, without stop words: what prefixes are compared with. O(length)."""
         return self.tokens(text)
 
     def by_field(self, name: str | None) -> list[tuple[str | None, Tokenizer]]:

@@ -97,7 +97,31 @@ def _typed_getters(java_name: str, accepted: tuple[type, ...], refuse_bool: bool
     return by_position, by_field
 
 
-class Tuple:
+class _Received:
+    """What has a source: a tuple, or a batch of them."""
+
+    __slots__ = ("meta",)
+
+    meta: StreamMeta
+
+    def get_fields(self) -> Fields:
+        """Return the field names."""
+        return self.meta.fields
+
+    def get_source_component(self) -> str:
+        """Return the id of the component that emitted the tuple."""
+        return self.meta.component
+
+    def get_source_task(self) -> int:
+        """Return the id of the task that emitted the tuple; -1 for ticks."""
+        return self.meta.task
+
+    def get_source_stream_id(self) -> str:
+        """Return the id of the stream the tuple came on."""
+        return self.meta.stream
+
+
+class Tuple(_Received):
     """One tuple as a bolt sees it; the values are read-only.
 
     Tuples are compared by identity, as in Storm. Besides Storm's getters there are ``tup[0]``, ``tup["word"]``,
@@ -109,7 +133,7 @@ class Tuple:
     :param message_id: what the runtime needs for acking; opaque to users.
     """
 
-    __slots__ = ("ack_val", "message_id", "meta", "values")
+    __slots__ = ("ack_val", "message_id", "values")
 
     def __init__(self, values: tuple[Any, ...], meta: StreamMeta, message_id: Any = None) -> None:
         self.values = values
@@ -149,10 +173,6 @@ class Tuple:
         """Return the values of ``selector``'s fields in its order."""
         return self.meta.fields.select(selector, self.values)
 
-    def get_fields(self) -> Fields:
-        """Return the field names."""
-        return self.meta.fields
-
     def contains(self, field: str) -> bool:
         """Tell whether the tuple has ``field``."""
         return field in self.meta.fields.index
@@ -164,18 +184,6 @@ class Tuple:
     def size(self) -> int:
         """Return the number of values."""
         return len(self.values)
-
-    def get_source_component(self) -> str:
-        """Return the id of the component that emitted the tuple."""
-        return self.meta.component
-
-    def get_source_task(self) -> int:
-        """Return the id of the task that emitted the tuple; -1 for ticks."""
-        return self.meta.task
-
-    def get_source_stream_id(self) -> str:
-        """Return the id of the stream the tuple came on."""
-        return self.meta.stream
 
     def get_source_global_stream_id(self) -> GlobalStreamId:
         """Return the pair (component id, stream id)."""
@@ -232,7 +240,7 @@ def column_to_list(column: Any) -> list[Any]:
     return list(column)
 
 
-class TupleBatch:
+class TupleBatch(_Received):
     """Tuples of one stream from one source task as columns, the input of a ``BatchBolt``.
 
     :param columns: one column per field, each of length ``n``: numpy array, pyarrow (Dictionary)StringArray or list.
@@ -243,7 +251,7 @@ class TupleBatch:
     :param ids: edge ids per row or None; opaque to users.
     """
 
-    __slots__ = ("columns", "ids", "meta", "n", "roots")
+    __slots__ = ("columns", "ids", "n", "roots")
 
     def __init__(self, columns: Sequence[Any], meta: StreamMeta, n: int, roots: Any = None, ids: Any = None) -> None:
         self.columns = columns
@@ -274,22 +282,6 @@ class TupleBatch:
         meta = self.meta
         for values in self.rows():
             yield Tuple(values, meta)
-
-    def get_fields(self) -> Fields:
-        """Return the field names."""
-        return self.meta.fields
-
-    def get_source_component(self) -> str:
-        """Return the id of the component that emitted the tuples."""
-        return self.meta.component
-
-    def get_source_task(self) -> int:
-        """Return the id of the task that emitted the tuples."""
-        return self.meta.task
-
-    def get_source_stream_id(self) -> str:
-        """Return the id of the stream the tuples came on."""
-        return self.meta.stream
 
     def __len__(self) -> int:
         return self.n

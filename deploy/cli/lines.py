@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dskype.deploy.machine.terminal import Progress, counted, say
+from dskype.spouts.readers import plain_lines
+from dskype.spouts.record_values import RecordError
 
-__all__ = ["LINE_BYTES", "Pace", "Refused", "Sending", "lines"]
+__all__ = ["Pace", "Refused", "Sending", "lines"]
 
-LINE_BYTES = 4 << 20
-"""Longest line that is read. Nothing longer fits into a record."""
-
-_BUFFER_BYTES = 1 << 20
-"""Large, because each read releases the interpreter lock, and getting it back from a busy producer takes milliseconds."""
 _SHOWN_ERRORS = 20
 _WAITING, _STEP_S = 5_000, 0.005
 """Records that may be on their way; how long to wait when there are so many."""
@@ -27,47 +21,19 @@ _SILENT_S = 5.0
 """If Kafka has stored nothing for so long, the progress says so."""
 
 
-def _standard_input(stack: contextlib.ExitStack) -> Any:
-    raw = getattr(sys.stdin.buffer, "raw", None)
-    if raw is None:
-        return sys.stdin.buffer
-    reader = io.BufferedReader(raw, _BUFFER_BYTES)
-    stack.callback(reader.detach)  # standard input stays open
-    return reader
-
-
-def lines(file: str) -> Iterator[tuple[int, bytes | None]]:
-    """Open a file, or for ``-`` standard input, and return an iterator over (number from 1, line without its end), without blank lines.
-
-    A line longer than :data:`LINE_BYTES` is None. If the first line is no JSON object, a hint says what is expected.
+def lines(file: str) -> Iterator[tuple[int, bytes | RecordError]]:
+    """Open a file of subscriptions and return what :func:`~dskype.spouts.readers.plain_lines` returns. If the first line is no JSON object, a hint says what is expected.
 
     :raises OSError: the file cannot be opened.
     """
-    with contextlib.ExitStack() as opened:
-        source = _standard_input(opened) if file == "-" else opened.enter_context(open(file, "rb", buffering=_BUFFER_BYTES))
-        return _numbered(opened.pop_all(), source)
+    return _hinted(plain_lines(file))
 
 
-def _numbered(stack: contextlib.ExitStack, source: Any) -> Iterator[tuple[int, bytes | None]]:
-    with stack:
-        number, hinted = 0, False
-        while line := source.readline(LINE_BYTES + 1):
-            number += 1
-            if len(line) > LINE_BYTES and not line.endswith(b"\n"):
-                while rest := source.readline(LINE_BYTES):
-                    if rest.endswith(b"\n"):
-                        break
-                yield number, None
-                continue
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if line := line.strip():
-                if not hinted and not line.startswith(b"{"):
-                    say(
-                        "hint: the file must have one JSON object on each line; docs/guides/data.md says how to make them of a CSV file, a JSON array and other records"
-                    )
-                hinted = True
-                yield number, line
+def _hinted(source: Iterator[tuple[int, bytes | RecordError]]) -> Iterator[tuple[int, bytes | RecordError]]:
+    for at, (number, line) in enumerate(source):
+        if at == 0 and isinstance(line, bytes) and not line.startswith(b"{"):
+            say("hint: the file must have one JSON object on each line; docs/guides/data.md shows one")
+        yield number, line
 
 
 class Pace:

@@ -56,7 +56,8 @@ _ACTIVATE, _CONFVALUE = "dskype.deploy.cli.commands.activate", "dskype.deploy.cl
 COMMANDS = {
     "publish and subscribe": (
         Command("sub", "add, list, show or remove subscriptions"),
-        Command("publish", "publish messages: JSON lines of a file"),
+        Command("inspect", "guess how the records of a file or a topic become messages"),
+        Command("publish", "publish the messages of a file"),
         Command("tail", "follow the results"),
         Command("dead-letters", "print what a topology could not process, and why"),
         Command("webhooks", "deliver results to URLs, until Ctrl-C"),

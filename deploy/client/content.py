@@ -47,6 +47,8 @@ class Content:
         self._names = language.fields
         self._texts = message.text.split(BORDER)
         self.places: list[dict[str, list[int]]] = []
+        analyzers = [tokenizer.by_field(name)[0][1] for name in self._names] or [tokenizer] * len(self._texts)
+        self._written = [set(analyzer.written(part)) for analyzer, part in zip(analyzers, self._texts)]
         self._words = [part.split() for part in tokenizer.spaced(message.text).split(BORDER)]
         for words in self._words:
             places: dict[str, list[int]] = {}
@@ -82,7 +84,7 @@ class Content:
         if operator == "phrase":
             return self.nearest(expression, field, rest[0]) is not None
         if operator == "prefix":
-            return any(word.startswith(rest[0]) for places in self._searched(field) for word in places)
+            return bool(self.beginning_with(rest[0], field))
         if operator == "attribute":
             return self._compares(*rest)
         return True
@@ -115,8 +117,9 @@ class Content:
         return found
 
     def beginning_with(self, prefix: str, field: str | None = None) -> list[str]:
-        """Return the words that begin with a prefix, sorted."""
-        return sorted({word for places in self._searched(field) for word in places if word.startswith(prefix)})
+        """Return the words that begin with a prefix as they are written, sorted."""
+        written = self._written if field is None else self._written[self._names.index(field) :][:1]
+        return sorted({word for words in written for word in words if word.startswith(prefix)})
 
     def occurrences(self, word: str, field: str | None = None) -> list[tuple[int, int]]:
         """Return where a word is: pairs of the number of a field and a place in it."""

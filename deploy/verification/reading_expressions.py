@@ -273,15 +273,12 @@ class _Reader:
         if colon and len(self._fields) > 1 and field in self._fields:
             return self._in_field(field, rest)
         if text.endswith("*") and self._settings.prefixes:
-            leaves: list[Any] = []
-            for name, analysis in self._searched():
-                prefix = analysis.prefixes(text[:-1])
-                if len(prefix) != 1 or not 2 <= len(prefix[0]) <= 16:
-                    raise UnusableRecord("an expression with a prefix that is too short, too long, or none")
-                leaves.append(["in", name, ["prefix", prefix[0]]] if name else ["prefix", prefix[0]])
+            prefix = list(dict.fromkeys(word for _, analysis in self._searched() for word in analysis.written(text[:-1])))
+            if len(prefix) != 1 or not 2 <= len(prefix[0]) <= 16:
+                raise UnusableRecord("an expression with a prefix that is too short, too long, or none")
             _check_signs(text[:-1])
-            self._add(len(leaves))
-            return _simple("or", leaves)
+            self._add(1)
+            return ["in", self._field, ["prefix", prefix[0]]] if self._field else ["prefix", prefix[0]]
         found = self._words([text])
         _check_signs(text)
         return found

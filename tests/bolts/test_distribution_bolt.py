@@ -101,7 +101,7 @@ def test_every_task_gets_its_messages_whole_and_in_order(distributor, subscripti
         chosen = range(len(rows)) if routes is None else routes.rows[routes.tasks == index].tolist()
         expected[streams.Matching.name, task] = [rows[i] for i in chosen]
     for index, task in enumerate(context.get_component_tasks("message-bolt")):
-        expected[streams.Window.name, task] = [row[:7] for row in rows if row[0] % message_tasks == index]
+        expected[streams.Window.name, task] = [(*row[:7], *row[8:11]) for row in rows if row[0] % message_tasks == index]
     assert {key: sent for key, sent in expected.items() if sent} == found
 
 

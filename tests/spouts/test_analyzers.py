@@ -297,6 +297,7 @@ def test_each_field_is_analyzed_by_its_own_analyzer():
     assert analyzer.tokens(text) == ["mill", "of", "the", "mills", "mill"]
     assert analyzer.by_field(None) == [("title", title), ("body", body), ("notes", title)] and analyzer.by_field("body") == [("body", body)]
     assert title.by_field("any") == [("any", title)] and title.by_field(None) == [(None, title)]
+    assert title.written("The Mills, the") == body.written("of Mills") == ["mills"]
     assert analyzer.keywords("old mills mills") == ["old", "mill", "mill", "mills", "mills"]
 
 

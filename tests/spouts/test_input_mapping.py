@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping, message_reader
+from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping, MessageReader
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import Limits, parse_message
 from dskype.spouts.settings import Settings
@@ -39,7 +39,8 @@ def changed(record, **fields):
 def read(options, record, **conf):
     settings = Settings.from_conf({f"dskype.input.{name}": value for name, value in options.items()} | conf)
     value = record if isinstance(record, (bytes, dict)) else record.encode()
-    return message_reader(settings, settings.input)(value)
+    reader = MessageReader(settings, settings.input)
+    return reader.check(reader.own_form(value))
 
 
 def refused(options, record, **conf):
@@ -51,7 +52,7 @@ def refused(options, record, **conf):
 
 def test_a_tweet_becomes_a_message():
     message = read(TWEETS, json.dumps(TWEET))
-    assert message == ('"318513035734048768"', "Late coffee", 47.37, 8.54, 1364774400000, None, {"user": "ann", "tags": ["cafe", "late"]}, None)
+    assert message[:7] == ('"318513035734048768"', "Late coffee", 47.37, 8.54, 1364774400000, None, {"user": "ann", "tags": ["cafe", "late"]})
     assert read(TWEETS, TWEET) == message
     assert read(TWEETS, changed(TWEET, coordinates=None)).bbox == (8.4, 47.3, 8.6, 47.5)
     assert refused(TWEETS, changed(TWEET, coordinates=None, place=None)).startswith(
@@ -81,7 +82,7 @@ def test_a_record_that_does_not_fit_names_the_path(fields, reason):
 
 
 def test_what_is_named_nowhere_is_found_where_the_own_form_has_it():
-    assert read({"text": "$.body"}, {"id": 5, "body": "tea", "lat": 1, "lon": 2, "ts": 5, "attributes": {"a": 1}}) == (
+    assert read({"text": "$.body"}, {"id": 5, "body": "tea", "lat": 1, "lon": 2, "ts": 5, "attributes": {"a": 1}})[:7] == (
         "5",
         "tea",
         1.0,
@@ -89,14 +90,24 @@ def test_what_is_named_nowhere_is_found_where_the_own_form_has_it():
         5,
         None,
         {"a": 1},
-        None,
     )
     assert read({"text": "$.body"}, {"body": "tea", "bbox": [1, 2, 3, 4]}).bbox == (1, 2, 3, 4)
 
 
+def test_a_polygon_becomes_the_region_of_a_message():
+    ring = [[8, 47], [9, 47], [8.5, 48], [8, 47]]
+    own = parse_message(json.dumps({"text": "tea", "region": {"type": "Polygon", "coordinates": [ring]}}).encode())
+    options = {"place": {"wkt": "wkt", "geojson": "$.where"}}
+    assert read(options, {"text": "tea", "where": {"type": "Polygon", "coordinates": [ring[:3]]}}) == own
+    assert read(options, {"text": "tea", "wkt": "POLYGON((8 47, 9 47, 8.5 48, 8 47))"}) == own
+    assert read({"id": "$.key"}, {"text": "tea", "region": {"type": "Polygon", "coordinates": [ring]}}) == own
+    far = {"text": "tea", "where": {"type": "Polygon", "coordinates": [[[8, 47], [9, 97], [8.5, 48], [8, 47]]]}}
+    assert "read from: wkt, $.where" in refused(options, far)
+
+
 def test_what_is_null_in_the_mapping_is_not_read():
     record = {"id": [], "text": "tea", "lat": 1, "lon": 2, "ts": "soon", "attributes": 5, "bbox": 5}
-    assert read({"id": None, "time": None, "attributes": None}, record) == (None, "tea", 1.0, 2.0, None, None, None, None)
+    assert read({"id": None, "time": None, "attributes": None}, record)[:7] == (None, "tea", 1.0, 2.0, None, None, None)
     assert "Expected the place" in refused({"id": None, "time": None, "attributes": None, "area": None}, {"text": "tea", "bbox": [1, 2, 3, 4]})
 
 
@@ -152,8 +163,8 @@ def test_places_are_tried_in_the_order_of_the_mapping():
 
 def test_texts_of_columns_that_are_empty_are_absent():
     options = {"format": "csv", "csv": {"columns": ["id", "text", "lat", "lon", "ts", "price"]}, "attributes": {"price": "price"}}
-    assert read(options, b",tea,1,2,,") == (None, "tea", 1.0, 2.0, None, None, None, None)
-    assert read(options, b"a,,1,2,1364774400000,12.5") == ('"a"', "", 1.0, 2.0, 1364774400000, None, {"price": "12.5"}, None)
+    assert read(options, b",tea,1,2,,")[:7] == (None, "tea", 1.0, 2.0, None, None, None)
+    assert read(options, b"a,,1,2,1364774400000,12.5")[:7] == ('"a"', "", 1.0, 2.0, 1364774400000, None, {"price": "12.5"})
 
 
 CSV = {"columns": ["lat", "lon", "text"]}
@@ -197,13 +208,30 @@ def test_a_line_that_is_no_record_is_refused(line, reason):
 
 def test_lines_of_a_topic_need_the_names_of_columns_and_a_value():
     assert "hint: dskype.input.csv: {columns: [...]}" in refused({"format": "csv"}, b"1,2,tea")
-    reader = message_reader(Settings(), InputMapping({"format": "csv", "csv": CSV}))
+    reader = MessageReader(Settings(), InputMapping({"format": "csv", "csv": CSV})).read
     with pytest.raises(RecordError, match="given: nothing"):
         reader(None)
 
 
 def test_json_is_refused_as_in_the_own_form():
     assert refused({"text": "$.body"}, b"{").startswith("Expected a message as JSON (wrong at character 2: ")
+
+
+DECLARED = {"price": "number", "open": "boolean", "tags": "strings", "from": "time", "kind": "string"}
+
+
+def test_texts_become_what_the_attributes_are_declared_as():
+    options = {"format": "csv", "csv": {"columns": ["text", "lat", "lon", *DECLARED]}, "attributes": {name: name for name in DECLARED}}
+    line = b'tea,1,2, 12.50 ,YES,"a, b",2013-04-01T12:00:00Z,7'
+    found = read(options, line, **{"dskype.attributes": DECLARED}).attributes
+    assert found == {"price": 12.5, "open": True, "tags": ["a", "b"], "from": 1364817600000, "kind": "7"}
+    assert read(options, b"tea,1,2,,,,,", **{"dskype.attributes": DECLARED}).attributes is None
+    reason = refused(options, b"tea,1,2,cheap,,,,", **{"dskype.attributes": DECLARED})
+    assert "price" in reason and "cheap" in reason and reason.endswith("; read from: price, open, tags, from, kind")
+    values = {"price": 5, "open": False, "tags": ["x"], "from": 1364817600, "kind": "k"}
+    assert read({"id": "$.key"}, {"text": "tea", "lat": 1, "lon": 2, "attributes": values}, **{"dskype.attributes": DECLARED}).attributes == values | {
+        "from": 1364817600000
+    }
 
 
 @pytest.mark.parametrize(
@@ -249,7 +277,7 @@ def test_mappings_are_equal_by_what_they_say_and_can_be_pickled():
 
 def test_the_mapping_of_the_own_form_changes_nothing():
     """Whatever is read through it is read, and refused, as without it."""
-    mapped = message_reader(Settings(), InputMapping(dict(INPUT_DEFAULTS)))
+    mapped = MessageReader(Settings(), InputMapping(dict(INPUT_DEFAULTS))).read
     draw = random.Random(0)
     values = [None, 5, 1.5, "", "tea", "47.3", True, [], {}, [1, 2, 3, 4], {"a": 1}, 1364774400000, 1364774400, 47.3]
     outcomes = set()
@@ -269,6 +297,7 @@ def test_the_mapping_of_the_own_form_changes_nothing():
 
 def test_limits_hold_for_what_was_mapped():
     settings = Settings(limits=Limits(text_max_bytes=5, id_max_bytes=3))
-    reader = message_reader(settings, InputMapping(TWEETS))
-    with pytest.raises(RecordError, match=r"Expected a shorter 'text'.*read from: \$.full_text"):
-        reader(TWEET)
+    reader = MessageReader(settings, InputMapping(TWEETS))
+    with pytest.raises(RecordError, match="Expected a shorter 'text'") as e:
+        reader.read(TWEET)
+    assert str(reader.located(e.value)).endswith("; read from: $.full_text")

@@ -1,7 +1,5 @@
 """Times in the forms of others are the same moments."""
 
-from datetime import UTC, datetime, timedelta, timezone
-
 import pytest
 
 from dskype.spouts.record_times import UNITS, time_ms
@@ -28,9 +26,6 @@ NOON = 1364817600000
         ("20130401", "iso8601", NOON - 43_200_000),
         ("Mon, 01 Apr 2013 14:00:00 +0200", "rfc2822", NOON),
         ("Mon Apr 01 12:00:00 +0000 2013", "rfc2822", NOON),
-        (datetime(2013, 4, 1, 12, tzinfo=UTC), "s", NOON),
-        (datetime(2013, 4, 1, 12), "iso8601", NOON),
-        (datetime(2013, 4, 1, 14, tzinfo=timezone(timedelta(hours=2))), "ms", NOON),
     ],
 )
 def test_a_time_becomes_milliseconds(value, unit, ms):
@@ -38,9 +33,7 @@ def test_a_time_becomes_milliseconds(value, unit, ms):
     assert found == ms and type(found) is int
 
 
-@pytest.mark.parametrize(
-    "value", [NOON, NOON // 1000, NOON * 1000, str(NOON), "2013-04-01T12:00:00Z", "Mon, 01 Apr 2013 12:00:00 GMT", NOON / 1000, datetime(2013, 4, 1, 12)]
-)
+@pytest.mark.parametrize("value", [NOON, NOON // 1000, NOON * 1000, str(NOON), "2013-04-01T12:00:00Z", "Mon, 01 Apr 2013 12:00:00 GMT", NOON / 1000])
 def test_the_unit_auto_sees_what_a_time_is(value):
     assert time_ms(value, "auto") == NOON
 

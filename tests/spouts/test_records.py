@@ -352,6 +352,16 @@ def test_a_topk_subscription_is_read_with_its_words_in_order_and_with_repetition
     assert (found.alpha, found.lat, found.k) == (1.0, 0.0, 100) and all(type(x) is float for x in (found.alpha, found.lat, found.lon))
 
 
+def test_a_topk_subscription_may_have_a_filter():
+    where = ["and", ["phrase", 0, [0, 1], ["late", "night"]], ["not", "decaf"]]
+    found = subscription(changed(TOPK, where='"late night" AND NOT decaf'))
+    assert found.where == where and TopkSubscription.from_record(json.loads(json.dumps(found.to_record()))) == found
+    assert subscription(TOPK).where is subscription(changed(TOPK, where=None)).where is None
+    assert subscription(changed(TOPK, where="NOT tea")).where == ["not", "tea"]  # it need not lead to messages: the keywords do
+    earlier = {name: value for name, value in subscription(TOPK).to_record().items() if name != "where"}
+    assert TopkSubscription.from_record(earlier) == subscription(TOPK)
+
+
 def test_a_boolean_subscription_is_read_with_its_expression():
     expression = ["and", "coffee", ["or", "wifi", ["phrase", 0, [0, 1], ["late", "night"]]]]
     assert subscription(BOOLEAN) == BooleanSubscription("s1", (11.0, 48.0, 12.0, 49.0), expression, 60.0, None)
@@ -433,6 +443,10 @@ WRONG_TOPK = [
     ({"alpha": 1.01}, "Expected 'alpha'; given: 1.01"),
     ({"alpha": True}, "Expected 'alpha'; given: true"),
     ({"alpha": "0.5"}, "Expected 'alpha'; given: \"0.5\""),
+    ({"where": 5}, "Expected 'where' as a string; given: 5"),
+    ({"where": ""}, "Expected a word or a quoted phrase at position 1 of the expression"),
+    ({"where": "tea AND (cake"}, "Expected a ')' for the '(' at position 9 of the expression"),
+    ({"where": "price < 5"}, "at position 1 of the expression"),
 ]
 
 WRONG_BOOLEAN = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from time import perf_counter_ns
+from typing import cast
 
 from dskype.topology import components
 from dskype.topology.components import BasicBolt, BatchBolt, KafkaBolt
@@ -114,7 +115,7 @@ class BoltTask(Task):
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
         if segment.columns is None:  # a hole: the tuple was too large and is in the dead letters
             return
-        meta = self._meta(source, segment.stream)
+        meta = self._meta(source, cast(str, segment.stream))
         started = perf_counter_ns()
         if isinstance(self.component, BatchBolt):
             self.poison.run(meta, first_seq, segment)
@@ -138,7 +139,7 @@ class BoltTask(Task):
             raise FrameError(msg) from error
 
     def _rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> Iterator[Tuple]:
-        columns = [column_to_list(c) for c in segment.columns]
+        columns = [column_to_list(c) for c in segment.columns or ()]
         rows = zip(*columns) if columns else repeat((), segment.n)
         if segment.anchors is None or not self.tracking:
             return map(Tuple, rows, repeat(meta))
@@ -168,7 +169,7 @@ class BoltTask(Task):
                     execute(tup)
             except Exception as error:  # the user's code: restart the component, continue with the next tuple
                 if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-                    self.dead_tuple(tup.values, error, "execute", tup.meta.stream)
+                    self.dead_tuple(cast(Tuple, tup).values, error, "execute", meta.stream)
                 self._restart(error)
 
     def _run_tick(self, tick: Tick) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from sortedcontainers import SortedList
 
@@ -68,7 +68,7 @@ class KafkaSpoutTask(SpoutTask):
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         self._lost: dict[tuple[str, int], int] = {}  # number of records that were lost before they were emitted
         self._first_attempts: dict[tuple[str, int], int] = {}  # number of the first attempt, above all attempts of a deleted topic of the same name
-        component: Any = self.spec.obj
+        self._spout = component = cast(KafkaSpout, self.spec.obj)
         self._guaranteed = component.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
         self._commits_first = component.processing_guarantee == "AT_MOST_ONCE"
         self._committed_first: dict[tuple[str, int], int] = {}  # behind the records that may be emitted, with at most once
@@ -125,7 +125,7 @@ class KafkaSpoutTask(SpoutTask):
             return True
         if self.clock.now_ms < self._commit_at_ms:
             return False
-        group = consumer_group(self.plan.name, self.spec.obj)
+        group = consumer_group(self.plan.name, self._spout)
         try:
             self._commit(group, new)
         except Exception as error:  # the records wait for a broker, or for the right to commit
@@ -180,8 +180,8 @@ class KafkaSpoutTask(SpoutTask):
                     refused += self.component.emit_records([record])
                 except Exception as refusal:
                     refused.append((record, refusal))
-        for record, refusal in refused:
-            self.dead_letter(record.value, refusal, "translate", record)
+        for record, reason in refused:
+            self.dead_letter(record.value, reason, "translate", record)
         self._note_arrivals(records[0].timestamp_ms, records[-1].timestamp_ms, len(records))
         return len(records)
 
@@ -208,7 +208,7 @@ class KafkaSpoutTask(SpoutTask):
 
     def _waiting_partitions(self) -> dict[tuple[str, int], bool]:
         try:
-            return self._waiting(self.spec.obj.topics or {topic for topic, _ in self._next}, self._next)
+            return self._waiting(self._spout.topics or {topic for topic, _ in self._next}, self._next)
         except Exception as error:  # a broker that does not answer, most likely
             self.report_error(f"the brokers cannot be asked whether records wait: {text_of(error)}")
             return {}
@@ -374,8 +374,8 @@ class KafkaSpoutTask(SpoutTask):
 
     def report(self) -> dict[str, Any]:
         report = super().report() | {"kafka": [[t, p, self._next[t, p], c] for (t, p), c in self.committed().items()]}
-        if self.spec.obj.isolation_level != "read_uncommitted":
-            report["isolation"] = self.spec.obj.isolation_level
+        if self._spout.isolation_level != "read_uncommitted":
+            report["isolation"] = self._spout.isolation_level
         if self._lost:
             report["lost"] = {f"{topic}/{partition}": n for (topic, partition), n in self._lost.items()}
         if self._arrivals is not None:

@@ -251,10 +251,6 @@ class StoreBase(SnapshotStore):
     def sync_journal(self, task: int) -> None:
         """Make the newest journal entry of a task survive a power cut."""
 
-    def location(self, task: int) -> str:
-        """Return where the snapshots and the journal of a task are, for messages."""
-        raise NotImplementedError
-
     def _write(self, name: str, data: bytes, term: int | None) -> None:
         raise NotImplementedError
 

@@ -78,7 +78,7 @@ class SpoutTask(Task):
     # -- pulses and control -----------------------------------------------------------------------
 
     def _run_control(self, frame: Pulse | Control) -> None:
-        if type(frame) is Pulse:
+        if isinstance(frame, Pulse):
             self.credit, self.pulse = frame.credit, frame.number
             if self.active and self.credit:
                 self._emit()

@@ -104,7 +104,7 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("plan", metavar="FILE", nargs="?", help="default: the plan of the running topology")
     parser.add_argument("--picture", metavar="SVG", help="draw it: cells on a map, ranges of keywords as bars")
-    parser.add_argument("--messages", metavar="FILE", help="JSON lines: dots on the map")
+    parser.add_argument("--messages", metavar="FILE", help="messages, as 'publish' takes them: dots on the map")
     parser.add_argument("--map", action="store_true", help="print a map in which each character is the task of a place (agrid)")
     parser.add_argument("--force", action="store_true", help="replace SVG")
     output(parser)
@@ -173,7 +173,7 @@ def _watch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _sample_options(parser: argparse.ArgumentParser, required: bool) -> None:
-    parser.add_argument("--messages", metavar="FILE", required=required, help="a sample of messages: JSON lines")
+    parser.add_argument("--messages", metavar="FILE", required=required, help="a sample of messages, as 'publish' takes them")
     parser.add_argument("--subscriptions", metavar="FILE", required=required, help="a sample of subscriptions: JSON lines with an id")
     parser.add_argument("--vocabulary", metavar="FILE", help="default: that of the configuration")
 
@@ -271,7 +271,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.picture:
         if not rows:
             with_partitions(plan)
-        _write(args.picture, plan_picture.draw(plan, messages=plan_picture.places_of(args.messages)), args.force)
+        _write(args.picture, plan_picture.draw(plan, messages=plan_picture.places_of(args.messages, offline_settings(args))), args.force)
     loads = distributor.loads()
     if args.output == "json":
         put(

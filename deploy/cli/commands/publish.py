@@ -1,22 +1,19 @@
-"""``dskype publish``: publish messages from a file of JSON lines, or one by options."""
+"""``dskype publish``: publish messages from a file, or one by options."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from dskype.deploy.cli.arguments import UsageError, check_options, client_options, conf_item, degrees, number, open_client, output
-from dskype.deploy.cli.lines import LINE_BYTES, Pace, Sending, lines
+from dskype.deploy.cli.lines import Pace, Sending
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     client_options(parser)
-    parser.add_argument(
-        "file", nargs="?", metavar="FILE", help='{"text", "lat", "lon", "attributes"?, "id"?, "ts"?} a line, or "bbox" for "lat", "lon"; -: standard input'
-    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="messages: JSON lines, a JSON array, CSV, TSV or Parquet; .gz and .zst too; -: standard input")
     parser.add_argument("--rate", metavar="N", type=number("messages per second, more than 0"), help="messages per second; default: as many as possible")
     checked = parser.add_mutually_exclusive_group()
     checked.add_argument("--validate", dest="check", action="store_true", default=True, help="check every line before it is sent; the default")
@@ -40,37 +37,45 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     return {name: value for name, value in fields.items() if value is not None} or None
 
 
-def _source(args: argparse.Namespace) -> Iterable[tuple[int | None, bytes | None]]:
-    """Return the messages with the numbers of their lines."""
+def _one(args: argparse.Namespace) -> bytes | None:
+    """Return the message that the options describe; None when there is a file."""
     fields = _by_options(args)
     if (args.file is None) == (fields is None):
         raise UsageError("expected a FILE (- is standard input), or one message by options; given: " + ("neither" if fields is None else "both"))
     if fields is None:
-        return lines(args.file)
+        return None
     if args.check and (args.text is None or args.at is args.bbox is None):
         given = " ".join(f"--{name}" for name in ("text", "at", "bbox") if getattr(args, name) is not None) or "none of them"
         raise UsageError(f"expected --text, and its place by --at LAT,LON or --bbox W,S,E,N; given: {given}")
-    return [(None, json.dumps(fields, ensure_ascii=False).encode(errors="surrogatepass"))]
+    return json.dumps(fields, ensure_ascii=False).encode(errors="surrogatepass")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send the lines; fail if one is refused."""
-    from dskype.topology.errors import TopologyError
+    """Send the messages, in DSkype's own form; fail if one is refused."""
+    from dskype.spouts.input_mapping import MessageReader
+    from dskype.spouts.readers import RecordFile
+    from dskype.spouts.record_values import RecordError, encode_json
 
-    source = _source(args)
+    one = _one(args)
+    file = None if one is not None else RecordFile(args.file)  # before brokers are waited for
     client, pace = open_client(args, patient=True), Pace(args.rate)
     with Sending(args, client, "message") as sending:
         client.require(client.topics.messages)
-        for number, line in source:
-            if line is None:
-                sending.refuse(number, f"longer than {LINE_BYTES:,} bytes")
+        if file is not None:
+            file.use(client.settings.input)
+        reader = MessageReader(client.settings, None if file is None else file.mapping)
+        for number, value in [(None, one)] if file is None else file:
+            try:
+                if isinstance(value, RecordError):
+                    raise value
+                message = reader.own_form(value)
+                if args.check:
+                    reader.check(message)
+                if isinstance(message, dict):
+                    message = encode_json(message).encode()
+            except (RecordError, ValueError) as ex:
+                sending.refuse(number, str(ex))
                 continue
-            if args.check:
-                try:
-                    client.parse_message(line)
-                except TopologyError as ex:
-                    sending.refuse(number, str(ex))
-                    continue
             pace.wait()
-            sending.send(number, lambda line=line: client.send_message(line))
+            sending.send(number, lambda message=message: client.send_message(message))
     return sending.summary({})

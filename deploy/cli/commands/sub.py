@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, degrees, json_value, open_client, output, positive, positive_seconds
-from dskype.deploy.cli.lines import LINE_BYTES, Sending, lines
+from dskype.deploy.cli.lines import Sending, lines
 from dskype.deploy.machine.terminal import clean, clock_text, counted, pointed, put, say
+from dskype.spouts.record_values import RecordError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +144,7 @@ def _add(args: argparse.Namespace) -> int:
         raise UsageError(
             "expected --near LAT,LON for a top-k subscription, or --expression, --bbox, --circle or --region for a boolean one; given: none of them"
         )
-    source: Iterable[tuple[int | None, bytes | None]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
+    source: Iterable[tuple[int | None, bytes | RecordError]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
     client = open_client(args, offline=args.dry_run, patient=True)
     generated: list[str] = []
     with Sending(args, client, "subscription") as sending:
@@ -151,8 +152,8 @@ def _add(args: argparse.Namespace) -> int:
             client.require(client.topics.subscriptions)
         for number, line in source:
             try:
-                if line is None:
-                    raise ValueError(f"longer than {LINE_BYTES:,} bytes")
+                if isinstance(line, RecordError):
+                    raise line
                 key, value, is_new = _subscription(line)
                 client.parse_subscription(key, value)
             except (ValueError, TopologyError) as ex:
@@ -166,13 +167,15 @@ def _add(args: argparse.Namespace) -> int:
     return sending.summary({"generated": generated})
 
 
-def _place_of(error: Exception, line: bytes | None) -> list[str]:
+def _place_of(error: Exception, line: bytes | RecordError) -> list[str]:
     """Return the expression of a line with a caret where it goes wrong; [] if the error is about something else."""
     from dskype.spouts.expression_parser import ExpressionError
 
     reason = error.__cause__
-    fields = json.loads(line or b"")
-    return pointed(fields.get("expression", fields.get("where")), reason.position) if isinstance(reason, ExpressionError) else []
+    if not isinstance(reason, ExpressionError) or not isinstance(line, bytes):
+        return []
+    fields = json.loads(line)
+    return pointed(fields.get("expression", fields.get("where")), reason.position)
 
 
 def _list(args: argparse.Namespace) -> int:

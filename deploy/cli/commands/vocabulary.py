@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, common, offline_settings, open_client, output, positive
-from dskype.deploy.cli.lines import LINE_BYTES, Refused, lines
+from dskype.deploy.cli.lines import Refused
 from dskype.deploy.machine.terminal import Progress, clean, counted, put, say
 
 _VOCABULARY = "vocabulary.tsv"
@@ -25,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
-    parser.add_argument("file", nargs="?", metavar="FILE", help="messages as JSON lines; -: standard input")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="messages, as 'publish' takes them; -: standard input")
     parser.add_argument("-o", "--output", metavar="OUT", default=_VOCABULARY, help=f"default: {_VOCABULARY}")
     parser.add_argument("--force", action="store_true", help="replace OUT")
-    parser.add_argument("--field", metavar="NAME", default="text", help="the field of a line that holds the text; default: text")
+    parser.add_argument("--field", metavar="NAME", help="the path of the text in a record; default: dskype.input.text")
     parser.add_argument("--plain", action="store_true", help="each line is a text, not JSON")
     parser.add_argument("--topic", metavar="NAME", nargs="?", const="messages", help="read a topic instead: messages (the topology's), or a full name")
     parser.add_argument(
@@ -58,6 +58,8 @@ def _build(args: argparse.Namespace) -> int:
         )
     from dskype.spouts.vocabulary import Vocabulary
 
+    if args.field is not None:
+        args.conf = [*args.conf, ("dskype.input.text", args.field)]
     progress = Progress(on_terminal_s=0.2)
     refused = Refused(progress)
     if args.topic is not None:
@@ -66,7 +68,7 @@ def _build(args: argparse.Namespace) -> int:
         texts: Iterator[str] = _texts_of_topic(source, args, progress)
     else:
         settings = offline_settings(args)
-        texts = _texts_of_file(args, refused, progress)
+        texts = _texts_of_file(args, settings, refused, progress)
     first = next(texts, None)
     built = None if first is None else Vocabulary.build(itertools.chain([first], texts), settings.analyzer())
     progress.end()
@@ -79,32 +81,27 @@ def _build(args: argparse.Namespace) -> int:
     return 1 if refused.count else 0
 
 
-def _text_of(line: bytes, field: str) -> str:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as ex:
-        raise ValueError(f"not JSON: {ex}") from None
-    text = value.get(field) if isinstance(value, dict) else None
-    if not isinstance(text, str):
-        raise ValueError(f"expected a JSON object with a text {field!r}")
-    return text
+def _texts_of_file(args: argparse.Namespace, settings: Any, refused: Refused, progress: Progress) -> Iterator[str]:
+    from dskype.spouts.input_mapping import MessageReader
+    from dskype.spouts.readers import RecordFile, plain_lines
+    from dskype.spouts.record_values import RecordError
 
-
-def _texts_of_file(args: argparse.Namespace, refused: Refused, progress: Progress) -> Iterator[str]:
     def read() -> Iterator[str]:
         count = 0
-        for number, line in lines(args.file):
+        for number, value in plain_lines(args.file) if args.plain else file:
             try:
-                if line is None:
-                    raise ValueError(f"longer than {LINE_BYTES:,} bytes")
-                text = line.decode(errors="replace") if args.plain else _text_of(line, args.field)
-            except ValueError as ex:
+                if isinstance(value, RecordError):
+                    raise value
+                text = value.decode(errors="replace") if args.plain else reader.text(value)
+            except RecordError as ex:
                 refused.add(number, str(ex))
                 continue
             count += 1
             progress(lambda count=count: counted(count, "text"))
             yield text
 
+    file = RecordFile(args.file, settings.input)
+    reader = MessageReader(settings, file.mapping)
     return iter(_reservoir(read(), args.sample)) if args.sample else read()
 
 
@@ -123,7 +120,12 @@ def _reservoir(items: Iterable[str], size: int) -> list[str]:
 
 
 def _texts_of_topic(source: Any, args: argparse.Namespace, progress: Progress) -> Iterator[str]:
-    topic = source.topics.messages if args.topic == "messages" else args.topic
+    from dskype.spouts.input_mapping import MessageReader
+    from dskype.spouts.record_values import RecordError
+
+    own, settings = source.topics.messages, source.settings
+    topic = own if args.topic == "messages" else args.topic
+    reader = MessageReader(settings, settings.input if args.field is not None else settings.mapping_of(topic, own))
     size = args.sample or 100_000
     partitions = source.partitions(topic)
     share = -(-size // partitions)
@@ -132,8 +134,8 @@ def _texts_of_topic(source: Any, args: argparse.Namespace, progress: Progress) -
         if count == size:
             return
         try:
-            text = record.value.decode(errors="replace") if args.plain else _text_of(record.value or b"null", args.field)
-        except (ValueError, AttributeError):
+            text = (record.value or b"").decode(errors="replace") if args.plain else reader.text(record.value)
+        except RecordError:
             continue  # not a message: the topology has put it into the dead letters
         count += 1
         progress(lambda count=count: counted(count, "text"))

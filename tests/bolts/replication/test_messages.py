@@ -53,6 +53,7 @@ def same(found, expected):
     [
         (Placement(TOPK, EPOCH), TOPK_MAP | EPOCH_MAP),
         (Placement(BOOLEAN, EPOCH), BOOLEAN_MAP | EPOCH_MAP),
+        (Placement(TOPK._replace(program=[1, 1, 7]), EPOCH), TOPK_MAP | {"program": [1, 1, 7]} | EPOCH_MAP),
         (Placement(FILTERED, EPOCH), FILTERED_MAP | EPOCH_MAP),
         (EPOCH, {"type": "epoch"} | EPOCH_MAP),
         (End(5), {"type": "end", "at": 5}),

@@ -31,6 +31,7 @@ WITH_BROKERS = {
     "doctor": None,  # reports brokers in a row of its table
     "explain": ["x", "y"],
     "get-errors": ["x"],
+    "inspect": ["a-topic"],
     "jar": ["-R", "wordcount.yaml"],
     "kill": ["x"],
     "list": [],

@@ -32,7 +32,7 @@ def checked(*arguments: str) -> int:
     ],
 )
 def test_a_boolean_subscription_needs_an_expression_or_a_rectangle(arguments, capsys):
-    assert checked(*arguments) == 0 and "1 subscription would be sent, 0 refused" in capsys.readouterr().err
+    assert checked("-c", "dskype.boolean.wordless=true", *arguments) == 0 and "1 subscription would be sent, 0 refused" in capsys.readouterr().err
 
 
 def test_one_needs_something_and_not_too_much(capsys):

@@ -15,6 +15,7 @@ from dskype.deploy.client.plans import PlanOvertakenError, read_current, send_pl
 from dskype.distribution import distributor_class, make_distributor, read_plan
 from dskype.distribution.loads import LoadModel
 from dskype.distribution.partitioned import measure
+from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException, TopologyError
 from tests.distribution import worlds
 
@@ -446,5 +447,5 @@ def test_areas_are_drawn_at_their_centres(tmp_path):
 
     lines = [{"lat": 1, "lon": 2}, {"bbox": [170, -10, -160, 10]}, {"text": "no place"}, {"bbox": [1, 2]}]
     (tmp_path / "m").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    lat, lon = places_of(str(tmp_path / "m"))
+    lat, lon = places_of(str(tmp_path / "m"), Settings())
     assert (lat.tolist(), lon.tolist()) == ([1, 0], [2, -175])

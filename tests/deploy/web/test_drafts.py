@@ -21,7 +21,12 @@ from .scene import run_plan
 from .server import get
 from .test_result_feed import until
 
-CONF = {"dskype.attributes": {"price": "number", "tags": {"type": "strings", "required": True}}, "dskype.boolean.prefixes": True, "dskype.stop.words": ["the"]}
+CONF = {
+    "dskype.attributes": {"price": "number", "tags": {"type": "strings", "required": True}},
+    "dskype.boolean.prefixes": True,
+    "dskype.boolean.wordless": True,
+    "dskype.stop.words": ["the"],
+}
 
 
 def draft(served, **fields):
@@ -33,7 +38,7 @@ def write(kafka, topics, **message):
 
 
 def test_what_expressions_may_speak_of_is_told(kafka, served):
-    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": True}
+    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": False}
 
 
 def test_attributes_are_offered_with_their_types_and_comparisons(kafka, served):

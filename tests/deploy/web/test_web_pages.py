@@ -105,7 +105,7 @@ def test_a_refusal_is_shown(browser, kafka, served):
     assert all("400" in problem for problem in problems), problems
 
 
-LANGUAGE = {"dskype.attributes": {"price": "number", "tags": "strings", "open": "boolean", "since": "time"}}
+LANGUAGE = {"dskype.attributes": {"price": "number", "tags": "strings", "open": "boolean", "since": "time"}, "dskype.boolean.wordless": True}
 
 
 def type_into(browser, name, text):
@@ -220,6 +220,7 @@ def test_the_filter_of_a_list_is_checked_and_tried(browser, kafka, served):
 
 def test_where_to_look_is_drawn_on_a_map(browser, kafka, served):
     topics = kafka.topology()
+    run_plan(kafka, LANGUAGE)
     browser.open(f"{served.url}#token={TOKEN}")
     browser.open(f"{served.url}dskype/subscribe.html")
     browser.click("//summary[text()='On the map']")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from kafka.errors import KafkaError
 
-from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import shorten
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime.driver.driver import TopologyDriver
 
 __all__ = ["await_first_batches"]
 
@@ -18,21 +18,7 @@ _NOTICE_S = 30
 _ERROR_CHARS = 300
 
 
-class _Tenure(Protocol):
-    term: int
-
-
-class _Driver(Protocol):
-    plan: TopologyPlan
-    stats: TopologyStats
-    tenure: _Tenure
-
-    def request_snapshots(self) -> object: ...
-
-    def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = ...) -> None: ...
-
-
-def await_first_batches(driver: _Driver, notice: Callable[[str], None], wanted: Callable[[], bool], since_ms: int = 0) -> None:
+def await_first_batches(driver: TopologyDriver, notice: Callable[[str], None], wanted: Callable[[], bool], since_ms: int = 0) -> None:
     """Wait until every component has reported to this driver, which shows that Spark, brokers and executors work together.
 
     :param driver: of an opened topology.

@@ -13,7 +13,7 @@ from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.runtime.kafka.connections import Connection, reached
-from dskype.topology.runtime.kafka.producers import make_producer
+from dskype.topology.runtime.kafka.librdkafka_producer import make_producer
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 
 __all__ = ["KafkaConsumer", "KafkaSettings", "KafkaTimeoutError", "brokers_answer", "check_codecs"]

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 
 from dskype.topology.errors import explain
 from dskype.topology.runtime.kafka.connections import Connection
-from dskype.topology.runtime.kafka.producers import make_producer
+from dskype.topology.runtime.kafka.librdkafka_producer import make_producer
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 
 __all__ = ["WriteWatch", "write_once"]
