@@ -62,6 +62,7 @@ class History:
         slowest task; -1: there is none.
     :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
     :ivar areas: float64[n, 4], as in ``MessageBatch``; None: every message is a point.
+    :ivar regions: row -> region, as in JSON, of messages that are neither points nor rectangles.
     :ivar attributes: attribute -> (the rows of the messages that have it, rising, int64[], and its values).
     """
 
@@ -83,6 +84,7 @@ class History:
     missing: int
     areas: np.ndarray | None = None
     attributes: dict[str, tuple[np.ndarray, list[Any]]] = field(default_factory=dict)
+    regions: dict[int, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -492,6 +494,7 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
         missing,
         areas_of([row[4] for row in rows]),
         _attribute_columns([row[4] for row in rows], settings),
+        {number: row[4].region for number, row in enumerate(rows) if row[4].region is not None},
     )
 
 
