@@ -14,7 +14,7 @@ from dskype.spouts.columns import lists_to_csr, read_only
 from dskype.spouts.expression import PREFIX_LENGTHS
 from dskype.spouts.filters import EVERY_MESSAGE
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import BORDER
+from dskype.spouts.text import BORDER, Tokenizer
 
 __all__ = ["MessageTerms"]
 
@@ -28,8 +28,10 @@ class MessageTerms:
 
     def __init__(self, settings: Settings) -> None:
         self._wordless, self._with_prefixes, self._fields = settings.wordless, settings.prefixes, settings.language.fields
-        analyzer = settings.analyzer()
-        self._analyzers = [analyzer.by_field(name)[0][1] for name in self._fields or (None,)]
+        self._analyzers: list[Tokenizer] = []
+        if settings.prefixes:
+            analyzer = settings.analyzer()
+            self._analyzers = [analyzer.by_field(name)[0][1] for name in self._fields or (None,)]
         names = [name for name, attribute in settings.attributes.items() if attribute.is_textual()] if settings.wordless else []
         self._textual = np.array([term_hash(f"{name}=") for name in names], np.int64)
 

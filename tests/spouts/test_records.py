@@ -290,7 +290,7 @@ def test_a_text_that_becomes_far_longer_when_it_is_normalised_is_refused_before_
     most = 2 * 262144 // 33
     assert message(changed(MESSAGE, text=SENTENCE * 4096)).text == SENTENCE * 4096  # 16,384 words
     folded_bytes("x")
-    monkeypatch.setattr("dskype.spouts.text._tokens", lambda text: pytest.fail("normalised"))
+    monkeypatch.setattr("dskype.spouts.text.cut", lambda text: pytest.fail("normalised"))
     long = SENTENCE * (most + 1)
     words = f"shorter when it is normalised; given: {33 * (most + 1)} bytes; legal: up to 524288 bytes of UTF-8 in NFKC, case-folded"
     assert reason_of(message, changed(MESSAGE, text=long)) == f"Expected 'text' {words}"
