@@ -159,8 +159,8 @@ class TopkSubscription:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
-        where = expressions.as_lists(record.get("where"))  # absent from records of earlier versions
-        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"], where)
+        fields = map(record.__getitem__, ("k", "alpha", "lat", "lon", "meta"))
+        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")))  # earlier versions had no filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +317,7 @@ def parse_subscription(
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
     kind = record.get("type")
-    if language is None:
-        language = Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms)
+    language = language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms)
     if kind == "topk":
         return _topk(id, record, tokenizer, space, limits, language)
     if kind == "boolean":
@@ -366,9 +365,8 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
 
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
-    text = _check_folded(_check_text(record[name], name, limits.text_max_bytes), name, limits.text_max_bytes)
     try:
-        return parse(text, tokenizer, language)
+        return parse(_check_folded(_check_text(record[name], name, limits.text_max_bytes), name, limits.text_max_bytes), tokenizer, language)
     except ExpressionError as e:
         raise RecordError(str(e), "invalid-expression") from e
 
