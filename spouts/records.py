@@ -234,13 +234,12 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
         if "lat" not in record and "lon" not in record:
             raise refusal("no-place", "Expected 'lat' and 'lon', 'bbox' or 'region'", "none of them")
         lat, lon = _place(record, space)
-    id = record.get("id")
-    if id is not None or "id" in record:
-        id = _message_id(id, limits.id_max_bytes)
-    ts = record.get("ts")
-    if ts is not None or "ts" in record:
+    id = ts = attributes = None
+    if "id" in record:
+        id = _message_id(record["id"], limits.id_max_bytes)
+    if "ts" in record:
+        ts = record["ts"]
         _check_time(record, ts)
-    attributes = None
     if "attributes" in record:
         attributes = record["attributes"]
         if type(attributes) is not dict:
@@ -371,7 +370,7 @@ def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits:
     try:
         return parse(text, tokenizer, language)
     except ExpressionError as e:
-        raise RecordError(str(e), "invalid-expression") from None
+        raise RecordError(str(e), "invalid-expression") from e
 
 
 _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)

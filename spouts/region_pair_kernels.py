@@ -31,7 +31,12 @@ from dskype.spouts.region_kernels import (
 from dskype.spouts.sphere_kernels import EARTH_RADIUS_M, RADIANS, great_circle_m
 from dskype.topology.kernel_cache import njit
 
-__all__ = ["regions_touch", "touches"]
+__all__ = ["hold_points", "touches"]
+
+_AHEAD = 64
+"""Pairs whose regions are read before the first one is decided."""
+_LINES_AHEAD = 12
+"""Of a polygon: all of one with 32 corners."""
 
 
 @njit(cache=True)
@@ -291,7 +296,7 @@ def _behind(numbers, at):
 
 
 @njit(cache=True)
-def regions_touch(numbers, at, others, other):
+def _regions_touch(numbers, at, others, other):
     """Tell whether two prepared regions share a place."""
     shapes, at = _shapes_of(numbers, at)
     other_shapes, first = _shapes_of(others, other)
@@ -306,21 +311,38 @@ def regions_touch(numbers, at, others, other):
 
 
 @njit(cache=True)
-def _hold_points(table, slots, rows, lat, lon, found):
-    """Do what :func:`touches` does if all messages are points. The kinds that most regions have are called from here, because every call that is handed arrays takes time."""
+def hold_points(table, slots, rows, lat, lon):
+    """Do what :func:`touches` does if all messages are points, and slots without a region are everywhere; return that, and a number that means nothing.
+
+    Regions of many pairs are read before the first of these pairs is decided. So the processor waits for all of them at the same time, where it would otherwise wait for one
+    after the other: it does not read ahead beyond a decision that it did not foresee. The sum of what has been read keeps the compiler from leaving it out. The kinds that most
+    regions have are called from here, because every call that is handed arrays takes time.
+    """
     starts, numbers = table
-    for i in range(len(slots)):
-        slot, row = slots[i], rows[i]
-        if slot >= len(starts) or starts[slot] < 0:
-            continue
-        at = LINE * np.int64(starts[slot])
-        kind = numbers[at]
-        if kind == SMALL_CIRCLE:
-            found[i] = in_circle(numbers, at, lat[row], lon[row])
-        elif kind == POLYGON:
-            found[i] = in_polygon(numbers, at, lat[row], lon[row])
-        else:
-            found[i] = holds(numbers, at, lat[row], lon[row])
+    found = np.ones(len(slots), np.bool_)
+    at, kinds, read = np.empty(_AHEAD, np.int64), np.empty(_AHEAD), 0.0
+    for first in range(0, len(slots), _AHEAD):
+        pairs = min(_AHEAD, len(slots) - first)
+        for i in range(pairs):
+            slot = slots[first + i]
+            at[i] = LINE * np.int64(starts[slot]) if slot < len(starts) else -1
+        for i in range(pairs):
+            kinds[i] = numbers[at[i]] if at[i] >= 0 else 0.0
+        for i in range(pairs):
+            if kinds[i] == POLYGON:
+                for line in range(1, min(_LINES_AHEAD, int(numbers[at[i] + 1]))):
+                    read += numbers[at[i] + LINE * line]
+        for i in range(pairs):
+            kind, begin, row = kinds[i], at[i], rows[first + i]
+            if kind == SMALL_CIRCLE:
+                found[first + i] = in_circle(numbers, begin, lat[row], lon[row])
+            elif kind == POLYGON:
+                found[first + i] = in_polygon(numbers, begin, lat[row], lon[row])
+            elif kind == RECTANGLE:
+                found[first + i] = in_rectangle(numbers[begin + 1], numbers[begin + 2], numbers[begin + 3], numbers[begin + 4], lat[row], lon[row])
+            elif kind:
+                found[first + i] = holds(numbers, begin, lat[row], lon[row])
+    return found, read
 
 
 @njit(cache=True)
@@ -335,9 +357,6 @@ def touches(table, slots, rows, places, boxes):
     starts, numbers = table
     lat, lon, areas, row_starts, row_numbers = places
     found = np.ones(len(slots), np.bool_)
-    if len(areas) == 0 and len(row_starts) == 0 and len(boxes) == 0:
-        _hold_points(table, slots, rows, lat, lon, found)
-        return found
     own, area = np.zeros(LINE), np.zeros(LINE)
     for i in range(len(slots)):
         slot, row = slots[i], rows[i]
@@ -349,10 +368,10 @@ def touches(table, slots, rows, places, boxes):
             fill_rectangle(own, 0, boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3])
             region, at = own, np.int64(0)
         if len(row_starts) and row_starts[row] >= 0:
-            found[i] = regions_touch(region, at, row_numbers, row_starts[row])
+            found[i] = _regions_touch(region, at, row_numbers, row_starts[row])
         elif len(areas):
             fill_rectangle(area, 0, areas[row, 0], areas[row, 1], areas[row, 2], areas[row, 3])
-            found[i] = regions_touch(region, at, area, np.int64(0))
+            found[i] = _regions_touch(region, at, area, np.int64(0))
         else:
             found[i] = holds(region, at, lat[row], lon[row])
     return found

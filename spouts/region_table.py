@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dskype.spouts import region_kernels as kernels
-from dskype.spouts.region_pair_kernels import touches
+from dskype.spouts.region_pair_kernels import hold_points, touches
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["RegionTable"]
@@ -26,10 +26,13 @@ class RegionTable:
     which they came. One that is removed leaves a gap. When the array is full, either the others move together, if gaps are a quarter of it, or it grows by half.
 
     Put, remove: O(corners), amortized; test of a point: O(1) for a circle, and about O(sqrt(corners)) for a polygon. Memory: 4 bytes for each slot, 64 for a circle,
-    128 and 16 to 18 per corner for a polygon, with up to half of that for growth.
+    192 and 128 per 8 corners for a polygon, with up to half of that for growth.
     """
 
     def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
         self._starts = np.zeros(0, np.int32)
         """The line where the region of each slot is, -1 is none."""
         self._numbers = _lines(0)
@@ -143,13 +146,15 @@ class RegionTable:
         :param boxes: float64[m, 4], the rectangle of each pair's subscription: it counts if the slot has no region.
         :returns: bool[m].
         """
+        slots, rows, lat, lon = np.asarray(slots, np.int64), np.asarray(rows, np.int64), _readable(lat), _readable(lon)
+        table = (self._starts, self._numbers)
+        if areas is None and boxes is None and (shapes is None or not len(shapes)):
+            return hold_points(table, slots, rows, lat, lon)[0]
         starts, numbers = _NO_STARTS, self._numbers[:0]
         if shape_offsets is not None and shapes is not None and len(shapes):
             starts, numbers = kernels.prepare_all(np.asarray(shape_offsets, np.int64), np.asarray(shapes, np.float64))
-        places = (_readable(lat), _readable(lon), _NO_PLACES if areas is None else _readable(areas), starts, numbers)
-        table = (self._starts, self._numbers)
-        own = _NO_PLACES if boxes is None else _readable(boxes)
-        return touches(table, np.asarray(slots, np.int64), np.asarray(rows, np.int64), places, own)
+        places = (lat, lon, _NO_PLACES if areas is None else _readable(areas), starts, numbers)
+        return touches(table, slots, rows, places, _NO_PLACES if boxes is None else _readable(boxes))
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -161,7 +166,7 @@ class RegionTable:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`snapshot` returned, in place of what is there; its arrays may be read-only."""
-        self.__init__()  # type: ignore[misc]
+        self._clear()
         self.put_many(state["slots"], state["offsets"], state["regions"])
 
     # -- checks -------------------------------------------------------------------------------------------------------

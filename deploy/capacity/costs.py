@@ -56,7 +56,12 @@ COSTS = {
     "matches": Cost(4.8e-6, "", "matches per message and boolean subscription, unless you know better: 4.8 with a million", _BOOLEAN),
     "topk_subscription": Cost(2_100, "bytes", "a subscription in all processes, k = 20: 5.3 less 3.5 GiB for 900,000 more", _MICRO),
     "boolean_subscription": Cost(376, "bytes", "a boolean subscription in all processes: 4.6 less 3.2 GiB for 4 million more", _BOOLEAN),
-    "window_message": Cost(333, "bytes", "a message in the window of the message bolt (`chunks`)", "`MessageWindow.memory_bytes`, 100,000 places, 2026-11-23"),
+    "window_message": Cost(
+        445,
+        "bytes",
+        "a message in the window of the message bolt (`chunks`), with what filters look at",
+        "`FilteredWindow.memory_bytes`, 100,000 places, 2026-11-28",
+    ),
     "registration": Cost(332, "µs", "a top-k subscription, registered and looked up in a full window: 166 s on two cores for a million", _MILLION),
     "boolean_registration": Cost(143, "µs", "a boolean subscription, registered: 358 s on two cores for 5 million", _BOOLEAN),
     "message_bytes": Cost(129, "bytes", "a message as JSON", "20,000 places, 2026-11-23"),

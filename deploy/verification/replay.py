@@ -19,6 +19,7 @@ from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, Subscription, areas_of
 from dskype.spouts.settings import Settings
+from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["NEVER", "History", "Place", "Unregistered", "handled_until", "parse_subscriptions", "replay"]
 
@@ -216,6 +217,10 @@ def _runs(inputs: Inputs, report: Report) -> list[_Run]:
         except (ValueError, TypeError, KeyError, AttributeError):
             report.differ("format", f"a record of {inputs.topics.sequence} cannot be read: {record.value!r:.200}", where=where(inputs.topics.sequence, record))
             continue
+        if "topic" in value:
+            raise IllegalArgumentException(
+                explain("Only topologies that read messages from their own topic alone can be verified.", given=value["topic"], legal=inputs.topics.messages)
+            )
         known = found.setdefault((run.task, run.first), run)
         if known is not run:
             report.notes["repeated records of the sequence"] += 1

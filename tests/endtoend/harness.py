@@ -20,14 +20,13 @@ from dskype.bolts.dskype_topology import dskype_topology
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
 from dskype.deploy.verification import Inputs, Report
+from dskype.deploy.verification.reading_expressions import read_expression
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression import to_text
-from dskype.spouts.expression_parser import Language, parse
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException
@@ -40,8 +39,8 @@ TOPICS = Topics.for_topology("dskype")
 SPACE = [-10.0, -10.0, 10.0, 10.0]
 DIAGONAL = math.hypot(20, 20)
 WORDS = ["lake", "park", "café", "river", "hill", "old", "new", "harbour", "東京", "st"]
-LANGUAGE = Language(Attributes.from_conf(languages.ATTRIBUTES), prefixes=True)
-"""What filters speak of, where there are any."""
+STOP_WORD = "old"
+"""The stop word, where there is one."""
 KNOWN = {word: df for df, word in enumerate(sorted(WORDS[:8]), 1)}
 """How many of 20 documents a word is in, where there is a vocabulary; it has not all of them."""
 
@@ -290,6 +289,16 @@ LONG_STEPS = {"steps_ms": (200, 30_000, 40_000), "most": 3, "lives": EXPIRING}
 """What :func:`random_subscription` and :func:`play` take so that boolean subscriptions end by themselves while it plays: a task ends one only a minute after its time, when a message comes."""
 
 
+def speak(rng, record, simulation):
+    """Let most subscriptions say something that takes the whole language."""
+    settings = Settings.from_conf(simulation.conf)
+    if rng.random() < 0.6:
+        found = to_text(languages.random_expression(rng, settings.language, 2, [word for word in WORDS if word not in settings.stop_words]))
+        record["where" if record["type"] == "topk" else "expression"] = found
+    if record["type"] == "boolean" and rng.random() < 0.5:
+        del record[rng.choice(["bbox", "expression"] if settings.wordless else ["bbox"])]
+
+
 def play(
     simulation,
     rng,
@@ -306,7 +315,7 @@ def play(
     steps_ms=(20, 200),
     drain=True,
     trouble=None,
-    wheres=None,
+    whole=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -315,7 +324,7 @@ def play(
     :param steps_ms: lengths of the time in between.
     :param drain: whether to let it come to rest in the end.
     :param trouble: a generator with which to draw standstills, in which further messages come, and rebalances; None: there are none.
-    :param wheres: a generator with which to draw attributes of messages and filters of top-k subscriptions; None: there are none.
+    :param whole: a generator with which to draw attributes of messages, fields of their texts, and expressions of the whole language; None: there are none.
     """
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
@@ -324,8 +333,10 @@ def play(
                 simulation.message(rng.choice(BAD + BAD_AREAS if areas else BAD), rng.randrange(partitions))
                 continue
             message = random_message(rng, number, areas)
-            if wheres is not None:
-                message["attributes"] = languages.random_attributes(wheres)
+            if whole is not None:
+                message["attributes"] = languages.random_attributes(whole)
+                if fields := simulation.conf.get("dskype.text.fields"):
+                    message["text"] = {fields[0]: message["text"], fields[1]: naive.written(whole.choices(WORDS, k=whole.randint(0, 4)), number)}
             if timed:
                 message["ts"] = simulation.time_ms - rng.randint(-300, 300)
             simulation.message(message, rng.randrange(partitions))
@@ -333,8 +344,8 @@ def play(
         for _ in range(rng.choice([0, 0, 1, 2, 3])):
             chosen = rng.choice(ids)
             record = None if rng.random() < 0.25 else random_subscription(rng, topk, **(lives or {}))
-            if wheres is not None and record is not None and record["type"] == "topk" and wheres.random() < 0.6:
-                record["where"] = to_text(languages.random_expression(wheres, LANGUAGE, 2, WORDS))
+            if whole is not None and record is not None:
+                speak(whole, record, simulation)
             simulation.subscription(chosen, record)
         if rng.random() < 0.05:
             simulation.subscription(
@@ -443,21 +454,17 @@ def random_run(seed, most=5):
         conf |= {"dskype.results.meta.bytes.per.second": 20, "dskype.results.meta.total.bytes.per.second": 60}
     if DISTRIBUTORS[name].summaries is not None:
         conf["dskype.distributor.options"] |= {"summaries": more.random() < 0.7}
-    wheres = random.Random(f"where {seed}")
-    conf |= {"dskype.attributes": languages.ATTRIBUTES, "dskype.boolean.prefixes": True} if wheres.random() < 0.6 else {}
+    whole = random.Random(f"language {seed}")
+    if whole.random() < 0.6:
+        conf |= {"dskype.attributes": languages.ATTRIBUTES, "dskype.boolean.prefixes": whole.random() < 0.7, "dskype.boolean.wordless": whole.random() < 0.6}
+        conf |= {"dskype.text.fields": list(languages.FIELDS)} if whole.random() < 0.5 else {}
+        conf |= {"dskype.stop.words": [STOP_WORD]} if whole.random() < 0.5 else {}
     if most <= 5:  # real-time queries have many more batches, which takes minutes with 32 tasks
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     play(
-        simulation,
-        rng,
-        timed=timed,
-        partitions=partitions,
-        planner=planner,
-        areas=areas,
-        trouble=trouble,
-        wheres=wheres if "dskype.attributes" in conf else None,
+        simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole if "dskype.attributes" in conf else None
     )
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
@@ -478,6 +485,7 @@ def random_run(seed, most=5):
     compared["withheld"] += metric(simulation, "withheld_messages")
     compared["plans"] += metric(simulation, "plan_changes")
     compared["filtered"] += sum(b'"where"' in (r.value or b"") for r in simulation.records(TOPICS.subscriptions))
+    compared["wordless"] += sum(b'"boolean"' in r.value and b'"expression"' not in r.value for r in simulation.records(TOPICS.subscriptions) if r.value)
     compared["areas"] += sum(b'"bbox"' in r.value for r in simulation.records(TOPICS.messages))
     return compared, simulation.sim.fault_counts
 
@@ -506,11 +514,13 @@ class World:
     watermark: int = -1
     refused: int = 0
     """How many messages were rightly refused as late, or as too far ahead."""
+    stop_words: tuple[str, ...] = ()
 
 
 def world_of(simulation, timed=False, hint=""):
     """Read the input back from the log: message numbers from the sequence topic, everything else from the input topics."""
-    world = World()
+    settings = Settings.from_conf(simulation.conf)
+    world = World(stop_words=settings.stop_words)
     df, documents = (KNOWN, 20) if simulation.conf.get("dskype.vocabulary") else ({}, 1)
     raw = {(r.partition, r.offset): r for r in simulation.records(TOPICS.messages)}
     numbered, tasks = {}, {}
@@ -522,9 +532,8 @@ def world_of(simulation, timed=False, hint=""):
             numbered[seq] = raw[run["partition"], run["offset"] + i]
     for seq, record in sorted(numbered.items()):
         value = json.loads(record.value)
-        counts = defaultdict(int)
-        for token in naive.words(value["text"]):
-            counts[token] += 1
+        text = {settings.text_fields[0]: value["text"]} if settings.text_fields and isinstance(value["text"], str) else value["text"]
+        counts = Counter(naive.words(languages.joined(text), settings.stop_words))
         id = json.dumps(value.get("id", f"{record.partition}-{record.offset}"))
         west, south, east, north = value.get("bbox") or (value["lon"], value["lat"], value["lon"], value["lat"])
         message = {
@@ -537,7 +546,7 @@ def world_of(simulation, timed=False, hint=""):
             "weights": naive.norm_weights(counts, df, documents) if counts else {},
             "arrival_ms": record.timestamp_ms,
             "partition": record.partition,
-            "text": value["text"],
+            "text": text,
             "attributes": value.get("attributes"),
         }
         world.messages.append(message)
@@ -562,11 +571,13 @@ def world_of(simulation, timed=False, hint=""):
         world.newest[id] = None if record.value is None else registration
         if record.value is not None:
             value = json.loads(record.value)
-            words = [t for w in value["keywords"] for t in naive.words(w)] if "keywords" in value else None
+            words = [t for w in value["keywords"] for t in naive.words(w, settings.stop_words)] if "keywords" in value else None
             value["id"], value["at_ms"] = id, record.timestamp_ms
             if value["type"] == "topk":
                 value["weights"] = naive.norm_weights(Counter(words), df, documents)
-                value["where"] = parse(value["where"], Tokenizer(), LANGUAGE) if "where" in value else None
+                value["where"] = read_expression(value["where"], settings) if "where" in value else None
+            elif settings.attributes:
+                value["tree"] = read_expression(value["expression"], settings) if "expression" in value else ["all"]
             world.subscriptions[registration] = value
     return world
 
@@ -624,7 +635,7 @@ def check(simulation, timed=False, hint=""):
             subscription = world.subscriptions[registration]
             window = [m for m in world.messages if watermark - extent < m["position"] <= watermark]
             if subscription["where"] is not None:
-                window = [m for m in window if naive.holds(subscription["where"], m)]
+                window = [m for m in window if naive.holds(subscription["where"], m, world.stop_words)]
             scores = {m["id"]: s for m in window if (s := naive.score(subscription, m, DIAGONAL)) is not None}
             best = [(world_ids[seq], s) for seq, s in naive.topk(subscription, window, watermark, extent, DIAGONAL)]
             expected_cache[key] = best, scores
@@ -769,8 +780,8 @@ def check_matches(world, subscription, registration, deltas, active, removed, co
         for m in world.messages
         if after < m["position"] <= min(until, world.watermark)
         and m["arrival_ms"] < end_ms
-        and naive.overlapping(subscription["bbox"], m["area"])
-        and satisfied(subscription["expression"], m["weights"])
+        and ("bbox" not in subscription or naive.overlapping(subscription["bbox"], m["area"]))
+        and (naive.holds(subscription["tree"], m, world.stop_words) if "tree" in subscription else satisfied(subscription["expression"], m["weights"]))
     ]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
     compared["match"] += len(found)

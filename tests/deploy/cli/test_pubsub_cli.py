@@ -257,7 +257,7 @@ def test_options_that_do_not_go_together_are_refused(run: Any, tmp_path: Path) -
     assert "expected --near LAT,LON for a top-k subscription" in run("sub", "add", "--text", "x")[2]
     code, _, err = run("sub", "add", "--text", "x", "--near", "1,2", "--ttl", "5")
     assert code == 1
-    assert "--text, --near, -k and --alpha are for top-k" in err
+    assert "--text, --near, -k, --alpha and --where are for top-k" in err
 
 
 def test_standard_input_is_read_and_a_summary_is_json_on_request(run: Any, name: str, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
