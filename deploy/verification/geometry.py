@@ -129,7 +129,7 @@ def in_polygon(polygon: list[list[Place]], lat: Any, lon: Any) -> bool:
 def edges_meet(edge: Any, other: Any) -> bool:
     """Tell whether two edges in the plane share a point."""
     (a, b), (c, d) = edge, other
-    if any(on_edge(*p, a, b) for p in (c, d)) or any(on_edge(*p, c, d) for p in (a, b)):
+    if any(on_edge(x, y, a, b) for x, y in (c, d)) or any(on_edge(x, y, c, d) for x, y in (a, b)):
         return True
     u, v, w = (b[0] - a[0], b[1] - a[1]), (d[0] - c[0], d[1] - c[1]), (c[0] - a[0], c[1] - a[1])
     determinant = u[0] * v[1] - u[1] * v[0]
