@@ -82,4 +82,5 @@ def _folded_bytes_of(character: str) -> int:
 
 
 def folded_bytes(text: str) -> int:
+    """Return how many bytes of UTF-8 a text has when each character is folded on its own."""
     return len(text) if text.isascii() else sum(map(_folded_bytes_of, text))
