@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from dskype.spouts.attributes import Attribute, Attributes
@@ -19,7 +19,7 @@ from dskype.spouts.expression import PREFIX_LENGTHS, Expression, join
 from dskype.spouts.text import Tokenizer, without_ignored
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["WORDS_ONLY", "ExpressionError", "Language", "parse"]
+__all__ = ["WORDS_ONLY", "ExpressionError", "Language", "of_keywords", "parse"]
 
 _LEXEMES = re.compile(r'\s+|[(),]|"[^"]*"?|<=|>=|!=|[<>]|=+|(?:[^\s()",<>=!]|!(?!=))+')
 
@@ -121,6 +121,19 @@ def parse(text: str, tokenizer: Tokenizer, language: Language = WORDS_ONLY) -> E
     ['and', 'tea', ['not', ['attribute', 'price', '>=', 5.0]]]
     """
     return _Parser(text, tokenizer, language).whole()
+
+
+def of_keywords(texts: Iterable[str], tokenizer: Tokenizer) -> Expression:
+    """Return the expression that requires all keywords, each of which has a word. Where fields have different words for one, it has to be in one of them.
+
+    >>> of_keywords(["late coffee", "late"], Tokenizer())
+    ['and', 'late', 'coffee']
+    """
+    each = []
+    for text in texts:
+        made = [(field, analyzer.tokens(text)) for field, analyzer in tokenizer.by_field(None)]
+        each.append(join("or", [join("and", [word if field is None else ["in", field, word] for word in words]) for field, words in made if words]))
+    return join("and", each)
 
 
 class _Parser:

@@ -234,7 +234,7 @@ def _others(values: Values, found: Mapping[str, Any]) -> dict[str, str]:
     used = {path for part in found.values() for path in (part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else [part])}
     others = {}
     for steps, given in values.items():
-        inside = any(_path(steps[:n]) in used for n in range(1, len(steps) + 1))
+        inside = any(_path(steps[:n]) in used for n in range(1, len(steps) + 1)) or (*steps[:-1], "coordinates") in values
         if not inside and not any(isinstance(value, (Mapping, list)) for value in given):
             others[".".join(re.sub(r"\W+", "_", step).strip("_") or "_" for step in steps)] = _path(steps)
     return dict(list(others.items())[:_OTHERS])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
 from dskype.spouts.attributes import Attributes
-from dskype.spouts.expression_parser import ExpressionError, Language, parse
+from dskype.spouts.expression_parser import ExpressionError, Language, of_keywords, parse
 from dskype.spouts.filters import is_wordless
 from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
 from dskype.spouts.segmenters import count_segmented_words
@@ -234,13 +234,12 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
         if "lat" not in record and "lon" not in record:
             raise refusal("no-place", "Expected 'lat' and 'lon', 'bbox' or 'region'", "none of them")
         lat, lon = _place(record, space)
-    id = record.get("id")
-    if id is not None or "id" in record:
-        id = _message_id(id, limits.id_max_bytes)
-    ts = record.get("ts")
-    if ts is not None or "ts" in record:
+    id = ts = attributes = None
+    if "id" in record:
+        id = _message_id(record["id"], limits.id_max_bytes)
+    if "ts" in record:
+        ts = record["ts"]
         _check_time(record, ts)
-    attributes = None
     if "attributes" in record:
         attributes = record["attributes"]
         if type(attributes) is not dict:
@@ -383,7 +382,8 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
     elif _one_of(record, "expression", "keywords") == "expression":
         expression = _expression(record, "expression", tokenizer, limits, language)
     else:
-        expression = _all_of(record, tokenizer, limits)
+        _keywords(record, tokenizer, limits)
+        expression = of_keywords(record["keywords"], tokenizer)
     if not language.wordless and is_wordless(expression):
         hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
         raise refusal("no-keyword", "Expected an expression that needs a word", shown(expressions.to_text(expression)), hint=hint)
@@ -506,13 +506,12 @@ def _check_folded(text: str, name: str, max_bytes: int) -> str:
 
 def _check_words(text: str, limits: Limits) -> None:
     """Refuse a text of too many words. Most texts are too short for that and need not be cut into words."""
-    words_max = limits.words_max
-    least_bytes = words_max if limits.segmented else 2 * words_max - 1
+    least_bytes = limits.words_max if limits.segmented else 2 * limits.words_max - 1
     longest = len(text) if text.isascii() else len(text) * MOST_FOLDED_BYTES
     if longest <= least_bytes or (not text.isascii() and folded_bytes(text) <= least_bytes):
         return
-    if (words := count_segmented_words(text) if limits.segmented else count_words(text)) > words_max:
-        legal = f"up to {words_max}, repetitions included" + (", where each character of a script without spaces counts as a word" if limits.segmented else "")
+    if (words := count_segmented_words(text) if limits.segmented else count_words(text)) > limits.words_max:
+        legal = f"up to {limits.words_max}, repetitions included" + (", and each character of a script without spaces is one" if limits.segmented else "")
         raise refusal("many-words", "Expected fewer words in 'text'", str(words), legal)
 
 
@@ -560,18 +559,6 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
         if len(found) > most:
             break
     return _check_count(found, "keywords", limits)
-
-
-def _all_of(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> expressions.Expression:
-    """Return the expression that requires all keywords; where fields have different words for one, it has to be in one of them."""
-    found = _keywords(record, tokenizer, limits)
-    if tokenizer.by_field(None)[0][0] is None:
-        return expressions.from_keywords(found)
-    each = []
-    for keyword in record["keywords"]:
-        made = [[["in", field, token] for token in analyzer.tokens(keyword)] for field, analyzer in tokenizer.by_field(None)]
-        each.append(expressions.join("or", [expressions.join("and", tokens) for tokens in made if tokens]))
-    return expressions.join("and", each)
 
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:

@@ -238,7 +238,8 @@ class KafkaSpout(Spout):
 
         Override it in spouts that emit columns or keep state. It emits untracked tuples through the collector given to
         ``open``, so it needs a topology without ackers. It may raise only before its first emit. The records are then
-        passed one by one, and each that raises becomes a dead letter.
+        passed one by one, and each that raises becomes a dead letter. After an error that is ``retriable`` (:class:`~dskype.topology.errors.DskypeError`)
+        the component's query is restarted instead, and the records come again.
 
         :param records: of one partition, in order of their offsets: ``topic, partition, offset, timestamp_ms, key, value, headers``.
         :returns: the unusable records, each with its reason; they go to the dead letters.

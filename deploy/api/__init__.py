@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dskype.deploy.client.records import Registered, Result, TopK
     from dskype.deploy.client.topic_reader import UnknownTopicError, UnreachableError
     from dskype.spouts.batch import MessageBatch
-    from dskype.spouts.records import RecordError
+    from dskype.spouts.record_values import RecordError
     from dskype.spouts.settings import Settings
     from dskype.topology.builder import TopologyBuilder
     from dskype.topology.components import BasicBolt, BatchBolt, Bolt, KafkaBolt, KafkaSpout, Spout
@@ -109,7 +109,7 @@ _DEFINED = {
     "deploy.client.records": "Registered Result TopK",
     "deploy.client.topic_reader": "UnknownTopicError UnreachableError",
     "spouts.batch": "MessageBatch",
-    "spouts.records": "RecordError",
+    "spouts.record_values": "RecordError",
     "spouts.settings": "Settings",
     "topology.builder": "TopologyBuilder",
     "topology.components": "BasicBolt BatchBolt Bolt KafkaBolt KafkaSpout Spout",

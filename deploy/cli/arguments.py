@@ -69,8 +69,11 @@ def conf_item(text: str) -> tuple[str, Any]:
     return key.strip(), _resolved(key.strip(), parsed)
 
 
-def degrees(what: str) -> Callable[[str], list[float]]:
-    """Return a type of argument: numbers in degrees, separated by commas, as many as ``what`` names, such as ``LAT,LON``."""
+def degrees(what: str, unit: str = "in degrees") -> Callable[[str], list[float]]:
+    """Return a type of argument: numbers in degrees, separated by commas, as many as ``what`` names, such as ``LAT,LON``.
+
+    :param unit: what an error says of the numbers.
+    """
 
     def read(text: str) -> list[float]:
         try:
@@ -78,7 +81,7 @@ def degrees(what: str) -> Callable[[str], list[float]]:
         except ValueError:
             values = []
         if len(values) != what.count(",") + 1:
-            raise argparse.ArgumentTypeError(f"expected {what} in degrees, given: {text!r}")
+            raise argparse.ArgumentTypeError(f"expected {what} {unit}, given: {text!r}")
         return values
 
     return read

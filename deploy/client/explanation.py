@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dskype.deploy.client.content import Content
-from dskype.deploy.client.expression_parts import needs, part_lines, parts_of
+from dskype.deploy.client.expression_parts import explain_expression, expression_lines
+from dskype.deploy.client.place import Place, borders_between, distance_km
 from dskype.deploy.machine.terminal import clean, counted
-from dskype.spouts import expression as expressions
 from dskype.spouts import score_kernels
 from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["as_lines", "borders_between", "explain_boolean", "explain_list", "explain_topk"]
+__all__ = ["as_lines", "explain_boolean", "explain_list", "explain_topk"]
 
-_EARTH_KM = 6371.0
 _EVERYWHERE = [-180.0, -90.0, 180.0, 90.0]
 
 
@@ -28,15 +27,17 @@ def explain_boolean(subscription: BooleanSubscription, message: Message, content
 
     :param content: of the message.
     :returns: ``type``, ``matches``, ``rectangle`` (``bbox``, ``place``: [lat, lon] or None, ``area`` or None, ``inside``, and ``outside``: a map ``border``,
-        ``by_deg`` and ``by_km`` of each border that lies between the two) and ``expression`` (``text``, ``satisfied``, and of :mod:`~dskype.deploy.client.expression_parts`
-        ``tree``, ``needs`` and ``excludes``).
+        ``by_deg`` and ``by_km`` of each border that lies between the two), ``region`` (None if neither of the two has one; else ``inside``, ``subscription`` and
+        ``message``: what they are in words, and ``distance_m`` from the message's point to the centre if the subscription's is a circle, else None) and ``expression``
+        (:func:`~dskype.deploy.client.expression_parts.explain_expression`).
     """
     area = message.bbox
     outside = borders_between(subscription.bbox, message)
-    expression = _expression(subscription.expression, content)
+    region = Place(subscription).explain_region(message)
+    expression = explain_expression(subscription.expression, content)
     return {
         "type": "boolean",
-        "matches": not outside and expression["satisfied"],
+        "matches": not outside and (region is None or region["inside"]) and expression["satisfied"],
         "rectangle": {
             "bbox": list(subscription.bbox),
             "place": None if area else [message.lat, message.lon],
@@ -44,18 +45,8 @@ def explain_boolean(subscription: BooleanSubscription, message: Message, content
             "inside": not outside,
             "outside": outside,
         },
+        "region": region,
         "expression": expression,
-    }
-
-
-def _expression(expression: expressions.Expression, content: Content) -> dict[str, Any]:
-    tree, lacking = parts_of(expression, content), needs(expression, content)
-    return {
-        "text": expressions.to_text(expression),
-        "satisfied": tree["satisfied"],
-        "tree": tree,
-        "needs": sorted(lacking.missing),
-        "excludes": sorted(lacking.excluded),
     }
 
 
@@ -66,9 +57,8 @@ def explain_topk(
 
     :param tokens: of the message's text.
     :param diagonal_deg: of the data space.
-    :param content: of the message; needed for a subscription with a filter.
-    :returns: ``type``, ``score`` (None without a common word: such a message enters no list), ``where`` (the filter, as ``expression`` of :func:`explain_boolean`: a message
-        that does not satisfy it enters no list; None: there is none), ``alpha``, ``k``, ``place`` (``subscription`` and ``message``: [lat, lon],
+    :param content: of the message; it may be None if the subscription has no ``where``.
+    :returns: ``type``, ``where`` (as ``expression`` of :func:`explain_boolean`; None: the subscription has none), ``score`` (None without a common word: such a message enters no list), ``alpha``, ``k``, ``place`` (``subscription`` and ``message``: [lat, lon],
         ``area`` or None, ``distance_deg``, ``distance_km``, ``diagonal_deg``, ``ssim``) and ``words`` (``common``: maps ``word``, ``df``, ``subscription``, ``message``
         (their weights) and ``product``; ``missing``: maps ``word`` and ``df``; ``documents`` of the vocabulary, ``tsim``).
     """
@@ -88,8 +78,8 @@ def explain_topk(
     spatial = float(score_kernels.ssim(dx, dy, diagonal_deg))
     return {
         "type": "topk",
+        "where": None if subscription.where is None or content is None else explain_expression(subscription.where, content),
         "score": float(score_kernels.score(subscription.alpha, spatial, textual)) if common else None,
-        "where": _expression(subscription.where, content) if subscription.where is not None and content is not None else None,
         "alpha": subscription.alpha,
         "k": subscription.k,
         "place": {
@@ -97,7 +87,7 @@ def explain_topk(
             "message": [message.lat, message.lon],
             "area": list(area) if area else None,
             "distance_deg": math.hypot(dx, dy),
-            "distance_km": _distance_km(subscription.lat, subscription.lon, message.lat, message.lon),
+            "distance_km": distance_km(subscription.lat, subscription.lon, message.lat, message.lon),
             "diagonal_deg": diagonal_deg,
             "ssim": spatial,
         },
@@ -120,20 +110,19 @@ def explain_list(
     :param entries: (message id, score) of the list, best first.
     :param position: where the message stands for the window, and ``extent`` of the window; None: not known.
     :returns: ``watermark``, ``position``, ``size``, ``rank`` (None: not in the list), ``threshold`` (the score of the last entry of a full list, else None), ``would_be``
-        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``filtered`` (it does not satisfy the filter), ``below the threshold``, ``left the window``,
+        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``not where`` (it does not satisfy the expression), ``below the threshold``, ``left the window``,
         ``came later``, ``not in the window`` (one of these two), ``not published`` or ``due`` (it will be in the next list).
     """
     score, full = explained["score"], len(entries) >= explained["k"]
     rank = next((i for i, (id, _) in enumerate(entries, 1) if message is not None and id == message), None)
     threshold = entries[-1][1] if full and entries else None
-    filtered = explained["where"] is not None and not explained["where"]["satisfied"]
-    would_be = None if score is None or filtered or (threshold is not None and score < threshold) else 1 + sum(value > score for _, value in entries)
+    would_be = None if score is None or (threshold is not None and score < threshold) else 1 + sum(value > score for _, value in entries)
     if rank is not None:
         reason = "listed"
     elif score is None:
         reason = "no common word"
-    elif filtered:
-        reason = "filtered"
+    elif explained["where"] is not None and not explained["where"]["satisfied"]:
+        reason, would_be = "not where", None
     elif message is None:
         reason = "below the threshold" if would_be is None else "not published"
     elif position is not None and position > watermark:
@@ -153,41 +142,6 @@ def explain_list(
 def _weights(words: Sequence[str], vocabulary: Vocabulary) -> tuple[list[int], list[float]]:
     terms, weights = vocabulary.weigh(words)
     return terms.tolist(), weights.tolist()
-
-
-def borders_between(bbox: Sequence[float], message: Message) -> list[dict[str, Any]]:
-    """Return the borders of a rectangle that lie between it and a message, with the gap; [] if they share a point.
-
-    ``by_deg`` is the gap in the plane of degrees, which counts; ``by_km`` is the way on the globe, also across the antimeridian.
-    """
-    west, south, east, north = bbox
-    area = message.bbox or (message.lon, message.lat, message.lon, message.lat)
-    found = []
-    for border, gap_deg in (("south", south - area[3]), ("north", area[1] - north)):
-        if gap_deg > 0:
-            found.append({"border": border, "by_deg": gap_deg, "by_km": _distance_km(0.0, 0.0, gap_deg, 0.0)})
-    gaps = [
-        (max(w - other_e, other_w - e), "west" if w - other_e > other_w - e else "east")
-        for w, e in _spans(west, east)
-        for other_w, other_e in _spans(area[0], area[2])
-    ]
-    gap_deg, border = min(gaps)
-    if gap_deg > 0:
-        lat = (area[1] + area[3]) / 2
-        by_km = min(_distance_km(lat, a, lat, b) for a, b in ((west, area[2]), (east, area[0])))
-        found.append({"border": border, "by_deg": gap_deg, "by_km": by_km})
-    return found
-
-
-def _spans(west: float, east: float) -> list[tuple[float, float]]:
-    return [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
-
-
-def _distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
-    """Return the length of the great circle between two points, to the millimetre: rounding errors of the sines are less."""
-    a, b = math.radians(lat), math.radians(other_lat)
-    h = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(math.radians(other_lon - lon) / 2) ** 2
-    return round(2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(h))), 6)
 
 
 # -- as text ------------------------------------------------------------------------------------------------------------
@@ -219,19 +173,17 @@ def _boolean_lines(explained: Mapping[str, Any], subscription: str, message: str
             km = f"{border['by_km']:,.3g} km{' across the antimeridian' if across else ''}"
             beyond = "; west > east would cross the antimeridian" if across else ""
             lines.append(f"                  it lies {border['by_deg']:.6g} degrees ({km}) {border['border']} of the {border['border']} border{beyond}")
-    if expression["tree"].get("everything"):
-        lines.append("expression  yes   it asks for no words, so every text will do")
-    else:
-        lines.append(f"expression  {_yes(expression['satisfied'])}   {clean(expression['text'])}")
-    if expression["tree"].keys() - {"satisfied", "word", "everything"} or not expression["satisfied"]:
-        lines += part_lines(expression["tree"], 12)
-    if expression["needs"]:
-        lines.append(f"            missing: {clean(' AND '.join(expression['needs']))}")
-    if expression["excludes"]:
-        lines.append(f"            must not have: {clean(', '.join(expression['excludes']))}")
+    if explained["region"] is not None:
+        lines.append(_region_line(explained["region"]))
+    lines += expression_lines("expression", expression)
     for time in explained.get("times", ()):
         lines.append(f"time        {_yes(time['held'])}   {clean(time['text'])}")
     return lines
+
+
+def _region_line(region: Mapping[str, Any]) -> str:
+    distance = "" if region["distance_m"] is None else f", {region['distance_m']:,.1f} m from its centre"
+    return f"region      {_yes(region['inside'])}   {region['message']} is {'in' if region['inside'] else 'outside'} {region['subscription']}{distance}"
 
 
 def _yes(held: bool) -> str:
@@ -244,10 +196,7 @@ def _numbers(values: Sequence[float]) -> str:
 
 def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
     place, words, alpha, score = explained["place"], explained["words"], explained["alpha"], explained["score"]
-    where = explained["where"]
     head = "has no word in common with" if score is None else f"scores {score:.6f} for"
-    if score is not None and where is not None and not where["satisfied"]:
-        head = "does not satisfy the filter of"
     lines = [f"{message} {head} {subscription}", ""]
     centre = f", the centre of the area {_numbers(place['area'])}," if place["area"] else ""
     lines.append(
@@ -272,9 +221,8 @@ def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -
         lines.append(f"score   {alpha:g} * {place['ssim']:.6f} + {1 - alpha:g} * {words['tsim']:.6f} = {score:.6f}")
     else:
         lines.append("score   none: a message without a common word enters no list, however near it is")
-    if where is not None:
-        lines.append(f"where   {_yes(where['satisfied'])}   {clean(where['text'])}")
-        lines += [] if where["satisfied"] else part_lines(where["tree"], 8)
+    if explained["where"] is not None:
+        lines += expression_lines("where", explained["where"])
     if "list" in explained:
         lines.append(_list_line(explained))
     return lines
@@ -288,7 +236,7 @@ def _list_line(explained: Mapping[str, Any]) -> str:
     texts = {
         "listed": f"it has rank {found['rank']}: {held}",
         "no common word": held,
-        "filtered": held,
+        "not where": f"it is not in the list, for it does not satisfy the expression of the subscription ({held})",
         "below the threshold": f"it is not in the list: the last of {explained['k']} entries has {found['threshold'] or 0:.6f}, which is more",
         "not published": f"it would have rank {found['would_be']}: {held}",
         "came later": f"the list is not as far: this is message {found['position']} ({held})",

@@ -21,13 +21,23 @@ from dskype.deploy.client.content import Content, Occurrence
 from dskype.deploy.machine.terminal import clean, counted
 from dskype.spouts.expression import Expression, parts, to_text
 
-__all__ = ["Lacking", "needs", "part_lines", "parts_of"]
+__all__ = ["explain_expression", "expression_lines", "parts_of"]
 
 _SHOWN = 8
 """Words of a list that are shown."""
 
 
-class Lacking(NamedTuple):
+def explain_expression(expression: Expression, content: Content) -> dict[str, Any]:
+    """Say whether a message satisfies an expression, and why.
+
+    :returns: ``text``, ``satisfied``, ``tree`` (see the module), ``needs``: few things that are missing, as texts of expressions, and ``excludes``: few that must not be there.
+    """
+    lacking = _lacking(expression, content, True, None)
+    tree = parts_of(expression, content)
+    return {"text": to_text(expression), "satisfied": tree["satisfied"], "tree": tree, "needs": sorted(lacking.missing), "excludes": sorted(lacking.excluded)}
+
+
+class _Lacking(NamedTuple):
     """Few changes of a message with which it would satisfy an expression, as texts of expressions.
 
     :ivar missing: what it would have to have.
@@ -38,7 +48,7 @@ class Lacking(NamedTuple):
     excluded: frozenset[str] = frozenset()
 
     @classmethod
-    def all_of(cls, several: Iterable[Lacking]) -> Lacking:
+    def all_of(cls, several: Iterable[_Lacking]) -> _Lacking:
         """Return all changes of several."""
         several = list(several)
         return cls(frozenset().union(*(one.missing for one in several)), frozenset().union(*(one.excluded for one in several)))
@@ -49,15 +59,13 @@ class Lacking(NamedTuple):
         return len(self.missing) + len(self.excluded)
 
 
-def needs(expression: Expression, content: Content) -> Lacking:
-    """Return what a message lacks to satisfy an expression: all that an AND lacks, what the nearest part of an OR lacks."""
-    return _lacking(expression, content, True, None)
+def _lacking(expression: Expression, content: Content, wanted: bool, field: str | None) -> _Lacking:
+    """Return few things that a message lacks so that an expression holds, or for ``wanted`` False, does not hold.
 
-
-def _lacking(expression: Expression, content: Content, wanted: bool, field: str | None) -> Lacking:
-    """Return what a message lacks so that an expression holds, or for ``wanted`` False, does not hold."""
+    They are all that an AND lacks, and what the nearest part of an OR lacks.
+    """
     if content.satisfies(expression, field) is wanted:
-        return Lacking()
+        return _Lacking()
     operator = expression[0] if isinstance(expression, list) else ""
     if operator == "not":
         return _lacking(expression[1], content, not wanted, None)
@@ -67,10 +75,10 @@ def _lacking(expression: Expression, content: Content, wanted: bool, field: str 
     if inside:
         found = sorted((_lacking(part, content, wanted, None) for part in inside), key=lambda lacking: lacking.size)
         least = {"and": len(inside), "or": 1}.get(operator) or expression[1]  # so many parts have to hold
-        return Lacking.all_of(found[: least if wanted else len(inside) - least + 1])
+        return _Lacking.all_of(found[: least if wanted else len(inside) - least + 1])
     leaf = expression if field is None else ["in", field, expression]
     text = frozenset({to_text(leaf) if isinstance(leaf, list) else str(leaf)})
-    return Lacking(missing=text) if wanted else Lacking(excluded=text)
+    return _Lacking(missing=text) if wanted else _Lacking(excluded=text)
 
 
 def parts_of(expression: Expression, content: Content, field: str | None = None) -> dict[str, Any]:
@@ -124,14 +132,32 @@ def _between(occurrence: Occurrence, steps: list[int], content: Content) -> list
 # -- as text ------------------------------------------------------------------------------------------------------------
 
 
-def part_lines(part: Mapping[str, Any], indent: int) -> list[str]:
+def expression_lines(name: str, explained: Mapping[str, Any]) -> list[str]:
+    """Return what :func:`explain_expression` returned as lines of text.
+
+    :param name: what the expression is called.
+    """
+    tree = explained["tree"]
+    if tree.get("everything"):
+        return [f"{name:<12}yes   it asks for no words, so every text will do"]
+    lines = [f"{name:<12}{'yes' if tree['satisfied'] else 'no '}   {clean(explained['text'])}"]
+    if not tree["satisfied"] or tree.keys() - {"satisfied", "word"}:
+        lines += _part_lines(tree, 12)
+    if explained["needs"]:
+        lines.append(f"{'':12}missing: {clean(' AND '.join(explained['needs']))}")
+    if explained["excludes"]:
+        lines.append(f"{'':12}must not have: {clean(', '.join(explained['excludes']))}")
+    return lines
+
+
+def _part_lines(part: Mapping[str, Any], indent: int) -> list[str]:
     """Return a part, and the parts in it, as lines of text.
 
     :param indent: blanks before the first line.
     """
     lines = [f"{'':{indent}}{'yes' if part['satisfied'] else 'no '}   {clean(_text(part))}"]
     for inside in part.get("parts", ()):
-        lines += part_lines(inside, indent + 6)
+        lines += _part_lines(inside, indent + 6)
     return lines
 
 

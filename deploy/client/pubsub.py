@@ -100,7 +100,8 @@ class PubSub(TopicReader):
         self._settled = threading.Condition(self._lock)  # a record has been stored, or was given up
         self._producer: RecordProducer | None = None
         self._settings: Any = None
-        self._tokenizer: Any = None
+        self._analyzer: Any = None
+        self._ceiling: CostCeiling | None = None
         self._failures: list[BaseException] = []
         self._ended = threading.Event()  # ends the iterators that follow
         self.sent = self.stored = self.failed = 0
@@ -141,6 +142,13 @@ class PubSub(TopicReader):
                 self._settings = Settings.from_conf(conf)
             return self._settings
 
+    @property
+    def analyzer(self) -> Any:
+        """What makes words of texts in this topology: a :class:`~dskype.spouts.text.Tokenizer`."""
+        if self._analyzer is None:
+            self._analyzer = self.settings.analyzer()
+        return self._analyzer
+
     def running(self) -> dict[str, Any] | None:
         """Return the topology's record in the nimbus topic (``topology/runtime/nimbus/nimbus_topic.py``); None if there is none."""
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
@@ -156,9 +164,9 @@ class PubSub(TopicReader):
         :raises RecordError: the topology would refuse it.
         """
         settings = self.settings
-        if self._tokenizer is None:
-            self._tokenizer, self._ceiling = settings.analyzer(), CostCeiling(settings)
-        parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
+        if self._ceiling is None:
+            self._ceiling = CostCeiling(settings)
+        parsed = parse_subscription(key, value, tokenizer=self.analyzer, space=settings.space, limits=settings.limits, language=settings.language)
         self._ceiling.check(parsed)
         return parsed
 
@@ -217,7 +225,7 @@ class PubSub(TopicReader):
         :param text: the words to look for, or ``keywords``: a list of them; one of the two.
         :param k: how many messages. Default 10.
         :param alpha: the weight of nearness against words, 0 to 1. Default 0.5.
-        :param where: an expression, as of :meth:`subscribe_boolean`; only messages that satisfy it count. Default: all do.
+        :param where: an expression (docs/concepts/boolean.md) that messages have to satisfy. Default: all count.
         :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
         :returns: the id; for the rest see :meth:`subscribe`.
         """
@@ -231,6 +239,7 @@ class PubSub(TopicReader):
         expression: str | None = None,
         keywords: Sequence[str] | None = None,
         bbox: Sequence[float] | None = None,
+        region: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         ttl_s: float | None = None,
         wait: bool = False,
         **more: Any,
@@ -240,11 +249,12 @@ class PubSub(TopicReader):
         :param expression: what texts and attributes have to satisfy, for example ``'coffee AND NOT decaf AND price < 5'``
             (docs/concepts/boolean.md), or ``keywords``: a list of words that must all occur. None of the two: any message in ``bbox``.
         :param bbox: west, south, east, north in degrees; west > east crosses the antimeridian. Default: everywhere.
+        :param region: in place of ``bbox``: ``{"center": {"lat": ..., "lon": ...}, "radius_m": ...}``, a GeoJSON Polygon or MultiPolygon, or a list of these.
         :param ttl_s: how long it lives, in seconds. Default: until it is unregistered.
         :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
         :returns: the id; for the rest see :meth:`subscribe`.
         """
-        fields = {"expression": expression, "keywords": _listed(keywords), "bbox": _listed(bbox), "ttl_s": ttl_s}
+        fields = {"expression": expression, "keywords": _listed(keywords), "bbox": _listed(bbox), "region": region, "ttl_s": ttl_s}
         return self.subscribe(id, wait=wait, type="boolean", **_given(fields), **more)
 
     def unsubscribe(self, id: str, *, wait: bool = False) -> None:
@@ -274,16 +284,18 @@ class PubSub(TopicReader):
         lat: float | None = None,
         lon: float | None = None,
         bbox: Sequence[float] | None = None,
+        region: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         attributes: Mapping[str, Any] | None = None,
         id: str | int | None = None,
         ts: int | None = None,
         wait: bool = False,
     ) -> str | int | None:
-        """Publish a message: a point, with ``lat`` and ``lon``, or an area, with ``bbox``.
+        """Publish a message: a point, with ``lat`` and ``lon``, or an area, with ``bbox`` or ``region``.
 
         :param text: where texts have fields, a map of their names to texts.
         :param bbox: west, south, east, north in degrees; west > east crosses the antimeridian. Boolean subscriptions match it when the
             rectangles overlap; for top-k subscriptions it lies at its centre.
+        :param region: as in :meth:`subscribe_boolean`.
         :param attributes: name -> value, of the types that ``dskype.attributes`` of the topology declares; others are ignored.
         :param id: its id in results; default: ``"<partition>-<offset>"`` of its record.
         :param ts: its time, epoch ms; default: its arrival. Used by time windows.
@@ -292,7 +304,7 @@ class PubSub(TopicReader):
         :raises RecordError: the message is invalid.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": _listed(bbox), "attributes": attributes, "ts": ts}
+        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": _listed(bbox), "region": region, "attributes": attributes, "ts": ts}
         value = json.dumps(_given(fields), ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_message(value)
         sent = self.send_message(value)

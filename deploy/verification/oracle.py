@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dskype.deploy.verification import _kernels
+from dskype.deploy.verification import _kernels, geometry
 from dskype.deploy.verification.reading import meeting
 from dskype.deploy.verification.reading_analysis import fields_of, is_as_written, written_fields_of
 from dskype.deploy.verification.registrations import Registration
@@ -110,16 +110,37 @@ class Oracle:
         history, subscription = self.history, registration.subscription
         first, last = np.searchsorted(history.position, [after, until], side="right").tolist()
         rows = self._satisfying(subscription.expression, first, last)
+        bbox = subscription.bbox if subscription.region is None else geometry.widened(subscription.bbox)
         if history.areas is None:
-            west, south, east, north = subscription.bbox
+            west, south, east, north = bbox
             lat, lon = history.lat[rows], history.lon[rows]
             inside = (lon >= west) & (lon <= east) if west <= east else (lon >= west) | (lon <= east)
             inside &= (lat >= south) & (lat <= north)
         else:
-            inside = meeting(history.areas[rows], subscription.bbox)
+            inside = meeting(history.areas[rows], bbox)
         if registration.expires_ms is not None:
             inside &= history.arrival_ms[rows] < registration.expires_ms
-        return rows[inside]
+        return self._touching(rows[inside], subscription)
+
+    def _touching(self, rows: np.ndarray, subscription: Any) -> np.ndarray:
+        """Return those of some rows whose messages share a place with a subscription; their rectangles do already."""
+        regions = self.history.regions
+        if subscription.region is None and not regions:
+            return rows
+        own = subscription.region or {"bbox": list(subscription.bbox)}
+        kept = []
+        for row in rows.tolist():
+            other = regions.get(row)
+            if other is None and self.history.areas is not None:
+                other = {"bbox": self.history.areas[row].tolist()}
+            if other is None:
+                gap_m = geometry.gap_m(own, float(self.history.lat[row]), float(self.history.lon[row]))
+            elif subscription.region is None and row not in regions:
+                gap_m = 0.0  # two rectangles
+            else:
+                gap_m = geometry.regions_gap_m(own, other)
+            kept.append(gap_m <= 0)
+        return rows[np.array(kept, np.bool_)]
 
     def _satisfying(self, expression: Any, first: int, last: int) -> np.ndarray:
         """Return the rows from ``first`` up to ``last`` whose messages satisfy an expression, in rising order."""

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dskype.deploy.verification import geometry
 from dskype.deploy.verification.reading_analysis import keywords_of
 from dskype.deploy.verification.reading_expressions import needs_word, number_of, read_expression, read_keywords
 from dskype.deploy.verification.reading_words import UnusableRecord, folded_bytes, words_of
@@ -41,11 +42,12 @@ def read_message(value: bytes | None, settings: Settings) -> Message:
     text = _text(_joined(record.get("text"), settings.text_fields) if settings.text_fields else record.get("text"), limits)
     if folded_bytes(text) > limits.words_max and _most_words(text, settings) > limits.words_max:
         raise UnusableRecord("a text of too many words")
-    bbox = None
-    if "bbox" in record:
+    bbox = region = None
+    if "bbox" in record or "region" in record:
         if "lat" in record or "lon" in record:
             raise UnusableRecord("a point and an area")
-        bbox = west, south, east, north = _bbox(record)
+        bbox, region = _area(record)
+        west, south, east, north = bbox
         middle = (west + east + (360 if west > east else 0)) / 2
         lat, lon = (south + north) / 2, middle - 360 if middle > 180 else middle
         _check_inside(lat, lon, settings.space)
@@ -58,7 +60,7 @@ def read_message(value: bytes | None, settings: Settings) -> Message:
     if "attributes" in record and not isinstance(attributes, dict):
         raise UnusableRecord("attributes that are no object")
     attributes_of(attributes, settings)
-    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox, attributes)
+    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox, attributes, region)
 
 
 def attributes_of(given: dict[str, Any] | None, settings: Settings) -> dict[str, float | frozenset[str]]:
@@ -113,7 +115,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         raise UnusableRecord("an unknown type of subscription")
     if name in record and "keywords" in record:
         raise UnusableRecord(f"{name} and keywords")
-    if name not in record and "keywords" not in record and (kind == "topk" or "bbox" not in record):
+    if name not in record and "keywords" not in record and (kind == "topk" or not ("bbox" in record or "region" in record)):
         raise UnusableRecord(f"neither {name} nor keywords")
     meta = _meta(record, limits)
     if kind == "topk":
@@ -134,11 +136,11 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         expression = ["all"]
     if not (settings.wordless or needs_word(expression)):
         raise UnusableRecord("an expression that needs no word")
-    bbox = _bbox(record) if "bbox" in record else (-180.0, -90.0, 180.0, 90.0)
+    bbox, region = _area(record) if "bbox" in record or "region" in record else ((-180.0, -90.0, 180.0, 90.0), None)
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (_is_number(ttl_s, 0, _LARGEST // 1000) and ttl_s > 0):
         raise UnusableRecord("a lifetime that is no number of seconds above 0")
-    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta)
+    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta, region)
 
 
 def _object(value: bytes | None, content_bytes: int) -> dict[str, Any]:
@@ -227,6 +229,21 @@ def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
 def _check_inside(lat: float, lon: float, space: Space) -> None:
     if not (space.south <= lat <= space.north and space.west <= lon <= space.east):
         raise UnusableRecord("a place outside the data space")
+
+
+def _area(record: dict[str, Any]) -> tuple[tuple[float, float, float, float], Any]:
+    """Return (rectangle, region) of a record that has one of them. The region stays as it is in JSON, for :mod:`dskype.deploy.verification.geometry`; None: it is
+    the rectangle.
+    """
+    if "region" not in record:
+        return _bbox(record), None
+    if "bbox" in record:
+        raise UnusableRecord("a bbox and a region")
+    try:
+        region = geometry.read_region(record["region"])
+    except ValueError as error:
+        raise UnusableRecord(str(error)) from None
+    return geometry.box_of(region), None if geometry.is_box(region) else region
 
 
 def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:

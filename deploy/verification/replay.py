@@ -19,6 +19,7 @@ from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, Subscription, areas_of
 from dskype.spouts.settings import Settings
+from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["NEVER", "History", "Place", "Unregistered", "handled_until", "parse_subscriptions", "replay"]
 
@@ -61,6 +62,7 @@ class History:
         slowest task; -1: there is none.
     :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
     :ivar areas: float64[n, 4], as in ``MessageBatch``; None: every message is a point.
+    :ivar regions: row -> region, as in JSON, of messages that are neither points nor rectangles.
     :ivar attributes: attribute -> (the rows of the messages that have it, rising, int64[], and its values).
     """
 
@@ -82,6 +84,7 @@ class History:
     missing: int
     areas: np.ndarray | None = None
     attributes: dict[str, tuple[np.ndarray, list[Any]]] = field(default_factory=dict)
+    regions: dict[int, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -216,6 +219,10 @@ def _runs(inputs: Inputs, report: Report) -> list[_Run]:
         except (ValueError, TypeError, KeyError, AttributeError):
             report.differ("format", f"a record of {inputs.topics.sequence} cannot be read: {record.value!r:.200}", where=where(inputs.topics.sequence, record))
             continue
+        if "topic" in value:
+            raise IllegalArgumentException(
+                explain("Only topologies that read messages from their own topic alone can be verified.", given=value["topic"], legal=inputs.topics.messages)
+            )
         known = found.setdefault((run.task, run.first), run)
         if known is not run:
             report.notes["repeated records of the sequence"] += 1
@@ -487,6 +494,7 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
         missing,
         areas_of([row[4] for row in rows]),
         _attribute_columns([row[4] for row in rows], settings),
+        {number: row[4].region for number, row in enumerate(rows) if row[4].region is not None},
     )
 
 

@@ -33,7 +33,8 @@ def describe(r: Registration) -> str:
     if r.is_topk:
         return f"top-k subscription {s.id!r}: words {' '.join(s.keywords)}; lat {s.lat!r}, lon {s.lon!r}, k {s.k}, alpha {s.alpha!r}; {life}"
     ends = "" if r.expires_ms is None else f"; arrivals before {r.expires_ms}"
-    return f"boolean subscription {s.id!r}: {expression_text(s.expression)}; bbox {list(s.bbox)}{ends}; {life}"
+    where = f"bbox {list(s.bbox)}" if s.region is None else f"region {_clean(json.dumps(s.region), 200)}"
+    return f"boolean subscription {s.id!r}: {expression_text(s.expression)}; {where}{ends}; {life}"
 
 
 # -- lists ----------------------------------------------------------------------------------------

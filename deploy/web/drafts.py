@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dskype.deploy.client.content import Content
-from dskype.deploy.client.explanation import borders_between
+from dskype.deploy.client.place import Place
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.records import subscription_type
 from dskype.deploy.web.findings import id_text
 from dskype.spouts.expression import to_text
 from dskype.spouts.expression_parser import ExpressionError
 from dskype.spouts.records import BooleanSubscription, Message, RecordError, Subscription
-from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.budget import check_wanted
 
@@ -43,12 +42,12 @@ class _Recent:
         self._read: tuple[Message, Content] | None = None
         self._is_read = False
 
-    def read(self, client: PubSub, tokenizer: Tokenizer) -> tuple[Message, Content] | None:
+    def read(self, client: PubSub) -> tuple[Message, Content] | None:
         """Return the message and its content; None if the topology refuses it."""
         if not self._is_read:
             try:
                 message = client.parse_message(self.value)
-                self._read = message, Content(message, tokenizer, client.settings.language)
+                self._read = message, Content(message, client.analyzer, client.settings.language)
             except RecordError:
                 self._read = None
             self._is_read = True
@@ -80,16 +79,13 @@ class Newest:
 
 
 def language_of(client: PubSub) -> dict[str, Any]:
-    """Return what expressions may speak of in a topology: ``attributes`` (maps ``name``, ``type``, ``required``, ``comparisons``), ``fields``, ``prefixes``,
-    ``wordless``, and ``regions``: whether a subscription may have a region.
-    """
+    """Return what expressions may speak of in a topology: ``attributes`` (maps ``name``, ``type``, ``required``, ``comparisons``), ``fields``, ``prefixes`` and ``wordless``."""
     language = client.settings.language
     attributes = [
         {"name": one.name, "type": one.type, "required": one.required, "comparisons": [*_COMPARISONS[one.type], "exists"]}
         for one in language.attributes.values()
     ]
-    regions = "region" in BooleanSubscription.__dataclass_fields__
-    return {"attributes": attributes, "fields": list(language.fields), "prefixes": language.prefixes, "wordless": language.wordless, "regions": regions}
+    return {"attributes": attributes, "fields": list(language.fields), "prefixes": language.prefixes, "wordless": language.wordless}
 
 
 def checked(client: PubSub, fields: Mapping[str, Any]) -> Subscription | dict[str, Any]:
@@ -109,31 +105,33 @@ def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]
     """Return which of the newest messages a subscription would have matched: ``matched`` of ``looked`` messages, ``since_ms``: when the oldest of these came
     (None: there was none), ``examples``: some of the matched ones, the newest first, and ``text``: the expression as it is read, or None.
 
-    A top-k subscription matches messages that have one of its words: these may enter its list.
+    A top-k subscription matches messages that have one of its words and satisfy its ``where``: these may enter its list.
 
     :param records: the newest first.
     :param most_ms: for how long they are looked at; those that are left then are not counted as looked at.
     """
-    tokenizer = Tokenizer(client.settings.stop_words)
+    place = Place(subscription) if isinstance(subscription, BooleanSubscription) else None
     matched, looked, since_ms, examples = 0, 0, None, list[dict[str, Any]]()
     until_s = time.monotonic() + most_ms / 1000
     for record in records:
         if time.monotonic() > until_s:
             break
         check_wanted()
-        if (read := record.read(client, tokenizer)) is None:
+        if (read := record.read(client)) is None:
             continue
         looked, since_ms = looked + 1, record.time_ms
-        if _matches(subscription, *read):
+        if _matches(subscription, place, *read):
             matched += 1
             if len(examples) < _EXAMPLES:
                 id = read[0].id
                 examples.append({"message_id": record.place if id is None else id_text(json.loads(id)), "text": read[0].text[:_TEXT]})
-    text = to_text(subscription.expression) if isinstance(subscription, BooleanSubscription) else None
+    expression = subscription.expression if isinstance(subscription, BooleanSubscription) else subscription.where
+    text = None if expression is None else to_text(expression)
     return {"matched": matched, "looked": looked, "since_ms": since_ms, "examples": examples, "text": text}
 
 
-def _matches(subscription: Subscription, message: Message, content: Content) -> bool:
-    if not isinstance(subscription, BooleanSubscription):
-        return any(word in places for places in content.places for word in subscription.keywords)
-    return not borders_between(subscription.bbox, message) and content.satisfies(subscription.expression)
+def _matches(subscription: Subscription, place: Place | None, message: Message, content: Content) -> bool:
+    if isinstance(subscription, BooleanSubscription):
+        return place is not None and place.has(message) and content.satisfies(subscription.expression)
+    shared = any(word in places for places in content.places for word in subscription.keywords)
+    return shared and (subscription.where is None or content.satisfies(subscription.where))

@@ -141,6 +141,19 @@ def test_phrases(expression, text, expected):
         assert decide([program], [message], settings).tolist() == [[expected]]
 
 
+def test_phrases_over_few_words_in_texts_that_repeat_them():
+    rng, settings = random.Random(13), Settings.from_conf({"dskype.stop.words": ["the"]})
+    messages = [
+        {"text": "\x1f".join(" ".join(rng.choices(["a", "b", "c", "the"], k=rng.randrange(11))) for _ in range(2)), "attributes": {}} for _ in range(40)
+    ]
+    trees = []
+    for _ in range(300):
+        places = np.cumsum([0, *rng.choices([1, 1, 2, 4], k=rng.randrange(1, 4))]).tolist()
+        trees.append(["phrase", rng.choice([0, 0, 1, 2, 3, 8]), places, rng.choices(["a", "b", "c"], k=len(places))])
+    held, others = check(trees, messages, settings)
+    assert held > 1000 and others > 1000
+
+
 def test_a_phrase_of_as_many_words_as_there_may_be():
     settings = Settings.from_conf({"dskype.expression.max.terms": 1000})
     long = [f"w{i % 7}" for i in range(1000)]

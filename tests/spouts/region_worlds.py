@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dskype.deploy.verification import geometry as naive_regions
 from dskype.spouts.regions import parse_region
 from dskype.topology.errors import IllegalArgumentException
-from tests import naive_regions
 
 
 def any_degrees(rng: random.Random, bound: int) -> float:

@@ -8,11 +8,11 @@ import random
 import numpy as np
 import pytest
 
+from dskype.deploy.verification import geometry as naive_regions
 from dskype.spouts import region_kernels, regions, sphere, sphere_kernels
 from dskype.spouts.region_table import RegionTable
 from dskype.spouts.regions import RADIUS_M_MAX, Circle, Polygon, Rectangle, RegionLimits, bounding_box, decode_region, is_rectangle, parse_region
 from dskype.topology.errors import IllegalArgumentException
-from tests import naive_regions
 from tests.naive import overlapping
 from tests.spouts.region_worlds import any_place, any_region
 

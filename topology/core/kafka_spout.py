@@ -15,8 +15,8 @@ from dskype.topology.config import Config
 from dskype.topology.core.backlog import BACKLOG_BYTES, READ_RECORDS, Backlog
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.offset_commits import consumer_group
-from dskype.topology.core.spout import SpoutTask
-from dskype.topology.errors import DeadLetter, FatalError, TopologyError, text_of
+from dskype.topology.core.spout import ServiceAwayError, SpoutTask
+from dskype.topology.errors import DeadLetter, DskypeError, FatalError, TopologyError, text_of
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import InRecord
 
@@ -173,12 +173,14 @@ class KafkaSpoutTask(SpoutTask):
         try:
             refused = list(self.component.emit_records(records))
         except Exception as error:  # the user's code: find the records that it cannot process
+            _check_service(error)
             self.report_error(error)
             refused = []
             for record in records:
                 try:
                     refused += self.component.emit_records([record])
                 except Exception as refusal:
+                    _check_service(refusal)
                     refused.append((record, refusal))
         for record, reason in refused:
             self.dead_letter(record.value, reason, "translate", record)
@@ -381,6 +383,12 @@ class KafkaSpoutTask(SpoutTask):
         if self._arrivals is not None:
             report["arrivals"], self._arrivals = self._arrivals, None
         return report
+
+
+def _check_service(error: Exception) -> None:
+    """Pass an error on that is none of the records' fault."""
+    if isinstance(error, DskypeError) and error.retriable:
+        raise ServiceAwayError(text_of(error)) from error
 
 
 def _retry_delay_ms(failures: int) -> int:

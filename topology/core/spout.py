@@ -23,15 +23,21 @@ from dskype.topology.core.observed import ObservedSpoutOutputCollector
 from dskype.topology.core.pending_trees import PendingTrees, Tree
 from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError
-from dskype.topology.errors import FatalError
+from dskype.topology.errors import FatalError, TopologyError
 from dskype.topology.hooks import SpoutAckInfo, SpoutFailInfo
 from dskype.topology.planning.acker_streams import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import InRecord, column_to_list
 
-__all__ = ["SpoutTask"]
+__all__ = ["ServiceAwayError", "SpoutTask"]
 
 _ROOT_BLOCK = 1024
+
+
+class ServiceAwayError(TopologyError):
+    """A service that the component needs for its records is away: the query is restarted, and they are read again."""
+
+    retriable = True
 
 
 class SpoutTask(Task):
@@ -105,7 +111,7 @@ class SpoutTask(Task):
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)
-        except FatalError:  # ends the topology; restarting the spout would not help
+        except (FatalError, ServiceAwayError):  # restarting the spout would not help
             raise
         except Exception as error:  # the user's code: restart the component, as a worker of Storm would
             self._restart(error)

@@ -46,12 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "message",
         metavar="MESSAGE",
-        help='{"text", "lat", "lon", "attributes"?} or {"text", "bbox"} as JSON, @FILE with that, or the id of a message in the topic',
+        help='{"text", "lat", "lon", "attributes"?} or {"text", "bbox" | "region"} as JSON, @FILE with that, or the id of a message in the topic',
     )
     parser.add_argument(
         "subscription",
         metavar="SUBSCRIPTION",
-        help='{"text", "lat", "lon", "k", "alpha"} or {"expression", "bbox"?} as JSON, @FILE with that, or the id of a subscription',
+        help='{"text", "lat", "lon", "k", "alpha", "where"?} or {"expression", "bbox" | "region"} as JSON, @FILE with that, or the id of a subscription',
     )
 
 
@@ -72,16 +72,17 @@ def run(args: argparse.Namespace) -> int:
         message = _Message(given_message) if given_message is not None else _find(client, args.message)
         parsed = client.parse_message(message.value)
         settings = client.settings
-        analyzer = settings.analyzer()
+        analyzer = client.analyzer
         tokens = analyzer.tokens(parsed.text)
+        content = Content(parsed, analyzer, settings.language)
         explained: dict[str, Any]
         if isinstance(subscription, BooleanSubscription):
-            explained = explain_boolean(subscription, parsed, Content(parsed, analyzer, settings.language))
+            explained = explain_boolean(subscription, parsed, content)
             if registered is not None and message.place is not None:
                 _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
         else:
             vocabulary = Vocabulary.load(settings.vocabulary, analyzer) if settings.vocabulary else Vocabulary.empty()
-            explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg, Content(parsed, analyzer, settings.language))
+            explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg, content)
             if registered is not None:
                 _add_list(explained, client, registered, message)
         explained["notes"] = _notes(client, settings, registered, explained) + _analysis(analyzer, parsed.text)

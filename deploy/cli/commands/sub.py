@@ -40,12 +40,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     topk.add_argument("--near", metavar="LAT,LON", type=degrees("LAT,LON"))
     topk.add_argument("-k", metavar="K", type=positive, help="how many; default: 10")
     topk.add_argument("--alpha", metavar="A", type=float, help="weight of nearness against words, 0 to 1; default: 0.5")
-    topk.add_argument("--where", metavar="E", help="only messages that satisfy this expression count, e.g. 'price < 5 AND NOT decaf'")
+    topk.add_argument("--where", metavar="E", help="an expression that messages have to satisfy, e.g. 'price < 5 AND NOT decaf'")
     boolean = parser.add_argument_group("every message that matches")
     boolean.add_argument(
         "--expression", metavar="E", help="""e.g. 'coffee AND NOT decaf AND (wifi OR "late night")'; default: every message in the rectangle"""
     )
     boolean.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"), help="default: everywhere")
+    boolean.add_argument(
+        "--circle",
+        metavar="LAT,LON,METRES",
+        type=degrees("LAT,LON,METRES", "in degrees and metres"),
+        help="everything within METRES of a place, in place of --bbox",
+    )
+    boolean.add_argument(
+        "--region", metavar="JSON", type=json_value, help="a GeoJSON Polygon or MultiPolygon, a circle, or a list of these, in place of --bbox"
+    )
     boolean.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
 
 
@@ -83,16 +92,25 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
         "k": args.k,
         "alpha": args.alpha,
         "where": args.where,
+        "region": args.region,
         "meta": args.meta,
     }
     fields = {name: value for name, value in fields.items() if value is not None}
+    if args.circle is not None:
+        if args.region is not None:
+            raise UsageError("expected --circle or --region; given: both")
+        lat, lon, radius_m = args.circle
+        fields["region"] = {"center": {"lat": lat, "lon": lon}, "radius_m": radius_m}
     if args.near is not None:
         fields["lat"], fields["lon"] = args.near
     if not fields:
         return None
-    boolean, topk = {"expression", "bbox", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha", "where"} & fields.keys()
+    boolean, topk = {"expression", "bbox", "region", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha", "where"} & fields.keys()
     if boolean and topk:
-        raise UsageError("--text, --near, -k, --alpha and --where are for top-k, --bbox, --expression and --ttl for boolean subscriptions; given: both")
+        words = (
+            "--text, --near, -k, --alpha and --where are for top-k, --expression, --bbox, --circle, --region and --ttl for boolean subscriptions; given: both"
+        )
+        raise UsageError(words)
     return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
 
 
@@ -123,7 +141,9 @@ def _add(args: argparse.Namespace) -> int:
     if (one is None) == (args.file is None):
         raise UsageError("expected a FILE (- is standard input), or one subscription by options; given: " + ("neither" if one is None else "both"))
     if one is not None and one["type"] == "topk" and args.near is None:
-        raise UsageError("expected --near LAT,LON for a top-k subscription, or --expression or --bbox for a boolean one; given: none of them")
+        raise UsageError(
+            "expected --near LAT,LON for a top-k subscription, or --expression, --bbox, --circle or --region for a boolean one; given: none of them"
+        )
     source: Iterable[tuple[int | None, bytes | RecordError]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
     client = open_client(args, offline=args.dry_run, patient=True)
     generated: list[str] = []
@@ -147,15 +167,15 @@ def _add(args: argparse.Namespace) -> int:
     return sending.summary({"generated": generated})
 
 
-def _place_of(error: Exception, line: bytes | None) -> list[str]:
+def _place_of(error: Exception, line: bytes | RecordError) -> list[str]:
     """Return the expression of a line with a caret where it goes wrong; [] if the error is about something else."""
     from dskype.spouts.expression_parser import ExpressionError
 
     reason = error.__cause__
-    if not isinstance(reason, ExpressionError):
+    if not isinstance(reason, ExpressionError) or not isinstance(line, bytes):
         return []
-    fields = json.loads(line or b"")
-    return pointed(fields["where" if fields["type"] == "topk" else "expression"], reason.position)
+    fields = json.loads(line)
+    return pointed(fields.get("expression", fields.get("where")), reason.position)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -198,9 +218,9 @@ def _what(client: Any, found: Any) -> str:
     words = _expression(client, found) or fields.get("text") or " ".join(map(str, fields.get("keywords") or ())) or "everything"
     if subscription_type(fields) == "boolean":
         ttl = f", ttl {fields['ttl_s']} s" if "ttl_s" in fields else ""
-        where = f"in {fields['bbox']}" if "bbox" in fields else "everywhere"
+        where = f"in {fields['bbox']}" if "bbox" in fields else f"in {json.dumps(fields['region'])}" if "region" in fields else "everywhere"
         return f"{words} {where}{ttl}"
-    where = f", where {fields['where']}" if fields.get("where") is not None else ""
+    where = f", where {fields['where']}" if fields.get("where") else ""
     return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}{where}"
 
 

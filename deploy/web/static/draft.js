@@ -13,12 +13,13 @@ function marked(text, position) {
   return el("pre", {}, characters.slice(0, at).join(""), el("mark", {}, characters[at] ?? " "), characters.slice(at + 1).join(""));
 }
 
-function answer({ error, position, matched, looked, since_ms, examples, text }, { expression, type }) {
-  if (error !== undefined) return [el("p", { class: "bad" }, error), ...(position ? [marked(expression, position)] : [])];
-  const what = type === "topk" ? "have one of these words" : "would have matched";
+function answer({ error, position, matched, looked, since_ms, examples, text }, { expression = "", where = "", type }) {
+  const given = type === "topk" ? where : expression;
+  if (error !== undefined) return [el("p", { class: "bad" }, error), ...(position ? [marked(given, position)] : [])];
+  const what = type === "topk" ? "could have entered the list" : "would have matched";
   const since = since_ms === null ? "" : `, which came since ${new Date(since_ms).toLocaleString("sv-SE")}`;
   return [
-    ...(text && text !== expression ? [el("p", {}, "It is read as ", el("code", {}, text))] : []),
+    ...(text && text !== given ? [el("p", {}, "It is read as ", el("code", {}, text))] : []),
     el("p", {}, looked ? `${count(matched)} of the ${count(looked)} newest messages ${what}${since}.` : "There are no messages yet to try it on."),
     ...(examples.length ? [el("ul", {}, examples.map((message) => el("li", {}, `${message.message_id}: ${message.text}`)))] : []),
   ];
@@ -39,12 +40,12 @@ export class Draft {
 
   async look() {
     const fields = this.described();
-    field("expression").removeAttribute("aria-invalid");
+    for (const name of ["expression", "where"]) field(name).removeAttribute("aria-invalid");
     if (fields === null) return show("draft");
     const number = this.asked;
     const found = await getFrom(path("draft", { fields: JSON.stringify(fields) })).catch(({ message }) => ({ error: message, position: null }));
     if (number !== this.asked) return;
-    if (found.position) field("expression").setAttribute("aria-invalid", "true");
+    if (found.position) field(fields.type === "topk" ? "where" : "expression").setAttribute("aria-invalid", "true");
     show("draft", answer(found, fields));
   }
 }

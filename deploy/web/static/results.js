@@ -24,5 +24,5 @@ export function where(fields) {
   if (!fields) return "";
   if (fields.bbox) return `in ${fields.bbox.join(", ")}`;
   if (fields.region) return fields.region.center ? `within ${fields.region.radius_m} m of ${fields.region.center.lat}, ${fields.region.center.lon}` : "in a region";
-  return fields.type === "boolean" ? "everywhere" : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}`;
+  return fields.type === "boolean" ? "everywhere" : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}${fields.where ? `, where ${fields.where}` : ""}`;
 }

@@ -30,7 +30,10 @@ function describedPlace() {
 
 /** Return the subscription that the form describes. */
 function described() {
-  if (kind() === "topk") return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha") };
+  if (kind() === "topk") {
+    const where = field("where").value.trim() === "" ? {} : { where: field("where").value };
+    return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha"), ...where };
+  }
   const expression = field("expression").value.trim() === "" ? {} : { expression: field("expression").value };
   const ttl = field("ttl_s").value === "" ? {} : { ttl_s: number("ttl_s") };
   return { type: "boolean", ...describedPlace(), ...expression, ...ttl };
@@ -53,9 +56,7 @@ let attributes = [];
 const attribute = () => attributes.find(({ name }) => name === field("attribute").value);
 
 async function offerLanguage() {
-  const found = await getFrom(path("language"));
-  attributes = found.attributes;
-  field("area").querySelector("[value=circle]").hidden = !found.regions;
+  ({ attributes } = await getFrom(path("language")));
   document.getElementById("comparison").hidden = !attributes.length;
   field("attribute").replaceChildren(...attributes.map(({ name, type }) => el("option", { value: name }, `${name} (${type})`)));
   if (attributes.length) offerComparisons();
@@ -73,7 +74,8 @@ function offerComparisons() {
 function compare() {
   const sign = field("sign").value;
   if (sign !== "exists" && !/^[^"]*[^"\s][^"]*$/.test(field("value").value)) throw new Error("To compare an attribute, enter a value without double quotes.");
-  field("expression").value = both(field("expression").value, comparison(attribute(), sign, field("value").value));
+  const input = field(kind() === "topk" ? "where" : "expression");
+  input.value = both(input.value, comparison(attribute(), sign, field("value").value));
   show("answer");
   formChanged();
 }

@@ -66,7 +66,7 @@ def test_attributes_and_subscriptions_without_a_rectangle_or_words_are_explained
     assert cli.main(["explain", "-c", ATTRIBUTES, priced, '{"expression": "coffee AND price < 4 AND tags HAS vegan AND NOT lake"}']) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "                  no    price < 4: the message has 4.5" in lines and "            must not have: lake" in lines
-    assert cli.main(["explain", "-c", ATTRIBUTES, MESSAGE, '{"bbox": [-88, 42.9, -87.8, 43.2]}', "-o", "json"]) == 0
+    assert cli.main(["explain", "-c", ATTRIBUTES, "-c", "dskype.boolean.wordless=true", MESSAGE, '{"bbox": [-88, 42.9, -87.8, 43.2]}', "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["matches"] and found["expression"] == {
         "text": "(everything)",

@@ -15,7 +15,9 @@ from dskype.deploy.cli import main as cli
 from dskype.deploy.client.topics import ensure_topics
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.kafka.reading import read_to_end
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests.deploy.client.test_pubsub import write
 from tests.spouts.test_input_mapping import TWEET, changed
 

@@ -24,17 +24,27 @@ def checked(*arguments: str) -> int:
     [
         ["--expression", "coffee AND NOT decaf"],
         ["--bbox=-88,42,-87,44"],
+        ["--circle=43.04,-87.9,500"],
+        ["--region", '{"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [4, 3], [0, 0]]]}', "--expression", "tea"],
+        ["--text", "tea", "--near", "1,2", "--where", "NOT decaf"],
         ["--expression", 'ATLEAST 2 OF (tea, "late night"~2, NOT rain)', "--bbox=-88,42,-87,44", "--ttl", "5"],
         ["--expression", "100 <= price <= 200 AND muse*", "-c", 'dskype.attributes={"price": "number"}', "-c", "dskype.boolean.prefixes=true"],
     ],
 )
 def test_a_boolean_subscription_needs_an_expression_or_a_rectangle(arguments, capsys):
-    assert checked(*arguments) == 0 and "1 subscription would be sent, 0 refused" in capsys.readouterr().err
+    assert checked("-c", "dskype.boolean.wordless=true", *arguments) == 0 and "1 subscription would be sent, 0 refused" in capsys.readouterr().err
 
 
-def test_one_needs_something(capsys):
-    assert checked("--ttl", "5") == 1 and "Expected 'expression', 'keywords' or 'bbox'" in capsys.readouterr().err
-    assert checked("--keyword", "x") == 1 and "expected --near LAT,LON for a top-k subscription, or --expression or --bbox" in capsys.readouterr().err
+def test_one_needs_something_and_not_too_much(capsys):
+    assert checked("--circle=1,2,3", "--region", "{}") == 1 and "expected --circle or --region; given: both" in capsys.readouterr().err
+    assert checked("--circle=1,2") == 2 and "expected LAT,LON,METRES in degrees and metres" in capsys.readouterr().err
+    assert checked("--where", "tea", "--bbox", "0,0,1,1") == 1 and "--where are for top-k" in capsys.readouterr().err
+    assert checked("--text", "tea", "--near", "1,2", "--where", "tea AND") == 1 and "  tea AND\n         ^" in capsys.readouterr().err
+    assert checked("--ttl", "5") == 1 and "Expected 'expression', 'keywords', 'bbox' or 'region'" in capsys.readouterr().err
+    assert (
+        checked("--keyword", "x") == 1
+        and "expected --near LAT,LON for a top-k subscription, or --expression, --bbox, --circle or --region" in capsys.readouterr().err
+    )
 
 
 def test_a_caret_is_below_the_place_where_an_expression_goes_wrong(tmp_path: Path, capsys):

@@ -6,7 +6,6 @@ import json
 import random
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +21,13 @@ from dskype.spouts.expression import words
 from dskype.spouts.expression_parser import Language, parse
 from dskype.spouts.filters import compile_filter
 from dskype.spouts.records import Message
+from dskype.spouts.settings import Settings
 from dskype.spouts.text import BORDER, Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from tests import naive
 
-ATTRIBUTES = Attributes.from_conf({"price": "number", "category": "string", "open": "boolean", "tags": "strings", "since": "time"})
+DECLARED = {"price": "number", "category": "string", "open": "boolean", "tags": "strings", "since": "time"}
+ATTRIBUTES = Attributes.from_conf(DECLARED)
 WORDS = ["late", "night", "coffee", "museum", "muse", "the"]
 TOKENIZER = Tokenizer(["the"])
 
@@ -86,18 +87,20 @@ def programs_find(messages: list[Message], expressions: list[object], language: 
     pairs = [ATTRIBUTES.encode(m.attributes) for m in messages]
     offsets = np.cumsum([0, *map(len, pairs)]).astype(np.int64)
     attributes = np.array([part for own in pairs for part in own], np.int64)
-    settings = SimpleNamespace(wordless=True, prefixes=True, attributes=ATTRIBUTES, language=language)
-    found = MessageTerms(settings, TOKENIZER).add(vocabulary.analyze(texts, TOKENIZER), texts, offsets, attributes)
-    zeros = np.zeros(n)
+    found, zeros = vocabulary.analyze(texts, TOKENIZER), np.zeros(n)
+    conf = {"dskype.attributes": DECLARED, "dskype.text.fields": list(language.fields), "dskype.boolean.prefixes": True, "dskype.boolean.wordless": True}
+    more = MessageTerms(Settings.from_conf({**conf, "dskype.stop.words": ["the"]}))
+    details = Details(found.order_offsets, found.order, offsets, attributes, *more.prefixes(texts), *Details.empty(n)[6:])
+    extra = more.of(details)
     batch = MessageBatch(np.arange(n), np.arange(n), zeros, zeros, found.offsets, found.terms, found.weights)
-    details = Details(found.order_offsets, found.order, offsets, attributes)
-    terms = [set(found.terms[a:b].tolist()) for a, b in pairwise(found.offsets.tolist())]
+    whole = more.add(batch, extra)
+    terms = [set(whole.terms[a:b].tolist()) for a, b in pairwise(whole.offsets.tolist())]
     filters, compiled = Filters(), [compile_filter(e, vocabulary.ids_of(words(e)), language.fields) for e in expressions]
     for slot, (_, program) in enumerate(compiled):
         if program is not None:
             filters.set(slot, program)
     slots, rows = (x.ravel().astype(np.int32) for x in np.indices((len(expressions), n)))
-    decided = filters.satisfying(batch, details, rows, slots).reshape(len(expressions), n)
+    decided = filters.satisfying(batch, details, extra, rows, slots).reshape(len(expressions), n)
     led = np.array([[naive.satisfies(condition, own) for own in terms] for condition, _ in compiled])
     exact = np.array([program is None for _, program in compiled])
     assert (led | ~decided)[~exact].all(), "a condition leads to every message that satisfies the expression"

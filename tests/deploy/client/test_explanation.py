@@ -13,6 +13,7 @@ from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import WORDS_ONLY, Language, parse
 from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
+from dskype.spouts.regions import bounding_box, is_rectangle, parse_region
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from tests import naive
@@ -221,6 +222,55 @@ def test_what_is_not_asked_for_is_said():
         "rectangle   yes   the place 1, 2: it asks for no rectangle, so every place will do",
         "expression  yes   it asks for no words, so every text will do",
     ]
+
+
+def in_region(region, given, bbox=None):
+    encoded = parse_region(region)
+    found = BooleanSubscription("s", bounding_box(encoded), "tea", region=None if is_rectangle(encoded) else encoded.tolist())
+    return explain_boolean(found, given, Content(given, TOKENIZER))
+
+
+def test_a_region_says_whether_the_message_is_in_it():
+    circle = {"center": {"lat": 48.1, "lon": 11.6}, "radius_m": 1000}
+    near, corner = message("tea", 48.105, 11.6), message("tea", 48.1085, 11.6125)
+    found = in_region(circle, near)
+    assert found["matches"] and found["region"]["distance_m"] == pytest.approx(556, abs=1)
+    assert "region      yes   the place is in the circle of 1,000 m around 48.1, 11.6, 556.0 m from its centre" in as_lines(found, "s", "m")
+    found = in_region(circle, corner)
+    assert not found["matches"] and found["rectangle"]["inside"] and not found["region"]["inside"]
+    assert "region      no    the place is outside the circle of 1,000 m around 48.1, 11.6, 1,324.7 m from its centre" in as_lines(found, "s", "m")
+    triangle = {"type": "Polygon", "coordinates": [[[11, 48], [12, 48], [12, 49], [11, 48]]]}
+    assert not in_region(triangle, message("tea", 48.9, 11.1))["matches"] and in_region(triangle, message("tea", 48.1, 11.9))["matches"]
+    assert in_region(triangle, message("tea", 48.9, 11.1))["region"]["subscription"] == "the polygon of 3 corners"
+    area = message("tea", 48.7, 11.2, (11.0, 48.6, 11.4, 48.8))
+    assert in_region(triangle, area)["region"] == {"inside": False, "subscription": "the polygon of 3 corners", "message": "the area", "distance_m": None}
+    assert in_region([triangle, circle], near)["region"]["subscription"] == "the region of 2 shapes"
+    shaped = message("tea", 48.1, 11.6, bounding_box(parse_region(circle)))._replace(region=parse_region(circle).tolist())
+    box = {"bbox": [11.6, 48.1, 12.0, 49.0]}
+    assert in_region(box, shaped)["matches"] and in_region(box, shaped)["region"]["subscription"] == "the rectangle"
+    outside = {"bbox": [11.6121, 48.108, 12.0, 49.0]}  # it meets the rectangle of the circle only
+    assert in_region(outside, shaped)["rectangle"]["inside"] and not in_region(outside, shaped)["matches"]
+    assert in_region(box, near)["region"] is None
+
+
+def test_the_filter_of_a_list_is_explained(vocabulary):
+    s = TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0, None, parse("price < 5 AND NOT decaf", TOKENIZER, LANGUAGE))
+    given = message("decaf coffee", 0.0, 10.0, price=5)
+    found = explain_topk(s, given, ["decaf", "coffee"], vocabulary, 100.0, Content(given, TOKENIZER, LANGUAGE))
+    answer = explain_list(found, 5, [("a", 0.5)], 7)
+    assert (answer["reason"], answer["would_be"]) == ("not where", None) and not found["where"]["satisfied"]
+    assert as_lines({**found, "list": answer}, "s", "m")[-8:-1] == [
+        "where       no    price < 5 AND NOT decaf",
+        "            no    all of",
+        "                  no    price < 5: the message has 5",
+        "                  no    not",
+        "                        yes   decaf",
+        "            missing: price < 5",
+        "            must not have: decaf",
+    ]
+    assert "it does not satisfy the expression" in as_lines({**found, "list": answer}, "s", "m")[-1]
+    plain = explain_topk(TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0), given, ["coffee"], vocabulary, 100.0)
+    assert plain["where"] is None and explain_list(plain, 5, [("a", 0.5)], 7)["reason"] == "not in the window"
 
 
 # -- top-k ----------------------------------------------------------------------------------------

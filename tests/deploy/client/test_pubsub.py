@@ -222,22 +222,26 @@ def test_what_is_sent_is_what_the_topology_reads(kafka: KafkaSettings, client: P
 
 
 def test_the_kinds_of_subscriptions_have_methods_and_messages_have_attributes(kafka: KafkaSettings, client: PubSub) -> None:
+    client = PubSub(kafka, client.name, conf={"dskype.boolean.wordless": True})
     client.subscribe_topk("t", text="lake park", lat=43.04, lon=-87.9, meta=[1])
-    client.subscribe_topk("words", keywords=("lake", "park"), lat=43.04, lon=-87.9, k=3, alpha=0)
+    client.subscribe_topk("words", keywords=("lake", "park"), lat=43.04, lon=-87.9, k=3, alpha=0, where="NOT decaf")
     client.subscribe_boolean("b", expression="coffee AND NOT decaf", ttl_s=5)
     client.subscribe_boolean("here", bbox=(-88, 42, -87, 44), meta={"a": 1})
+    client.subscribe_boolean("near", expression="tea", region={"center": {"lat": 1, "lon": 2}, "radius_m": 500})
     client.subscribe_boolean("all of", keywords=["coffee", "tea"], bbox=[0, 0, 1, 1], wait=True)
-    with pytest.raises(RecordError, match="Expected 'expression', 'keywords' or 'bbox'"):
+    with pytest.raises(RecordError, match="Expected 'expression', 'keywords', 'bbox' or 'region'"):
         client.subscribe_boolean("nothing")
     sent = {r.key.decode(): json.loads(r.value) for r in read_to_end(kafka, client.topics.subscriptions)}
     assert sent == {
         "t": {"type": "topk", "text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5, "meta": [1]},
-        "words": {"type": "topk", "keywords": ["lake", "park"], "lat": 43.04, "lon": -87.9, "k": 3, "alpha": 0},
+        "words": {"type": "topk", "keywords": ["lake", "park"], "lat": 43.04, "lon": -87.9, "k": 3, "alpha": 0, "where": "NOT decaf"},
         "b": {"type": "boolean", "expression": "coffee AND NOT decaf", "ttl_s": 5},
         "here": {"type": "boolean", "bbox": [-88, 42, -87, 44], "meta": {"a": 1}},
+        "near": {"type": "boolean", "expression": "tea", "region": {"center": {"lat": 1, "lon": 2}, "radius_m": 500}},
         "all of": {"type": "boolean", "keywords": ["coffee", "tea"], "bbox": [0, 0, 1, 1]},
     }
-    with PubSub(kafka, client.name, conf={"dskype.attributes": {"price": {"type": "number", "required": True}}}) as typed:
+    client.close()
+    with PubSub(kafka, client.name, conf={"dskype.attributes": {"price": {"type": "number", "required": True}}, "dskype.boolean.wordless": True}) as typed:
         typed.subscribe_boolean("cheap", expression="price < 5")
         typed.publish(text="tea", lat=1.0, lon=2.0, attributes={"price": 4.5, "colour": "green"}, wait=True)
         for attributes in (None, {}, {"price": "dear"}, {"price": None}, 5):

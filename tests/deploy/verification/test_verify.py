@@ -22,6 +22,7 @@ from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.topics import _last_time_ms, count_pending
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests import languages, naive
@@ -730,6 +731,16 @@ def test_records_of_a_partition_are_numbered_in_their_order():
     change(system, "sequence", lambda v: v["first"] == 4, lambda v: v | {"offset": 5})
     change(system, "sequence", lambda v: v["first"] == 5, lambda v: v | {"offset": 4})
     assert "but the later record" in first(check(system), "sequence").text
+
+
+def test_messages_of_other_topics_are_refused_in_place_of_differences():
+    system = PlainSystem(TIME, hesitant=False)
+    for i in range(3):
+        system.publish({"id": i, "text": "tea", "lat": 1, "lon": 0, "ts": 1_000_000 + i})
+        system.work()
+    change(system, "sequence", lambda v: v["first"] == 1, lambda v: v | {"topic": "tweets"})
+    with pytest.raises(IllegalArgumentException, match="own topic alone can be verified.*given: 'tweets'.*legal: dskype.messages"):
+        check(system)
 
 
 def test_several_tasks_may_number_in_turns():

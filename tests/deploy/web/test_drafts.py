@@ -21,7 +21,12 @@ from .scene import run_plan
 from .server import get
 from .test_result_feed import until
 
-CONF = {"dskype.attributes": {"price": "number", "tags": {"type": "strings", "required": True}}, "dskype.boolean.prefixes": True, "dskype.stop.words": ["the"]}
+CONF = {
+    "dskype.attributes": {"price": "number", "tags": {"type": "strings", "required": True}},
+    "dskype.boolean.prefixes": True,
+    "dskype.boolean.wordless": True,
+    "dskype.stop.words": ["the"],
+}
 
 
 def draft(served, **fields):
@@ -33,7 +38,7 @@ def write(kafka, topics, **message):
 
 
 def test_what_expressions_may_speak_of_is_told(kafka, served):
-    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": True, "regions": False}
+    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": False}
 
 
 def test_attributes_are_offered_with_their_types_and_comparisons(kafka, served):
@@ -68,6 +73,10 @@ def test_a_draft_says_how_many_of_the_newest_messages_it_would_have_matched(kafk
     assert draft(served, expression="NOT zebra")["matched"] == 3
     near = {"lat": 43.0, "lon": -87.9, "k": 3, "alpha": 0.5}
     assert draft(served, text="the night", **near)["matched"] == 2 and draft(served, text="the night", **near)["text"] is None
+    assert draft(served, text="the night", where="price > 3", **near)["matched"] == 1
+    circle = {"center": {"lat": 10.01, "lon": -87.9}, "radius_m": 2000}
+    assert draft(served, region=circle)["examples"] == [{"message_id": "0-2", "text": "museums"}]
+    assert draft(served, region={**circle, "radius_m": 1000})["matched"] == 0
     write(kafka, topics, text="one more for coffee", attributes={"tags": []})
     until(lambda: draft(served, expression="one AND more")["matched"] == 1)
 
@@ -80,7 +89,7 @@ def test_a_draft_that_would_be_refused_says_why_and_where(kafka, served):
         "position": 12,
     }
     assert draft(served, expression="coffee", bbox=[1, 2])["position"] is None
-    assert "Expected 'expression', 'keywords' or 'bbox'" in draft(served, type="boolean")["error"]
+    assert "Expected 'expression', 'keywords', 'bbox' or 'region'" in draft(served, type="boolean")["error"]
 
 
 @pytest.mark.parametrize(

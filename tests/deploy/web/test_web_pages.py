@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from dskype.deploy.client.pubsub import PubSub
-from dskype.deploy.web import answers, drafts
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.nimbus.observing import Contact
 from tests.topology.ui.browser import Browser
@@ -107,7 +105,7 @@ def test_a_refusal_is_shown(browser, kafka, served):
     assert all("400" in problem for problem in problems), problems
 
 
-LANGUAGE = {"dskype.attributes": {"price": "number", "tags": "strings", "open": "boolean", "since": "time"}}
+LANGUAGE = {"dskype.attributes": {"price": "number", "tags": "strings", "open": "boolean", "since": "time"}, "dskype.boolean.wordless": True}
 
 
 def type_into(browser, name, text):
@@ -155,7 +153,7 @@ def test_a_draft_is_checked_and_tried_while_it_is_typed(browser, kafka, served):
     options = "return [...document.querySelectorAll(`[name=${arguments[0]}] option`)].filter((option) => !option.hidden).map((option) => option.textContent)"
     assert browser.run(options, "attribute") == ["price (number)", "tags (strings)", "open (boolean)", "since (time)"]
     assert browser.run(options, "sign") == ["<", "<=", "=", "!=", ">=", ">", "IN", "exists"]
-    assert browser.run(options, "area") == ["in a rectangle", "everywhere"]
+    assert browser.run(options, "area") == ["in a rectangle", "in a circle", "everywhere"]
     choose(browser, "sign", "<=")
     browser.click("//button[@name='compare']")
     browser.wait("document.querySelector('#answer').innerText.includes('enter a value')")
@@ -193,8 +191,36 @@ def test_a_draft_is_checked_and_tried_while_it_is_typed(browser, kafka, served):
     assert browser.problems() == []
 
 
+def test_the_filter_of_a_list_is_checked_and_tried(browser, kafka, served):
+    topics = kafka.topology()
+    run_plan(kafka, LANGUAGE)
+    for i in range(4):
+        message = {"id": f"m{i}", "text": "lake" if i else "tea", "lat": 43.0, "lon": -87.9, "attributes": {"price": i}}
+        kafka.broker.write(topics.messages, None, json.dumps(message).encode())
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}dskype/subscribe.html")
+    fill(browser, {"text": "lake park", "lat": "43.04", "lon": "-87.9", "k": "2", "id": "park"})
+    type_into(browser, "where", "price <")
+    browser.wait("document.querySelector('#draft').innerText.includes('Expected a value for')")
+    assert browser.run("return document.querySelector('[name=where]').getAttribute('aria-invalid')") == "true"
+    type_into(browser, "where", "")
+    browser.wait("document.querySelector('#draft').innerText.includes('3 of the 4 newest messages could have entered the list')")
+    choose(browser, "attribute", "price")
+    choose(browser, "sign", ">=")
+    type_into(browser, "value", "2")
+    browser.click("//button[@name='compare']")
+    browser.wait("document.querySelector('#draft').innerText.includes('2 of the 4 newest messages could have entered the list')")
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    (stored,) = kafka.broker.logs[topics.subscriptions, 0]
+    assert json.loads(stored.value)["where"] == "price >= 2"
+    browser.wait("document.querySelector('#state').innerText.includes('where price >= 2')")
+    assert browser.problems() == []
+
+
 def test_where_to_look_is_drawn_on_a_map(browser, kafka, served):
     topics = kafka.topology()
+    run_plan(kafka, LANGUAGE)
     browser.open(f"{served.url}#token={TOKEN}")
     browser.open(f"{served.url}dskype/subscribe.html")
     browser.click("//summary[text()='On the map']")
@@ -223,14 +249,13 @@ def test_where_to_look_is_drawn_on_a_map(browser, kafka, served):
     assert browser.problems() == []
 
 
-def test_a_circle_is_drawn_where_the_server_takes_regions(browser, kafka, served, monkeypatch):
+def test_a_circle_is_drawn_from_its_centre(browser, kafka, served):
     topics = kafka.topology()
-    found = drafts.language_of(PubSub(kafka, conf={}))
-    monkeypatch.setattr(answers, "language_of", lambda client: {**found, "regions": True})
+    publish(kafka, topics, "near", "tea", 12.0, 0.0)
+    publish(kafka, topics, "far", "tea", 43.0, -87.9)
     browser.open(f"{served.url}#token={TOKEN}")
     browser.open(f"{served.url}dskype/subscribe.html")
     browser.click("//input[@value='boolean']")
-    browser.wait("!document.querySelector('[name=area] [value=circle]').hidden")
     choose(browser, "area", "circle")
     type_into(browser, "expression", "tea")
     browser.click("//summary[text()='On the map']")
@@ -238,6 +263,8 @@ def test_a_circle_is_drawn_where_the_server_takes_regions(browser, kafka, served
     browser.click("//button[@name='draw']")
     drag(browser, "#place", (0.5, 0.5), (0.5, 0.4))
     browser.wait("document.querySelector('[name=radius_m]').value !== ''")
+    browser.wait("document.querySelector('#draft').innerText.includes('1 of the 2 newest messages')")
+    assert "near: tea" in browser.text("#draft")
     browser.click("//button[@name='register']")
     browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
     (stored,) = kafka.broker.logs[topics.subscriptions, 0]

@@ -9,7 +9,8 @@ from dskype.topology.core import backlog
 from dskype.topology.core import kafka_spout as spouts
 from dskype.topology.core.frames import encode_control, encode_pulse
 from dskype.topology.core.kafka_spout import make_spout_task
-from dskype.topology.errors import FatalError
+from dskype.topology.core.spout import ServiceAwayError
+from dskype.topology.errors import FatalError, TopologyError
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.testing import IdentityBolt
 from dskype.topology.tuples import InRecord
@@ -254,6 +255,31 @@ def test_what_can_never_be_read_again_ends_the_topology():
     task._reader = unreadable
     with pytest.raises(FatalError, match="no codec"):
         pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 100))
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_records_wait_where_many_are_emitted_at_once_for_a_service_that_is_away(is_first):
+    """An error that a later attempt may not have is none of the records' fault, also where another one came first."""
+
+    class AwayError(TopologyError):
+        retriable = True
+
+    class Everything(KafkaSpout):
+        def emit_records(self, records):
+            if len(records) > 1 and not is_first:
+                raise ValueError("one of them")
+            raise AwayError("the service is away")
+
+    builder = TopologyBuilder()
+    builder.set_spout("spout", Everything("t"))
+    builder.set_bolt("bolt", IdentityBolt(KafkaSpout.DEFAULT_FIELDS)).shuffle_grouping("spout")
+    plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, None, None, None)
+    task.start()
+    task.process_external([InRecord("t", 0, i, 0, None, b"x") for i in range(3)])
+    with pytest.raises(ServiceAwayError, match="the service is away") as e:
+        pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 30))
+    assert e.value.retriable
 
 
 @pytest.mark.parametrize("batched", [True, False])

@@ -1,6 +1,6 @@
-"""Regions in the plainest way, for tests to compare with: fractions for what is straight in longitude and latitude, long doubles for distances.
+"""Regions in the plainest way: fractions for what is straight in longitude and latitude, long doubles for distances.
 
-A region is a value as in JSON: a circle, a rectangle, a GeoJSON geometry, or a list of these.
+A region is a value as in JSON: a circle, a rectangle, a GeoJSON geometry, or a list of these. Tests of regions compare with this module too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
+__all__ = ["box_of", "distance_m", "gap_m", "is_box", "read_region", "regions_gap_m", "shapes_of", "unrolled", "widened"]
+
 EARTH_RADIUS_M = 6_371_008.8
+_CORNERS_MAX, _SHAPES_MAX = 10_000, 256
 Place = tuple[float, float]
 """(lat, lon)."""
 
@@ -34,6 +37,7 @@ def shapes_of(region: Any) -> list[tuple[str, Any]]:
 
 
 def on_sphere(lat: Any, lon: Any) -> np.ndarray:
+    """Return the unit vector of a place."""
     degree = np.arctan(np.longdouble(1)) / 45
     lat, lon = np.longdouble(lat) * degree, np.longdouble(lon) * degree
     return np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], np.longdouble)
@@ -87,16 +91,19 @@ def poles_of(polygon: list[list[Place]]) -> tuple[bool, bool]:
 
 
 def edges_of(polygon: list[list[Place]]) -> list[tuple[Any, Any]]:
+    """Return the edges of all rings, in the plane of :func:`unrolled`."""
     return [edge for ring in polygon for edge in pairwise(unrolled(ring))]
 
 
 def on_edge(x: Fraction, y: Fraction, a: Any, b: Any) -> bool:
+    """Tell whether a point of the plane is on the edge from a to b."""
     (ax, ay), (bx, by) = a, b
     cross = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
     return cross == 0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by)
 
 
 def reaches(polygon: list[list[Place]], pole: int) -> bool:
+    """Tell whether a pole, 90 or -90, is in a polygon or on its border."""
     return poles_of(polygon)[pole > 0] or any(lat == pole for ring in polygon for _, lat in ring)
 
 
@@ -133,6 +140,7 @@ def edges_meet(edge: Any, other: Any) -> bool:
 
 
 def polygons_touch(polygon: list[list[Place]], other: list[list[Place]]) -> bool:
+    """Tell whether two polygons share a place."""
     if any(reaches(polygon, pole) and reaches(other, pole) for pole in (-90, 90)):
         return True
     for first, second in ((polygon, other), (other, polygon)):
@@ -153,6 +161,7 @@ def halves(box: tuple[float, float, float, float]) -> list[tuple[float, float, f
 
 
 def as_polygon(box: tuple[float, float, float, float]) -> list[list[Any]]:
+    """Return a rectangle that does not cross the antimeridian as a polygon, whose edges are short enough to be unambiguous."""
     west, south, east, north = map(Fraction, box)
     third = (east - west) / 3
     lons = [west, west + third, west + 2 * third, east]
@@ -216,3 +225,138 @@ def shapes_gap_m(kind: str, shape: Any, other_kind: str, other: Any) -> float:
 def regions_gap_m(region: Any, other: Any) -> float:
     """Return how far two regions are apart; see :func:`shapes_gap_m`."""
     return min(shapes_gap_m(*a, *b) for a in shapes_of(region) for b in shapes_of(other))
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def read_region(value: Any) -> Any:
+    """Return a region that was read from JSON.
+
+    :raises ValueError: it is none; the text says why, as the end of "expected no ...".
+    """
+    shapes = value if isinstance(value, list) else [value]
+    if not shapes:
+        raise ValueError("a region without shapes")
+    for shape in shapes:
+        _check_shape(shape)
+    found = shapes_of(value)
+    if len(found) > _SHAPES_MAX or sum(len(ring) for kind, rings in found if kind == "polygon" for ring in rings) > _CORNERS_MAX:
+        raise ValueError("a region of too many shapes or corners")
+    return value
+
+
+def _check_shape(shape: Any) -> None:
+    if not isinstance(shape, dict):
+        raise ValueError("a shape that is no object")
+    if "type" in shape:
+        coordinates = shape.get("coordinates")
+        if shape["type"] not in ("Polygon", "MultiPolygon") or not isinstance(coordinates, list) or not coordinates:
+            raise ValueError("a geometry that is no polygon")
+        for rings in [coordinates] if shape["type"] == "Polygon" else coordinates:
+            if not isinstance(rings, list) or not rings:
+                raise ValueError("a polygon without rings")
+            for ring in rings:
+                _check_ring(ring)
+        return
+    if ("bbox" in shape) == ("center" in shape or "radius_m" in shape):
+        raise ValueError("a shape of several kinds, or of none")
+    if "bbox" in shape:
+        box = shape["bbox"]
+        if not (isinstance(box, list) and len(box) == 4 and _is_place(box[1], box[0]) and _is_place(box[3], box[2]) and box[1] <= box[3]):
+            raise ValueError("a rectangle that is none")
+        return
+    center: Any = shape.get("center")
+    radius_m: Any = shape.get("radius_m")
+    if not isinstance(center, dict) or not _is_place(center.get("lat"), center.get("lon")):
+        raise ValueError("a circle without a centre")
+    if type(radius_m) not in (int, float) or not 0 < radius_m <= np.pi * EARTH_RADIUS_M:
+        raise ValueError("a circle without a radius")
+
+
+def _is_place(lat: Any, lon: Any) -> bool:
+    return type(lat) in (int, float) and type(lon) in (int, float) and abs(lat) <= 90 and abs(lon) <= 180
+
+
+def _check_ring(ring: Any) -> None:
+    if not isinstance(ring, list) or len(ring) < 4:
+        raise ValueError("a ring of fewer than four positions")
+    if not all(isinstance(p, list) and len(p) in (2, 3) and _is_place(p[1], p[0]) for p in ring):
+        raise ValueError("a position that is none")
+    if ring[0][:2] != ring[-1][:2]:
+        raise ValueError("a ring that is not closed")
+    corners = unrolled([tuple(position[:2]) for position in ring])
+    lats = [lat for _, lat in corners]
+    if (corners[-1][0] - corners[0][0]) % 720 == 360 and not (min(lats) > 0 or max(lats) < 0):
+        raise ValueError("a ring around the globe with corners in both hemispheres")
+
+
+# -- rectangles around regions ----------------------------------------------------------------------
+
+
+def is_box(region: Any) -> bool:
+    """Tell whether a region is one rectangle."""
+    shapes = shapes_of(region)
+    return len(shapes) == 1 and shapes[0][0] == "rectangle"
+
+
+def box_of(region: Any) -> tuple[float, float, float, float]:
+    """Return the rectangle (west, south, east, north) around a region, the narrowest one, to about a billionth of a degree."""
+    if is_box(region):
+        west, south, east, north = shapes_of(region)[0][1]
+        return float(west), float(south), float(east), float(north)
+    lats: list[float] = []
+    spans: list[tuple[float, float]] = []  # of longitudes, from the first to the second, which may be beyond 180
+    for kind, shape in shapes_of(region):
+        if kind == "rectangle":
+            west, south, east, north = shape
+            spans.append((west, east if west <= east else east + 360))
+        elif kind == "circle":
+            south, north, span = _around_circle(*shape)
+            spans.append(span)
+        else:
+            corners = [corner for ring in shape for corner in unrolled(ring)]
+            south, north = (float(f(lat for _, lat in corners)) for f in (min, max))
+            south, north = (-90.0 if reaches(shape, -90) else south), (90.0 if reaches(shape, 90) else north)
+            whole = south == -90 or north == 90
+            own = [[float(lon) for lon, _ in unrolled(ring)] for ring in shape]
+            spans += [(-180.0, 180.0)] if whole else [(min(lons), max(lons)) for lons in own]
+        lats += [south, north]
+    return _narrowest(spans, min(lats), max(lats))
+
+
+def widened(box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """Return a rectangle of :func:`box_of` with room for its inexactness."""
+    west, south, east, north = box
+    if (west, east) != (-180.0, 180.0):
+        west, east = west - 1e-9, east + 1e-9
+        west, east = (west + 360 if west < -180 else west), (east - 360 if east > 180 else east)
+    return west, south - 1e-9, east, north + 1e-9
+
+
+def _around_circle(lat: float, lon: float, radius_m: float) -> tuple[float, float, tuple[float, float]]:
+    angle = radius_m / EARTH_RADIUS_M
+    reach = float(np.degrees(angle))
+    south, north = max(-90.0, lat - reach), min(90.0, lat + reach)
+    if south == -90 or north == 90:
+        return south, north, (-180.0, 180.0)
+    half = float(np.degrees(np.arcsin(np.sin(angle) / np.cos(np.radians(lat)))))
+    return south, north, (lon - half, lon + half)
+
+
+def _narrowest(spans: list[tuple[float, float]], south: float, north: float) -> tuple[float, float, float, float]:
+    """Return the rectangle of some longitudes: all but the widest gap between them."""
+    if any(end - begin >= 360 for begin, end in spans):
+        return -180.0, south, 180.0, north
+    once = [((begin + 180) % 360 - 180, end - begin) for begin, end in spans]
+    merged: list[list[float]] = []
+    for begin, width in sorted((begin + turn, width) for begin, width in once for turn in (-720, -360, 0, 360)):
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], begin + width)
+        else:
+            merged.append([begin, begin + width])
+    gaps = [(after[0] - before[1], after[0], before[1]) for before, after in pairwise(merged) if -180 <= after[0] < 180]
+    if not gaps:
+        return -180.0, south, 180.0, north
+    _, west, east = max(gaps)
+    return (west + 180) % 360 - 180, south, (east + 180) % 360 - 180, north
