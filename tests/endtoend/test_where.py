@@ -22,7 +22,7 @@ def test_lists_are_the_best_messages_that_satisfy_a_filter(seed, name):
     tasks = {"subscription-bolt": n, "distribution-bolt": 2, "message-bolt": 1 + seed % 3, "result-bolt": 2}
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = None if name == "hashing" else Planner(simulation, rng, often=0.2, takeovers=0.3)
-    play(simulation, rng, messages=70, topk=1.0, planner=planner, wheres=random.Random(seed))
+    play(simulation, rng, messages=70, topk=1.0, planner=planner, whole=random.Random(seed))
     for _ in range(4):
         if not unfinished(simulation):
             break
