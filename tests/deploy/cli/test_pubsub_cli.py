@@ -432,7 +432,7 @@ def test_one_message_is_published_by_options(run: Any, name: str, kafka: KafkaSe
         {"id": "a", "text": "été", "attributes": {"price": 4.5, "tags": ["x"]}, "ts": 5, "lat": 43.05, "lon": -87.88},
     ]
     code, _, err = run("publish", "--text", "x", "--at=1,2", "--bbox=0,0,1,1")
-    assert code == 1 and "error: Expected 'lat' and 'lon', or 'bbox', not both" in err and "0 messages sent, 1 refused" in err
+    assert code == 1 and "error: Expected 'lat' and 'lon', 'bbox', or 'region', not several" in err and "0 messages sent, 1 refused" in err
     for arguments, given in (["--text", "x"], "--text"), (["--at=1,2"], "--at"), (["--id", "a"], "none of them"):
         code, _, err = run("publish", *arguments)
         assert code == 1 and f"expected --text, and its place by --at LAT,LON or --bbox W,S,E,N; given: {given}" in err
