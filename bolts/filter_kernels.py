@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.bolts.boolean.program_kernels import contains
-from dskype.spouts.filters import COUNT, EXISTS, IF, NOT, NUMBER, PHRASE, TERM, UNLESS, VALUE
+from dskype.spouts.filter_kernels import COUNT, EXISTS, IF, NOT, NUMBER, PHRASE, TERM, UNLESS, VALUE
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["Texts", "satisfying"]

@@ -30,28 +30,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dskype.spouts.attributes import number_bits, term_hash, value_hash
+from dskype.spouts.filter_kernels import COUNT, EXISTS, IF, NOT, NUMBER, PHRASE, TALLY, TERM, UNLESS, VALUE
 
-__all__ = [
-    "COUNT",
-    "EVERY_MESSAGE",
-    "EXISTS",
-    "IF",
-    "NOT",
-    "NUMBER",
-    "PHRASE",
-    "TALLY",
-    "TERM",
-    "UNLESS",
-    "VALUE",
-    "VERSION",
-    "Compiled",
-    "compile_filter",
-    "compile_program",
-    "is_wordless",
-]
+__all__ = ["EVERY_MESSAGE", "VERSION", "Compiled", "compile_filter", "compile_program", "is_wordless"]
 
 VERSION = 1
-TERM, NUMBER, VALUE, EXISTS, PHRASE, NOT, UNLESS, IF, COUNT, TALLY = range(1, 11)
 
 EVERY_MESSAGE = -(1 << 62) - 1
 """The term that every message has. It is below the ids of all others, so it comes first among the terms of a message."""

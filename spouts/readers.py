@@ -124,7 +124,7 @@ class RecordFile:
             import pyarrow as pa
             import pyarrow.parquet as parquet
         except ModuleNotFoundError:
-            raise IllegalArgumentException(explain("Parquet needs pyarrow.", given=self.name, hint="pip install 'dskype[spark]'")) from None
+            raise IllegalArgumentException(explain("Parquet needs pyarrow.", given=self.name, hint="pip install '/path/to/dskype[spark]'")) from None
         if self.name == "-":
             raise IllegalArgumentException(explain("Parquet is read from a file, not from standard input.", given="-"))
         try:

@@ -44,7 +44,7 @@ class SchemaDecoder:
             self._load = {"avro": self._avro, "protobuf": self._protobuf}[format]()
         except ImportError as ex:
             raise IllegalArgumentException(
-                explain(f"The format {format} needs packages that are not installed.", given=str(ex), hint="pip install 'dskype[schemas]'")
+                explain(f"The format {format} needs packages that are not installed.", given=str(ex), hint="pip install '/path/to/dskype[schemas]'")
             ) from None
         try:
             self._client = SchemaRegistryClient(dict(config))

@@ -110,7 +110,7 @@ def explain_list(
     :param entries: (message id, score) of the list, best first.
     :param position: where the message stands for the window, and ``extent`` of the window; None: not known.
     :returns: ``watermark``, ``position``, ``size``, ``rank`` (None: not in the list), ``threshold`` (the score of the last entry of a full list, else None), ``would_be``
-        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``not where`` (it does not satisfy the expression), ``below the threshold``, ``left the window``,
+        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``filtered`` (it does not satisfy the filter), ``below the threshold``, ``left the window``,
         ``came later``, ``not in the window`` (one of these two), ``not published`` or ``due`` (it will be in the next list).
     """
     score, full = explained["score"], len(entries) >= explained["k"]
@@ -122,7 +122,7 @@ def explain_list(
     elif score is None:
         reason = "no common word"
     elif explained["where"] is not None and not explained["where"]["satisfied"]:
-        reason, would_be = "not where", None
+        reason, would_be = "filtered", None
     elif message is None:
         reason = "below the threshold" if would_be is None else "not published"
     elif position is not None and position > watermark:
@@ -196,7 +196,10 @@ def _numbers(values: Sequence[float]) -> str:
 
 def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
     place, words, alpha, score = explained["place"], explained["words"], explained["alpha"], explained["score"]
+    where = explained["where"]
     head = "has no word in common with" if score is None else f"scores {score:.6f} for"
+    if where is not None and not where["satisfied"]:
+        head = "does not satisfy the filter of"
     lines = [f"{message} {head} {subscription}", ""]
     centre = f", the centre of the area {_numbers(place['area'])}," if place["area"] else ""
     lines.append(
@@ -236,7 +239,7 @@ def _list_line(explained: Mapping[str, Any]) -> str:
     texts = {
         "listed": f"it has rank {found['rank']}: {held}",
         "no common word": held,
-        "not where": f"it is not in the list, for it does not satisfy the expression of the subscription ({held})",
+        "filtered": f"it is not in the list, for it does not satisfy the filter of the subscription ({held})",
         "below the threshold": f"it is not in the list: the last of {explained['k']} entries has {found['threshold'] or 0:.6f}, which is more",
         "not published": f"it would have rank {found['would_be']}: {held}",
         "came later": f"the list is not as far: this is message {found['position']} ({held})",

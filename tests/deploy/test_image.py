@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-FEATURES = ("spark", "demo", "redis", "s3", "tls", "ui")
+FEATURES = ("spark", "demo", "redis", "s3", "tls", "ui", "languages", "schemas")
 """The extras of setup.cfg that the image has."""
 
 

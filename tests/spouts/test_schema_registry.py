@@ -256,5 +256,5 @@ def test_a_registry_is_needed_and_its_password_is_not_shown():
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
-    with pytest.raises(IllegalArgumentException, match=r"pip install 'dskype\[schemas\]'"):
+    with pytest.raises(IllegalArgumentException, match=r"pip install '/path/to/dskype\[schemas\]'"):
         SchemaDecoder("avro", {"url": "http://a"})

@@ -183,7 +183,7 @@ def test_a_filter_of_a_topk_subscription_is_explained():
         assert found["score"] == 0.5 and found["where"]["satisfied"] is satisfied and found["where"]["text"] == where
         lines = as_lines(found, "s", "m")
         assert lines[0] == ("m scores 0.500000 for s" if satisfied else "m does not satisfy the filter of s")
-        assert f"where   {'yes' if satisfied else 'no '}   {where}" in lines
+        assert f"where       {'yes' if satisfied else 'no '}   {where}" in lines
         assert any("price < 200: the message has 350.5" in line for line in lines) is not satisfied
         found["list"] = explain_list(found, "m", [("a", 0.4)], 5)
         assert found["list"]["reason"] == ("not in the window" if satisfied else "filtered") and (found["list"]["would_be"] is None) is not satisfied
@@ -258,7 +258,7 @@ def test_the_filter_of_a_list_is_explained(vocabulary):
     given = message("decaf coffee", 0.0, 10.0, price=5)
     found = explain_topk(s, given, ["decaf", "coffee"], vocabulary, 100.0, Content(given, TOKENIZER, LANGUAGE))
     answer = explain_list(found, 5, [("a", 0.5)], 7)
-    assert (answer["reason"], answer["would_be"]) == ("not where", None) and not found["where"]["satisfied"]
+    assert (answer["reason"], answer["would_be"]) == ("filtered", None) and not found["where"]["satisfied"]
     assert as_lines({**found, "list": answer}, "s", "m")[-8:-1] == [
         "where       no    price < 5 AND NOT decaf",
         "            no    all of",
