@@ -18,14 +18,13 @@ from dskype.spouts.filters import is_wordless
 from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
 from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
-from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
+from dskype.spouts.text import BORDER, MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
-    "FIELD_BORDER",
     "PLAN_BYTES_MAX",
     "BooleanSubscription",
     "Limits",
@@ -44,9 +43,6 @@ __all__ = [
     "subscription_from_record",
 ]
 
-
-FIELD_BORDER = "\x1f"
-"""Between the texts of a message's text fields; inside them it is replaced by a space. No word contains it."""
 
 PLAN_BYTES_MAX = 1_000_000
 """The most bytes of a plan in a record. Brokers accept records of up to 1 MiB by default, including headers."""
@@ -90,7 +86,7 @@ class Message(NamedTuple):
     """A geo-tagged message: a point or an area.
 
     :ivar id: the id as JSON text (``17`` or ``"a17"``); None: its id is its place in the topic, ``"<partition>-<offset>"``.
-    :ivar text: its text, which may have no keyword; of several fields, their texts in order with :data:`FIELD_BORDER` between them.
+    :ivar text: its text, which may have no keyword; of several fields, their texts in order with :data:`~dskype.spouts.text.BORDER` between them, which becomes a space inside them.
     :ivar lat, lon: degrees, inside the data space; of an area, its centre.
     :ivar ts: event time in ms since the epoch, 0..2^53 - 1, but not what is meant as seconds; None if the record has none.
     :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
@@ -266,7 +262,7 @@ def message_text(record: dict[str, Any], text_fields: Sequence[str]) -> str:
     for name, text in zip(text_fields, texts):
         if type(text) is not str:
             raise refusal("invalid-text", f"Expected the field '{name}' of 'text' as a string", shown(text))
-    return FIELD_BORDER.join([text.replace(FIELD_BORDER, " ") for text in texts])
+    return BORDER.join([text.replace(BORDER, " ") for text in texts])
 
 
 def encode_attributes(declared: Attributes, message: Message) -> list[int]:

@@ -168,6 +168,7 @@ def _compile_part() -> None:
     _slide_a_window()
     _match_expressions()
     _distribute()
+    _filter()
 
 
 def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> None:
@@ -264,8 +265,8 @@ def _match_expressions() -> None:
 
     n, terms = 24, np.arange(-1, -25, -1)
     points = MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), np.arange(n + 1), terms, np.ones(n))
-    first = BooleanSubscriptions(Settings.from_conf({}))
-    second = BooleanSubscriptions(Settings.from_conf({}))
+    first = BooleanSubscriptions(Settings.from_conf({"dskype.boolean.wordless": True}))
+    second = BooleanSubscriptions(Settings.from_conf({"dskype.boolean.wordless": True}))
     for owner in (first, second):
         for number, (one, two) in enumerate(zip(terms[:-1].tolist(), terms[1:].tolist())):
             owner.open(f"s{number}", "", BooleanSubscription([0, 0, 9, 9], ["or", one, ["and", one, two]], None, None))
@@ -273,6 +274,38 @@ def _match_expressions() -> None:
             owner.match(Arrived(batch, pa.array([""] * n), np.zeros(n, np.int64), Details.empty(n)))
         owner.forget(0)
         second.restore(first.snapshot())
+
+
+def _filter() -> None:
+    """Match with filters and regions, which few topologies have at once; so this comes last."""
+    import numpy as np
+    import pyarrow as pa
+
+    from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
+    from dskype.bolts.message_queue import Arrived
+    from dskype.distribution.subscriptions import BooleanSubscription
+    from dskype.spouts.batch import Details, MessageBatch
+    from dskype.spouts.filters import compile_filter
+    from dskype.spouts.regions import parse_region
+    from dskype.spouts.settings import Settings
+
+    circle = parse_region({"center": {"lat": 1, "lon": 1}, "radius_m": 900_000})
+    polygon = parse_region({"type": "Polygon", "coordinates": [[[0, 0], [9, 0], [9, 9], [0, 0]]]})
+    condition, program = compile_filter(["and", "a", ["not", ["phrase", 1, [0, 1], ["a", "b"]]]], {"a": -1, "b": -2})
+    one, numbers = np.ones(1), np.zeros(1, np.int64)
+    messages = MessageBatch(numbers, numbers, one, one, np.array([0, 1]), np.array([-1]), one)
+    for region in (None, polygon):
+        details = Details.empty(1)
+        batch = messages
+        if region is not None:
+            details = details._replace(region_offsets=np.array([0, len(region)]), regions=region)
+            batch = messages._replace(areas=np.array([[0.0, 0.0, 9.0, 9.0]]))
+        owner = BooleanSubscriptions(Settings.from_conf({"dskype.boolean.wordless": True}))
+        for number, own in enumerate((None, circle, polygon)):
+            owner.open(f"s{number}", "", BooleanSubscription([0, 0, 9, 9], condition, None, None, program, own))
+        owner.match(Arrived(batch, pa.array([""]), numbers, details))
+        owner.forget(1)
+        owner.restore(owner.snapshot())
 
 
 def _distribute() -> None:

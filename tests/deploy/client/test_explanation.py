@@ -268,7 +268,7 @@ def test_the_filter_of_a_list_is_explained(vocabulary):
         "            missing: price < 5",
         "            must not have: decaf",
     ]
-    assert "it does not satisfy the expression" in as_lines({**found, "list": answer}, "s", "m")[-1]
+    assert "it does not satisfy the filter" in as_lines({**found, "list": answer}, "s", "m")[-1]
     plain = explain_topk(TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0), given, ["coffee"], vocabulary, 100.0)
     assert plain["where"] is None and explain_list(plain, 5, [("a", 0.5)], 7)["reason"] == "not in the window"
 
