@@ -74,8 +74,8 @@ def wanted(steps):
         matches = [
             (i, slot)
             for i, (row, at_ms) in enumerate(zip(step.rows, step.arrival_ms))
-            for slot, (box, expression, ends_ms, _) in sorted(live.items())
-            if (ends_ms is None or at_ms < ends_ms) and overlapping(box, place_of(row)) and satisfies(expression, set(row[-1]))
+            for slot, s in sorted(live.items())
+            if (s.expires_ms is None or at_ms < s.expires_ms) and overlapping(s.bbox, place_of(row)) and satisfies(s.expression, set(row[-1]))
         ]
         over = sorted((s.expires_ms, slot) for slot, s in live.items() if s.expires_ms is not None and s.expires_ms <= now_ms and slot not in expired)
         expired.update(slot for _, slot in over)
