@@ -107,7 +107,7 @@ def test_data_sets_of_files_are_called_by_their_stems(tmp_path):
     for files in (["a.csv", "b/a.jsonl"], ["places.csv"], ["long.csv"]):
         with pytest.raises(UsageError, match="other names"):
             file_names(files)
-    (tmp_path / "a.csv").write_text("1,2,3,red fox\n2,3,4,fox\n")
+    (tmp_path / "a.csv").write_text("1,2.5,3.5,red fox\n2,3.5,4.5,fox\n")
     found = read_data([str(tmp_path / "a.csv")], {"a"})
     assert list(found) == ["a"] and list(found["a"].texts) == ["red fox", "fox"]
 
