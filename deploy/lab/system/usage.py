@@ -136,7 +136,7 @@ def _kind(process: Process, parent_kind: str, of_executor: bool, components: Map
         return PRODUCER
     if process.name == "java":
         return SPARK
-    return PYTHON if b"runtime.daemon" in process.command else parent_kind
+    return PYTHON if b"runtime.processes.daemon" in process.command else parent_kind
 
 
 def by_kind(table: Mapping[int, Process], kind_of: Mapping[int, str], components: Mapping[int, str]) -> dict[str, Usage]:
