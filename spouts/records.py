@@ -372,6 +372,8 @@ _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
 
 def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limits, language: Language) -> BooleanSubscription:
     if not ("expression" in record or "keywords" in record):
+        if "text" in record:  # without it, this would be a subscription to everything in its place
+            _refuse("no-keyword", "Expected 'expression' or 'keywords' in a boolean subscription, not 'text'", record, "text")
         if "bbox" not in record and "region" not in record:
             raise refusal("no-keyword", "Expected 'expression', 'keywords', 'bbox' or 'region'", "none of them")
         expression = expressions.EVERYTHING

@@ -127,7 +127,11 @@ def pipeline(workload: Workload) -> Callable[[], object]:
     for row in range(_SUBSCRIPTIONS):
         lat, lon, text = float(workload.lat[row]), float(workload.lon[row]), workload.texts[row]
         box = [max(lon - 2, -180.0), max(lat - 2, -90.0), min(lon + 2, 180.0), min(lat + 2, 90.0)]
-        kind = {"type": "boolean", "bbox": box, "text": text} if row % 4 == 0 else {"type": "topk", "text": text, "k": 10, "alpha": 0.5, "lat": lat, "lon": lon}
+        kind = (
+            {"type": "boolean", "bbox": box, "keywords": [text]}
+            if row % 4 == 0
+            else {"type": "topk", "text": text, "k": 10, "alpha": 0.5, "lat": lat, "lon": lon}
+        )
         subscriptions.append((f"s{row}".encode(), json.dumps(kind).encode()))
 
     def run() -> None:

@@ -115,7 +115,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         raise UnusableRecord("an unknown type of subscription")
     if name in record and "keywords" in record:
         raise UnusableRecord(f"{name} and keywords")
-    if name not in record and "keywords" not in record and (kind == "topk" or not ("bbox" in record or "region" in record)):
+    if name not in record and "keywords" not in record and (kind == "topk" or "text" in record or not ("bbox" in record or "region" in record)):
         raise UnusableRecord(f"neither {name} nor keywords")
     meta = _meta(record, limits)
     if kind == "topk":

@@ -218,6 +218,7 @@ BAD_SUBSCRIPTIONS = [
     boolean(expression="(lake"),
     boolean(expression="lake AND -park"),
     boolean(expression="NOT park"),
+    boolean(expression=None, text="park"),
     boolean(expression="price < 5"),
     boolean(region={"center": {"lat": 1, "lon": 2}}),
     boolean(expression="the"),
