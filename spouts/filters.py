@@ -76,12 +76,23 @@ def compile_filter(expression: Any, ids: Mapping[str, int], fields: Sequence[str
     >>> compile_filter(["and", "coffee", "tea"], {"coffee": 7, "tea": 3})
     Compiled(condition=['and', 7, 3], program=None)
     >>> compile_filter(["and", "coffee", ["not", "tea"]], {"coffee": 7, "tea": 3})
-    Compiled(condition=7, program=[1, 1, 7, 7, 8, 1, 3, 6])
+    Compiled(condition=7, program=[1, 1, 3, 6])
     """
     found = _condition(expression, False, ids.__getitem__)
     if found.exact:
         return Compiled(found.tree, None)
-    return Compiled(EVERY_MESSAGE if found.tree is None else found.tree, compile_program(expression, ids, fields))
+    if found.tree is None:
+        return Compiled(EVERY_MESSAGE, compile_program(expression, ids, fields))
+    return Compiled(found.tree, compile_program(_undecided(expression, found, ids), ids, fields))
+
+
+def _undecided(expression: Any, found: _Condition, ids: Mapping[str, int]) -> Any:
+    """Return what is left of an expression for messages that meet its condition: of an AND, the parts that the condition does not decide."""
+    if not isinstance(expression, list) or expression[0] != "and":
+        return expression
+    conditions = [_condition(part, False, ids.__getitem__) for part in expression[1:]]
+    left = [part for part, one in zip(expression[1:], conditions) if not (one.exact and one.needs == found.needs)]
+    return ["and", *left] if len(left) > 1 else left[0]
 
 
 def compile_program(expression: Any, ids: Mapping[str, int], fields: Sequence[str] = ()) -> list[int]:

@@ -19,7 +19,7 @@ from dskype.spouts.attributes import Attributes
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.expression import words
 from dskype.spouts.expression_parser import Language, parse
-from dskype.spouts.filters import compile_filter
+from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.records import Message
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import BORDER, Tokenizer
@@ -95,16 +95,18 @@ def programs_find(messages: list[Message], expressions: list[object], language: 
     batch = MessageBatch(np.arange(n), np.arange(n), zeros, zeros, found.offsets, found.terms, found.weights)
     whole = more.add(batch, extra)
     terms = [set(whole.terms[a:b].tolist()) for a, b in pairwise(whole.offsets.tolist())]
-    filters, compiled = Filters(), [compile_filter(e, vocabulary.ids_of(words(e)), language.fields) for e in expressions]
-    for slot, (_, program) in enumerate(compiled):
+    compiled = [compile_filter(e, vocabulary.ids_of(words(e)), language.fields) for e in expressions]
+    filters, alone = Filters(), Filters()
+    for slot, (expression, (_, program)) in enumerate(zip(expressions, compiled)):
+        alone.set(slot, compile_program(expression, vocabulary.ids_of(words(expression)), language.fields))
         if program is not None:
             filters.set(slot, program)
     slots, rows = (x.ravel().astype(np.int32) for x in np.indices((len(expressions), n)))
-    decided = filters.satisfying(batch, details, extra, rows, slots).reshape(len(expressions), n)
+    decided, satisfied = (f.satisfying(batch, details, extra, rows, slots).reshape(len(expressions), n) for f in (filters, alone))
     led = np.array([[naive.satisfies(condition, own) for own in terms] for condition, _ in compiled])
-    exact = np.array([program is None for _, program in compiled])
-    assert (led | ~decided)[~exact].all(), "a condition leads to every message that satisfies the expression"
-    return decided & led
+    assert (led | ~satisfied).all(), "a condition leads to every message that satisfies the expression"
+    assert ((decided & led) == satisfied).all()
+    return satisfied
 
 
 @pytest.mark.parametrize("fields", [(), ("title", "body")])
