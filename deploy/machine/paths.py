@@ -7,6 +7,7 @@
 ``class_archives_dir()``      class archives of Spark's and the broker's JVM
 ``numba_cache_dir()``         compiled kernels
 ``service_dir()``             the service of ``dskype up``: ``$XDG_DATA_HOME/dskype``, else ``~/.local/share/dskype``
+``webhooks_dir()``            what paced webhooks have to be told later: ``webhooks`` in that folder
 ``scratch_dir()``             temporary files: ``$DSKYPE_HOME/scratch`` if that is set, else ``<tmp>/dskype-<uid>``
 ============================  ===============================================================
 
@@ -132,6 +133,11 @@ def service_dir(environ: Mapping[str, str] | None = None) -> Path:
     env = os.environ if environ is None else environ
     given = env.get("XDG_DATA_HOME", "")
     return (Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~")) / ".local" / "share") / "dskype"
+
+
+def webhooks_dir() -> Path:
+    """Return the folder of ``dskype webhooks`` unless another one is named; it is not created. It is no cache: nobody may sweep it."""
+    return service_dir() / "webhooks"
 
 
 def make_writable(path: Path) -> bool:

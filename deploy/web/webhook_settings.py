@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dskype.deploy.machine.addresses import is_loopback
+from dskype.deploy.web.pace import Pace, parse_pace
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Webhook", "parse_webhooks"]
@@ -34,6 +35,8 @@ class Webhook:
     :ivar backoff_s: the pause after the first failure; it doubles with each further one.
     :ivar backoff_max_s: the longest pause.
     :ivar timeout_s: how long a request may take in all, after the connection is there.
+    :ivar pace: how often it hears of a subscription; None: every result is sent at once.
+    :ivar paces: subscription -> its own pace, in place of ``pace``.
     """
 
     name: str
@@ -46,6 +49,17 @@ class Webhook:
     backoff_s: float = 1.0
     backoff_max_s: float = 300.0
     timeout_s: float = 10.0
+    pace: Pace | None = None
+    paces: Mapping[str, Pace | None] = field(default_factory=dict)
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether results may have to wait."""
+        return self.pace is not None or any(pace is not None for pace in self.paces.values())
+
+    def pace_of(self, subscription: str) -> Pace | None:
+        """Return how often it hears of a subscription."""
+        return self.paces.get(subscription, self.pace)
 
 
 _NUMBERS: dict[str, tuple[type, float, float]] = {
@@ -55,7 +69,7 @@ _NUMBERS: dict[str, tuple[type, float, float]] = {
     "backoff_max_s": (float, 0, 86_400),
     "timeout_s": (float, 0.1, 600),
 }
-_FIELDS = {"name", "url", "secret", "subscriptions", "start", "allow_http", *_NUMBERS}
+_FIELDS = {"name", "url", "secret", "subscriptions", "start", "allow_http", "timezone", "pace", "pace_of", *_NUMBERS}
 
 
 def parse_webhooks(data: Any) -> tuple[str, list[Webhook]]:
@@ -97,6 +111,11 @@ def _webhook(row: Any) -> Webhook:
     secrets = row["secret"] if isinstance(row["secret"], list) else [row["secret"]]
     if not secrets:
         raise IllegalArgumentException(explain(f"Webhook {name} needs a secret.", given="[]", legal="a secret, or a list of them while one is replaced"))
+    paces = row.get("pace_of", {})
+    if not isinstance(paces, Mapping) or not all(isinstance(id, str) for id in paces):
+        given = sorted(map(str, paces)) if isinstance(paces, Mapping) else paces
+        raise IllegalArgumentException(explain(f"pace_of of webhook {name} cannot be used.", given=given, legal="{subscription: pace, ...}; ids are texts"))
+    zone = row.get("timezone", "UTC")
     return Webhook(
         name,
         _url(name, row["url"], row.get("allow_http", False)),
@@ -104,6 +123,8 @@ def _webhook(row: Any) -> Webhook:
         None if wanted == "all" else frozenset(wanted),
         row.get("start", "now"),
         **numbers,
+        pace=parse_pace(f"pace of webhook {name}", row.get("pace"), zone),
+        paces={id: parse_pace(f"pace_of.{id} of webhook {name}", pace, zone) for id, pace in paces.items()},
     )
 
 

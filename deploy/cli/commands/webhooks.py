@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import threading
+from pathlib import Path
 
 from dskype.deploy.cli.arguments import common, from_environment, target
-from dskype.deploy.machine import cluster
+from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import counted, say
 
@@ -15,6 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("file", metavar="FILE", help="YAML: topology and webhooks; see docs/guides/web.md")
+    parser.add_argument(
+        "--state",
+        metavar="FOLDER",
+        help="where to keep what receivers with a pace are told later (default: ~/.local/share/dskype/webhooks); keep it as long as they exist",
+    )
     parser.add_argument("--dry-run", action="store_true", help="check the file, send nothing")
 
 
@@ -34,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from dskype.deploy.web.webhooks import Webhooks
 
     end_on_sigterm()
-    with Webhooks(cluster.kafka_settings(target(args)), topology, webhooks, say):
+    with Webhooks(cluster.kafka_settings(target(args)), topology, webhooks, say, Path(args.state) if args.state else paths.webhooks_dir()):
         say(f"results of {topology} go to {', '.join(webhook.name for webhook in webhooks)}")
         threading.Event().wait()
     return 0

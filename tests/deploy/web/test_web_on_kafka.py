@@ -11,9 +11,10 @@ import pytest
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.topics import ensure_topics
 from dskype.deploy.web import result_feed
+from dskype.deploy.web.deliveries import letters_topic
 from dskype.deploy.web.feeds import Feeds
 from dskype.deploy.web.webhook_settings import Webhook
-from dskype.deploy.web.webhooks import Webhooks, letters_topic
+from dskype.deploy.web.webhooks import Webhooks
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import read_to_end
@@ -68,12 +69,12 @@ def test_results_are_followed_from_now_from_the_beginning_and_from_where_it_brok
     feeds.close()
 
 
-def test_webhooks_keep_their_place_and_make_their_topic(kafka, topology):
+def test_webhooks_keep_their_place_and_make_their_topic(kafka, topology, tmp_path):
     receiver = Receiver()
     one = Webhook("w", receiver.url, (KEY,), start="beginning", backoff_s=0.0, attempts=2)
     write(kafka, topology, 0, 100)
     said: list[str] = []
-    with Webhooks(kafka, topology, [one], said.append) as webhooks:
+    with Webhooks(kafka, topology, [one], said.append, tmp_path) as webhooks:
         until(lambda: webhooks.counts()["w"].results == 100)
         receiver.statuses = [500]
         write(kafka, topology, 100, 102)
@@ -84,7 +85,7 @@ def test_webhooks_keep_their_place_and_make_their_topic(kafka, topology):
     receiver.statuses = [200]
     before = len(receiver.results())
     write(kafka, topology, 102, 110)
-    with Webhooks(kafka, topology, [one], said.append):
+    with Webhooks(kafka, topology, [one], said.append, tmp_path):
         until(lambda: len(receiver.results()) - before >= 110 - 100 - len(buried))
     assert sorted(set(receiver.results()[:100])) == list(range(100))
     assert sorted({*buried, *receiver.results()[before:]}) == list(range(100, 110))

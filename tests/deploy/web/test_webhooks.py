@@ -16,9 +16,9 @@ import pytest
 from kafka import OffsetAndMetadata
 
 from dskype.deploy.cli import main as cli
+from dskype.deploy.web.deliveries import Delivery, group_of, letters_topic
 from dskype.deploy.web.webhook_delivery import Sender, pause_s
 from dskype.deploy.web.webhook_settings import Webhook, parse_webhooks
-from dskype.deploy.web.webhooks import Delivery, group_of, letters_topic
 from dskype.topology.errors import IllegalArgumentException
 
 from .memory_kafka import MemoryKafka, client_of
@@ -226,7 +226,7 @@ def test_now_stays_where_it_was_when_it_began(kafka, receiver):
 
 
 def test_it_waits_for_brokers_that_are_away_and_says_what_they_have_dropped(kafka, receiver, monkeypatch):
-    monkeypatch.setattr("dskype.deploy.web.webhooks._AWAY_S", 0.01)
+    monkeypatch.setattr("dskype.deploy.web.deliveries._AWAY_S", 0.01)
     topics = kafka.topology()
     with delivering(kafka, webhook(receiver.url)) as (_, said):
         until(lambda: committed(kafka, topics) == 0)
@@ -241,7 +241,7 @@ def test_it_waits_for_brokers_that_are_away_and_says_what_they_have_dropped(kafk
 
 
 def test_it_says_that_it_is_shown_no_topic_and_goes_on_when_it_is(kafka, receiver, monkeypatch):
-    monkeypatch.setattr("dskype.deploy.web.webhooks._AWAY_S", 0.01)
+    monkeypatch.setattr("dskype.deploy.web.deliveries._AWAY_S", 0.01)
     topics = kafka.topology()
     monkeypatch.setattr("dskype.deploy.client.pubsub.PubSub.result_topics", lambda _: [topics.results])  # it knows that the topic was there
     partitions = kafka.broker.partitions.pop(topics.results)
@@ -253,7 +253,7 @@ def test_it_says_that_it_is_shown_no_topic_and_goes_on_when_it_is(kafka, receive
 
 
 def test_an_unexpected_error_ends_no_delivery(kafka, receiver, monkeypatch):
-    monkeypatch.setattr("dskype.deploy.web.webhooks._AWAY_S", 0.01)
+    monkeypatch.setattr("dskype.deploy.web.deliveries._AWAY_S", 0.01)
     topics = kafka.topology()
     kafka.broker.committed[group_of("dskype", "w"), (topics.results, 0)] = OffsetAndMetadata(0, "written by another program", -1)
     write_result(kafka, topics, "a", 0)

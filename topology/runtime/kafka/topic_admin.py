@@ -49,6 +49,10 @@ class TopicAdmin:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def cluster_id(self) -> str:
+        """Return the id that the cluster was made with."""
+        return str(self._admin.describe_cluster()["cluster_id"])
+
     def names(self) -> list[str]:
         """Return the names of all topics."""
         return sorted(self._admin.list_topics())
