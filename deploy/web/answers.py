@@ -18,6 +18,7 @@ from dskype.deploy.web.drafts import language_of
 from dskype.deploy.web.feeds import Feeds, TopologyFeed
 from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.message_feed import MessageFollower
+from dskype.deploy.web.paced_feed import SUBSCRIPTIONS_MOST, PacedFollower, pace_of_text
 from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.result_feed import ResultFollower
 from dskype.deploy.web.trend import WatchedReports
@@ -123,13 +124,19 @@ class Answers:
 
     # -- events ----------------------------------------------------------------------------------------------------------
 
-    def _results(self, request: Request) -> ResultFollower:
+    def _results(self, request: Request) -> ResultFollower | PacedFollower:
         query = request.query_params
         ids = query.getlist("sub")
         if len(ids) > _SUBSCRIPTIONS:
             raise IllegalArgumentException(explain("Too many subscriptions.", given=len(ids), legal=f"up to {_SUBSCRIPTIONS}, or none for the results of all"))
         wanted = frozenset(ids) or None
-        return self._feed(request).results(wanted, query.get("start", "now"), last_event_id(request.headers, query), _flag(request, "messages"))
+        pace = pace_of_text(query["pace"], query.get("timezone", "UTC")) if "pace" in query else None
+        if pace is not None and not 0 < len(ids) <= SUBSCRIPTIONS_MOST:
+            raise IllegalArgumentException(
+                explain("Results at a pace are those of some subscriptions.", given=len(ids), legal=f"sub, 1 to {SUBSCRIPTIONS_MOST} times")
+            )
+        follower = self._feed(request).results(wanted, query.get("start", "now"), last_event_id(request.headers, query), _flag(request, "messages"))
+        return follower if pace is None else PacedFollower(follower, pace)
 
     def _messages(self, request: Request) -> MessageFollower:
         return self._feed(request).messages()

@@ -16,8 +16,7 @@ from dskype.deploy.web.pace import Pace
 
 __all__ = ["SCHEMA", "Digest", "LeftOut", "Pacer", "Released"]
 
-QUIET_MOST = 1000
-"""Results of a subscription that quiet hours hold, at most; the others are counted."""
+_QUIET_MOST = 1000
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS period (
@@ -66,10 +65,11 @@ class Pacer:
 
     :param database: with the tables of :data:`SCHEMA`.
     :param pace_of: returns how a subscription is to be treated; None: everything is sent at once.
+    :param quiet_most: results of a subscription that quiet hours hold, at most; the others are counted.
     """
 
-    def __init__(self, database: sqlite3.Connection, pace_of: Callable[[str], Pace | None]) -> None:
-        self._database, self._pace_of = database, pace_of
+    def __init__(self, database: sqlite3.Connection, pace_of: Callable[[str], Pace | None], quiet_most: int = _QUIET_MOST) -> None:
+        self._database, self._pace_of, self._quiet_most = database, pace_of, quiet_most
 
     def take(self, one: Found, time_ms: int, at: tuple[str, int, int], now_ms: int) -> bool:
         """Take a result; tell whether it is to be sent now.
@@ -99,7 +99,7 @@ class Pacer:
         if until_ms is None:
             return True
         self._open(one.subscription, "quiet", time_ms, until_ms)
-        held = self._results(one.subscription, "quiet", until_ms) < QUIET_MOST
+        held = self._results(one.subscription, "quiet", until_ms) < self._quiet_most
         self._count(one.subscription, "quiet", until_ms, int(held), int(not held))
         if held:
             self._hold(one, "quiet", until_ms, one.identity, time_ms, at)

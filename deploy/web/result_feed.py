@@ -228,6 +228,11 @@ class ResultFollower:
             return None
         return None
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it still reads what came before it began."""
+        return self._reads or not self._joined
+
     async def _woken(self) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), max(0.0, self._told_at + _QUIET_S - time.monotonic()))

@@ -183,7 +183,7 @@ def test_nothing_is_sent_in_quiet_hours_and_everything_after_them(tmp_path):
     quiet = parse_pace("pace", {"quiet": {"from": "22:00", "to": "07:00"}}, "Europe/Berlin")
     world = World(tmp_path, hook(quiet))
     for number in range(48):
-        world.now_ms = START + number * HOUR
+        world.now_ms = START + number * HOUR // 2
         world.write("a", number, world.now_ms)
         world.run()
     world.now_ms += 12 * HOUR

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -92,3 +94,42 @@ def test_webhooks_keep_their_place_and_make_their_topic(kafka, topology, tmp_pat
     receiver.close()
     with PubSub(kafka, topology, conf={}) as client:
         client.require(letters_topic(topology))
+
+
+def test_digests_lose_and_repeat_nothing_though_the_process_is_killed(kafka, topology, tmp_path):
+    receiver = Receiver()
+    hook = {
+        "name": "w",
+        "url": receiver.url,
+        "secret": KEY.decode(),
+        "start": "beginning",
+        "pace": {"digest": {"every_s": 2, "best": 1000}},
+        "pace_of": {"b": {}},
+    }
+    (tmp_path / "webhooks.yaml").write_text(json.dumps({"topology": topology, "webhooks": [hook]}))
+    command = [sys.executable, "-P", "-m", "dskype.deploy", "webhooks", str(tmp_path / "webhooks.yaml"), "--state", str(tmp_path / "state")]
+    command += ["--bootstrap-servers", kafka.bootstrap_servers]
+
+    def got(name):
+        return [
+            row
+            for body in {headers["webhook-id"]: body for headers, body, _ in list(receiver.requests)}.values()
+            if body["type"] == f"dskype.{name}"
+            for row in body[name]
+        ]
+
+    for number in range(4):
+        write(kafka, topology, 100 * number, 100 * number + 100)  # half of them of each subscription
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            until(lambda: len(got("results")) == 50 * number + 50)
+            if number == 3:
+                until(lambda: sum(digest["total"] for digest in got("digests")) == 200)
+        finally:
+            process.kill()
+            process.wait()
+    digests = got("digests")
+    seen = [result["watermark"] for digest in digests for result in digest["results"]]
+    assert sorted(seen) == list(range(0, 400, 2)) and {digest["subscription"] for digest in digests} == {"a"}
+    assert sorted(result["watermark"] for result in got("results")) == list(range(1, 400, 2))
+    receiver.close()
