@@ -9,6 +9,10 @@ import pyarrow as pa
 
 __all__ = ["MessageIds"]
 
+_LONG_BYTES = 8 << 20
+"""With more bytes than that ids are looked up run by run: joining them would copy all of them for each change."""
+_RUN_BYTES = 1 << 30
+"""Runs with more bytes than that are not merged; an Arrow array of texts has room for twice as many."""
 _SPARSEST = 8
 """The most sequence numbers per message for which a table of them all is worth its memory."""
 
@@ -42,7 +46,8 @@ class MessageIds:
     """Maps sequence numbers to message ids, for as long as the messages are needed.
 
     Ids are added and looked up in batches. Batches are kept sorted, and those of similar size are merged, so there are O(log n) of them.
-    A lookup searches each. The first lookup after a change joins all ids into one array. A message and its id take 40 to 68 bytes.
+    A lookup searches each. The first lookup after a change joins all ids into one array, unless they are long, as those with fields behind them are
+    (:mod:`dskype.spouts.result_fields`). A message and its id take 40 to 68 bytes, and the fields.
     """
 
     def __init__(self) -> None:
@@ -65,7 +70,11 @@ class MessageIds:
             ids = pa.array(ids, pa.string())
         self._all = None
         self._runs.append(_Run(np.array(seqs, np.int64), np.array(positions, np.int64), ids))
-        while len(self._runs) > 1 and len(self._runs[-2].seqs) <= 2 * len(self._runs[-1].seqs):
+        while (
+            len(self._runs) > 1
+            and len(self._runs[-2].seqs) <= 2 * len(self._runs[-1].seqs)
+            and self._runs[-2].ids.nbytes + self._runs[-1].ids.nbytes < _RUN_BYTES
+        ):
             last, other = self._runs.pop(), self._runs.pop()
             self._runs.append(
                 _Run(np.concatenate([other.seqs, last.seqs]), np.concatenate([other.positions, last.positions]), pa.concat_arrays([other.ids, last.ids]))
@@ -83,9 +92,24 @@ class MessageIds:
             first += len(run.seqs)
         if (found < 0).any():
             raise KeyError(f"the id of message {int(seqs[np.argmin(found)])} is not known")
+        if self._all is None and sum(run.ids.nbytes for run in self._runs) > _LONG_BYTES:
+            return self._get_from_runs(found)
         if self._all is None:
             self._all = pa.concat_arrays([run.ids for run in self._runs]) if self._runs else pa.array([], pa.string())
         return self._all.take(pa.array(found))
+
+    def _get_from_runs(self, found: np.ndarray) -> Any:
+        """Return ids by their numbers, counted from the first id of the first run on."""
+        order = np.argsort(found, kind="stable")
+        bounds = np.searchsorted(found[order], np.cumsum([0, *(len(run.seqs) for run in self._runs)]))
+        parts, first = [pa.array([], pa.string())], 0
+        for run, start, stop in zip(self._runs, bounds, bounds[1:]):
+            if start < stop:
+                parts.append(run.ids.take(pa.array(found[order[start:stop]] - first)))
+            first += len(run.seqs)
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(parts).take(pa.array(back))
 
     def positions(self, seqs: np.ndarray) -> np.ndarray:
         """Return the positions of messages, int64[n]; -1 for unknown ones."""

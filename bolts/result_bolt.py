@@ -138,9 +138,11 @@ class ResultBolt(BatchBolt):
         """Write decoded deltas, in which "" stands for no meta."""
         import pyarrow.compute as pc
 
-        if len(batch.ops):
-            without = pc.equal(batch.metas, "")
-            self._publisher.write_deltas(batch._replace(metas=None if pc.all(without).as_py() else pc.if_else(without, None, batch.metas)))
+        step = self._publisher.rows_at_once or max(1, len(batch.ops))
+        for start in range(0, len(batch.ops), step):
+            part = batch if step >= len(batch.ops) else batch.select(np.arange(start, min(start + step, len(batch.ops))))
+            without = pc.equal(part.metas, "")
+            self._publisher.write_deltas(part._replace(metas=None if pc.all(without).as_py() else pc.if_else(without, None, part.metas)))
 
     def _write_merged(self) -> None:
         """Write merged results; lists at most every ``topk_interval_ms``, and less often where they are more bytes than a task may write."""

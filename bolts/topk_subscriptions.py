@@ -223,10 +223,15 @@ class TopkSubscriptions:
         self._counters["states"].inc(len(slots))
         offsets, seqs, _, scores = self.engine.topk(slots)
         names, registrations, _ = self.metadata.columns(slots)
-        messages = self.ids.get(seqs)
-        ends = np.concatenate(([0], np.cumsum(pc.binary_length(messages).to_numpy(), dtype=np.int64)))
-        self.changed.note_written(slots, list_bytes(np.diff(offsets), ends[offsets[1:]] - ends[offsets[:-1]]), now_ms)
-        self._publisher.states(names, registrations, np.full(len(slots), self.watermark), offsets, messages, scores)
+        sizes: list[np.ndarray] = []
+        for part in self._publisher.lists_at_once(offsets):
+            bounds = offsets[part.start : part.stop + 1]
+            rows, bounds = slice(bounds[0], bounds[-1]), bounds - bounds[0]
+            messages = self.ids.get(seqs[rows])
+            ends = np.concatenate(([0], np.cumsum(pc.binary_length(messages).to_numpy(), dtype=np.int64)))
+            sizes.append(list_bytes(np.diff(bounds), ends[bounds[1:]] - ends[bounds[:-1]]))
+            self._publisher.states(names[part], registrations[part], np.full(len(bounds) - 1, self.watermark), bounds, messages, scores[rows])
+        self.changed.note_written(slots, np.concatenate(sizes), now_ms)
         if len(late := self.changed.late):
             names, registrations, _ = self.metadata.columns(late)
             self._publisher.emit_limited(zip(names.tolist(), registrations.tolist(), repeat(self.watermark)), LISTS[self.changed.all_late])

@@ -144,6 +144,11 @@ class InputMapping:
     def __repr__(self) -> str:
         return f"InputMapping({ {name: value for name, value in self._options.items() if name != 'registry'} })"  # which may hold a password
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """All keys of :data:`INPUT_DEFAULTS` with their values."""
+        return {**INPUT_DEFAULTS, **self._options}
+
     def form(self) -> dict[str, Any] | None:
         """Return the options if they say nothing but what form records have, and not what is where; otherwise None."""
         parts = ("format", "csv", "registry")
@@ -386,12 +391,22 @@ class MessageReader:
 
         :raises RecordError: something is missing, or cannot be read; it names the path.
         """
-        if self._mapping is None:
-            return value
-        found = self._mapping.canonical(self._decoded(value))
+        return value if self._mapping is None else self._in_own_form(self._mapping, self._decoded(value))
+
+    def _in_own_form(self, mapping: InputMapping, record: dict[str, Any]) -> dict[str, Any]:
+        found = mapping.canonical(record)
         if type(found.get("attributes")) is dict:
             found["attributes"] = _typed(found["attributes"], self._settings.attributes)
         return found
+
+    def read_whole(self, value: bytes | dict[str, Any] | None) -> tuple[Message, dict[str, Any], dict[str, Any]]:
+        """Return a message as :attr:`read` does, its record in DSkype's own form, and its record as it came.
+
+        :raises RecordError: it cannot be used.
+        """
+        record = self._decoded(value)
+        own = record if self._mapping is None else self._in_own_form(self._mapping, record)
+        return self._parse(own), own, record
 
     def check(self, record: bytes | dict[str, Any] | None) -> Message:
         """Return the message that :meth:`own_form` returned, whose attributes are checked, too.

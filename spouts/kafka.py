@@ -18,6 +18,7 @@ from dskype.spouts.costs import CostCeiling
 from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import Message, areas_of, encode_attributes, parse_key, parse_plan, parse_subscription
+from dskype.spouts.result_fields import FIELDS_OMITTED
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
@@ -106,6 +107,9 @@ class MessageSpout(KafkaSpout):
         topics = Topics.for_topology(context.plan.name)
         self._topic = topics.sequence
         self._readers = {topic: MessageReader(self._settings, self._settings.mapping_of(topic, topics.messages)) for topic in self.topics}
+        self._read_fields = None if self._settings.result_fields is None else self._settings.result_fields.reader()
+        if self._read_fields is not None:
+            self._fields_omitted = context.register_counter("omitted_fields")
         self._task = context.get_this_task_id()
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()
@@ -122,21 +126,27 @@ class MessageSpout(KafkaSpout):
         timed = settings.window_kind == "time"
         if not records:
             return []
-        reader = self._readers[records[0].topic]
+        reader, read_fields = self._readers[records[0].topic], self._read_fields
         good: list[tuple[Any, Any, int]] = []
         attributes: list[list[int]] = []
+        fields: list[str] = []
         refused: list[tuple[Any, DeadLetter]] = []
         for record in records:
             try:
-                message = reader.read(record.value)
+                if read_fields is None:
+                    message = reader.read(record.value)
+                else:
+                    message, own, original = reader.read_whole(record.value)
                 position = self._event_time_ms(message, record) if timed else 0
                 attributes.append(encode_attributes(settings.attributes, message))
+                if read_fields is not None:
+                    fields.append(read_fields(message, own, original, record.timestamp_ms))
             except RecordError as error:
                 refused.append((record, reader.located(error)))
                 continue
             good.append((record, message, position))
         if good:
-            self._emit(good, attributes, timed)
+            self._emit(good, attributes, fields, timed)
         if timed:
             self._note_read((records[0].topic, records[0].partition), max(record.timestamp_ms for record in records))
             self._follow()
@@ -156,7 +166,7 @@ class MessageSpout(KafkaSpout):
             )
         return ts
 
-    def _emit(self, good: list[tuple[Any, Any, int]], attributes: list[list[int]], timed: bool) -> None:
+    def _emit(self, good: list[tuple[Any, Any, int]], attributes: list[list[int]], fields: list[str], timed: bool) -> None:
         n = len(good)
         first = self._numbered
         seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index
@@ -164,6 +174,9 @@ class MessageSpout(KafkaSpout):
         topic = good[0][0].topic
         place = "" if topic == self.topics[0] else f"{topic}-"
         ids = [m.id if m.id is not None else f'"{place}{r.partition}-{r.offset}"' for r, m, _ in good]
+        if fields:
+            ids = [id + behind for id, behind in zip(ids, fields, strict=True)]
+            self._fields_omitted.inc(fields.count(FIELDS_OMITTED))
         lat, lon = _places([m for _, m, _ in good])
         streams.Messages(
             seq=seq,

@@ -13,6 +13,7 @@ from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import Language
 from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping
 from dskype.spouts.records import Limits
+from dskype.spouts.result_fields import MOST_BYTES, ResultFields
 from dskype.spouts.space import Space
 from dskype.spouts.text import MOST_TERMS, Tokenizer
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -72,6 +73,8 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.index.options": {},
     "dskype.results": "both",
     "dskype.results.matches": "each",
+    "dskype.results.fields": None,
+    "dskype.results.fields.max.bytes": 1024,
     "dskype.results.topk.interval.ms": 1000,
     "dskype.results.topk.bytes.per.second": 65_536,
     "dskype.results.topk.total.bytes.per.second": 128 << 20,
@@ -105,6 +108,8 @@ of the distribution bolt with the others. Further subscriptions become dead lett
 null: any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
 ``dskype.limits.results.per.second``: a subscription with more results is named in an error report; null: none is.
 ``dskype.results.matches``: whether each match of a boolean subscription is a record, or the matches of a message are ``grouped`` into few.
+``dskype.results.fields``: what of a message its results carry: a list of names, or a map from names to sources (:mod:`dskype.spouts.result_fields`).
+``dskype.results.fields.max.bytes``: of a message whose fields are longer as JSON, results say ``"fields_omitted": true``.
 ``dskype.results.topk.bytes.per.second``: a list of more bytes than that times the interval is written less often; null: as often as others.
 ``dskype.results.topk.total.bytes.per.second``: how many bytes of lists the topology writes per second, each task an equal share; the others wait; null: any number.
 ``dskype.results.meta.bytes.per.second`` and ``dskype.results.meta.total.bytes.per.second``: how many bytes of ``meta`` the deltas and matches of a subscription, and
@@ -279,6 +284,7 @@ class Settings:
     :ivar results_per_s: a subscription with more results per second is named in an error report; None: none is.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
     :ivar matches: ``each`` | ``grouped``: how matches of boolean subscriptions are published.
+    :ivar result_fields: which fields of a message its results carry; None: none.
     :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
     :ivar topk_bytes_per_s: how many bytes of one top-k list are written per second; None: any number.
@@ -321,6 +327,7 @@ class Settings:
     window_index_options: dict[str, Any] = field(default_factory=dict)
     results: str = "both"
     matches: str = "each"
+    result_fields: ResultFields | None = None
     topk_interval_ms: int = 1000
     topk_bytes_per_s: int | None = 65_536
     topk_total_bytes_per_s: int | None = 128 << 20
@@ -393,6 +400,7 @@ class Settings:
         words = conf["dskype.stop.words"]
         if not isinstance(words, (list, tuple)) or not all(isinstance(w, str) for w in words):
             raise _refuse("dskype.stop.words", words, "a list of words")
+        attributes = Attributes.from_conf(conf["dskype.attributes"])
         plugins = {name: _text(conf, f"dskype.{key}") for name, key in cls._PLUGINS.items()}
         mapping, mappings = _inputs(conf)
         options = {f"{name}_options": _options(conf, f"dskype.{key}.options") for name, key in cls._PLUGINS.items()}
@@ -411,7 +419,7 @@ class Settings:
             text_analyzer=analyzer,
             field_analyzers=field_analyzers,
             limits=limits,
-            attributes=Attributes.from_conf(conf["dskype.attributes"]),
+            attributes=attributes,
             prefixes=_flag(conf, "dskype.boolean.prefixes"),
             wordless=_flag(conf, "dskype.boolean.wordless"),
             subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
@@ -421,6 +429,7 @@ class Settings:
             results_per_s=_bound(conf, "dskype.limits.results.per.second"),
             results=conf["dskype.results"],
             matches=conf["dskype.results.matches"],
+            result_fields=cls._result_fields(conf, tuple(name for name, _ in field_analyzers), attributes, limits.k_max),
             topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
             topk_bytes_per_s=_bound(conf, "dskype.results.topk.bytes.per.second"),
             topk_total_bytes_per_s=_bound(conf, "dskype.results.topk.total.bytes.per.second"),
@@ -452,7 +461,8 @@ class Settings:
     @property
     def topk_pause_max_ms(self) -> int:
         """The longest pause between two writes of a changed top-k list, of ids whose escapes at most double them."""
-        longest = list_bytes(self.limits.k_max, 2 * self.limits.k_max * self.limits.id_max_bytes)
+        fields_bytes = 0 if self.result_fields is None else self.result_fields.max_bytes
+        longest = list_bytes(self.limits.k_max, self.limits.k_max * (2 * self.limits.id_max_bytes + fields_bytes))
         return max(self.topk_interval_ms, 0 if self.topk_bytes_per_s is None else longest * 1000 // self.topk_bytes_per_s)
 
     @staticmethod
@@ -467,6 +477,15 @@ class Settings:
         if messages is not None:
             return "count", _integer(conf, "dskype.window.messages", 1)
         return "count", _COUNT_DEFAULT
+
+    @staticmethod
+    def _result_fields(conf: Mapping[str, Any], text_fields: tuple[str, ...], attributes: Attributes, k_max: int) -> ResultFields | None:
+        max_bytes = _integer(conf, "dskype.results.fields.max.bytes", 2, 65_536)
+        found = ResultFields.from_conf(conf["dskype.results.fields"], text_fields, attributes, max_bytes)
+        if found is not None and k_max * max_bytes > MOST_BYTES:
+            legal = f"at most {MOST_BYTES // k_max}, because a list has up to dskype.k.max = {k_max} messages"
+            raise _refuse("dskype.results.fields.max.bytes", max_bytes, legal)
+        return found
 
     @staticmethod
     def _space(value: Any) -> Space:

@@ -204,7 +204,7 @@ class Messages(Stream):
 
     :ivar seq: sequence numbers, unique.
     :ivar position: positions in the window: the sequence number, or the time in ms.
-    :ivar id: ids as JSON text (``17`` or ``"a17"``).
+    :ivar id: ids as JSON text (``17`` or ``"a17"``); where results carry fields, with these behind them, as everywhere (:mod:`dskype.spouts.result_fields`).
     :ivar lat: degrees, float64[n]; pairs of degrees, float64[n, 2], where some messages of a frame are areas
         (:func:`dskype.spouts.areas.areas_to_columns`). ``lon`` likewise.
     :ivar attributes: pairs (key, value), rising (:mod:`dskype.spouts.attributes`).

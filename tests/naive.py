@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import fractions
+import json
 import math
 import operator as operators
 import random
+import re
 import unicodedata
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -282,6 +284,33 @@ def _compares(value: Any, comparison: str, *operands: Any) -> bool:
         return value in operands
     compare = {"!=": operators.ne, "<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}[comparison]
     return bool(compare(value, operands[0]))
+
+
+def fields(sources: dict[str, str], record: dict[str, Any], arrival_ms: int, text_fields: Sequence[str], most_bytes: int) -> dict[str, Any]:
+    """Return what results say behind the id of a message, as in its record: ``fields``, or that they are omitted.
+
+    :param sources: name -> ``text``, ``place``, ``time``, a text field, an attribute, or a path of names and numbers.
+    """
+    own: dict[str, Any] = {"text": record["text"], "time": record.get("ts", arrival_ms), **(record.get("attributes") or {})}
+    own["place"] = {name: record[name] for name in ("lat", "lon", "bbox", "region") if name in record}
+    if text_fields:
+        texts = {text_fields[0]: record["text"]} if isinstance(record["text"], str) else record["text"]
+        own["text"] = {name: texts[name] for name in text_fields if name in texts}
+        own |= own["text"]
+    found = {}
+    for name, source in sources.items():
+        value = own.get(source)
+        if source.startswith("$"):
+            value = record
+            for step in re.findall(r"\w+", source):
+                try:
+                    value = value[int(step)] if step.isdigit() else value[step]
+                except (KeyError, IndexError, TypeError):
+                    value = None
+        if value is not None:
+            found[name] = value
+    size = len(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode())
+    return {"fields_omitted": True} if size > most_bytes else {"fields": found}
 
 
 def in_bbox(bbox: Sequence[float], lat: float, lon: float) -> bool:

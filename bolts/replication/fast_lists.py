@@ -16,6 +16,8 @@ from dskype.bolts.topk.pool import BlockPool, grown
 
 __all__ = ["FastMergedLists", "MergedLists", "Row"]
 
+_AT_ONCE = 16_384
+"""Ids that are looked up at once; with fields behind them they may have 64 KiB."""
 _FIELDS = {"score": np.float64, "position": np.int64, "seq": np.int64, "task": np.int32}
 _CHANGE = (np.int64, np.int32, np.int8, np.int64, np.int64, np.int64, np.float64)  # dtypes of kernels.Changes
 
@@ -184,7 +186,8 @@ class FastMergedLists:
         self._written[slots] = True
         names, registrations, _ = self._metadata.columns(slots)
         offsets, _, seqs, scores = kernels.tops(self._lists, slots)
-        return MergedLists(names, registrations, np.full(len(slots), watermark), offsets, self._ids.get(seqs), scores)
+        messages = pa.chunked_array([self._ids.get(seqs[start : start + _AT_ONCE]) for start in range(0, max(1, len(seqs)), _AT_ONCE)], pa.string())
+        return MergedLists(names, registrations, np.full(len(slots), watermark), offsets, messages, scores)
 
     @property
     def _lists(self) -> kernels.Lists:

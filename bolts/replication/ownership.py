@@ -82,6 +82,11 @@ class SubscriptionOwner(ABC):
         names, registrations, metas = self._boolean.metadata.columns(slots)
         return DeltaBatch(names, registrations, np.full(n, MATCH, np.int8), arrived.messages.position[rows], arrived.ids.take(pa.array(rows)), metas=metas)
 
+    def _at_once(self, n: int) -> list[slice]:
+        """Return ``n`` results in the parts that are published at once."""
+        step = self._publisher.rows_at_once or max(n, 1)
+        return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
     def finish_watermark(self) -> None:
         """Do what waited for the present watermark. Default: nothing."""
 
@@ -211,7 +216,8 @@ class SingleOwner(SubscriptionOwner):
         n = len(changes.slot)
         if n and self._publisher.wants_deltas:
             self._counters["deltas"].inc(n)
-            self._publisher.deltas(self._topk.deltas(changes))
+            for rows in self._at_once(n):
+                self._publisher.deltas(self._topk.deltas(changes, rows))
 
     def _publish_lists(self, slots: np.ndarray) -> None:
         """Mark lists to be written; publish that subscriptions are active which publish for the first time."""
@@ -224,7 +230,8 @@ class SingleOwner(SubscriptionOwner):
 
     def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
         if not self._publisher.groups_matches:
-            self._publisher.deltas(self._matches(arrived, rows, slots))
+            for part in self._at_once(len(rows)):
+                self._publisher.deltas(self._matches(arrived, rows[part], slots[part]))
             return
         self._counters["matches"].inc(len(rows))
         messages = MessageKeys(arrived.ids, arrived.messages.position, arrived.messages.seq)

@@ -255,7 +255,9 @@ class ReplicatedOwner(SubscriptionOwner):
         rows = rows[inside]
         if self._meter is not None:
             self._meter.record(arrived, rows)
-        self._publisher.emit_deltas(self._matches(arrived, rows, slots[inside])._replace(seqs=arrived.messages.seq[rows]))
+        slots = slots[inside]
+        for part in self._at_once(len(rows)):
+            self._publisher.emit_deltas(self._matches(arrived, rows[part], slots[part])._replace(seqs=arrived.messages.seq[rows[part]]))
 
     # -- state ------------------------------------------------------------------------------------
 

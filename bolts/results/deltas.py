@@ -59,9 +59,10 @@ class DeltaBatch(NamedTuple):
             *(None if parts[0] is None else np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts) for parts in zip(*batches))
         )
 
-    def encode(self) -> Results:
+    def encode(self, shared_messages: bool = False) -> Results:
         """Return the batch as it travels, with zeros and "" for absent columns.
 
+        :param shared_messages: ids of messages are long, because fields are behind them; each travels once in a frame.
         :raises IllegalArgumentException: the columns differ in length.
         """
         n = len(self.subscriptions)
@@ -80,7 +81,7 @@ class DeltaBatch(NamedTuple):
             registration=to_strings(self.registrations).dictionary_encode(),
             kind=numbers(self.ops, "kind"),
             watermark=numbers(self.watermarks, "watermark"),
-            message=to_strings(self.messages),
+            message=to_strings(self.messages).dictionary_encode() if shared_messages else to_strings(self.messages),
             score=numbers(self.scores, "score"),
             rank=numbers(self.ranks, "rank"),
             meta=metas,

@@ -18,6 +18,9 @@ With ``dskype.results.matches: grouped`` each task that finds matches of a messa
 them: its key is the message's id, ``t`` the task that writes. Matches that would make the record too long are split over several.
 Their ``result-id`` is message, sequence number, task and number of the record.
 
+With ``dskype.results.fields`` the ids of messages that are given here have fields behind them (:mod:`dskype.spouts.result_fields`), which go into the records with them: each
+``"message":m`` is followed by ``,"fields":{...}`` or ``,"fields_omitted":true``, but not in an op ``remove``, a key or a header.
+
 JSON is joined from columns of text; a float is written as the shortest text that reads back as the same float64.
 """
 
@@ -34,9 +37,10 @@ import pyarrow.compute as pc
 
 from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
-from dskype.bolts.results.events import ADD, MATCH, OMITTED, OPS, REGISTERED, SUBSCRIPTION, WATERMARK, parse_registration
+from dskype.bolts.results.events import ADD, MATCH, OMITTED, OPS, REGISTERED, REMOVE, SUBSCRIPTION, WATERMARK, parse_registration
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import read_only, to_strings
+from dskype.spouts.result_fields import BEHIND_ID
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Heads", "MessageKeys", "Records", "delta_records", "heads", "json_names", "match_records", "names_of", "score_texts", "state_values"]
@@ -104,9 +108,10 @@ class Records(NamedTuple):
     result_ids: Any
 
 
-def delta_records(batch: DeltaBatch) -> Records:
+def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
     """Return the records of deltas, in the order of the batch.
 
+    :param fields: whether ids of messages have fields behind them.
     :raises IllegalArgumentException: an unknown op, ``ADD`` without scores and ranks, columns of different lengths, or a malformed registration.
     """
     shared = heads(batch.subscriptions, batch.registrations, batch.metas)
@@ -122,7 +127,10 @@ def delta_records(batch: DeltaBatch) -> Records:
                 legal="0 (add, with scores and ranks), 1 (remove), 2 (match)",
             )
         )
-    messages = to_strings(batch.messages)
+    messages = ids = to_strings(batch.messages)
+    if fields:
+        ids = _without_fields(messages)
+        messages = pc.if_else(pa.array(ops == REMOVE), ids, messages) if (ops == REMOVE).any() else messages
     marks = pa.array(np.asarray(batch.watermarks, np.int64)).cast(pa.string())
     names = pa.array(OPS).take(pa.array(ops))
     ranking = ""
@@ -131,7 +139,7 @@ def delta_records(batch: DeltaBatch) -> Records:
         if not adds.all():
             ranking = pc.if_else(pa.array(adds), ranking, "")
     values = _joined(SUBSCRIPTION, shared.names, WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, shared.tails)
-    return Records(shared.keys, values, _joined(shared.registrations, "/", shared.names, "/", marks, "/", names, "/", messages))
+    return Records(shared.keys, values, _joined(shared.registrations, "/", shared.names, "/", marks, "/", names, "/", ids))
 
 
 _AT_ONCE_BYTES = 1 << 28
@@ -151,7 +159,9 @@ class MessageKeys(NamedTuple):
     seqs: np.ndarray
 
 
-def match_records(messages: MessageKeys, rows: np.ndarray, subscriptions: np.ndarray, names: Names, task: int, most_bytes: int) -> Iterator[Records]:
+def match_records(
+    messages: MessageKeys, rows: np.ndarray, subscriptions: np.ndarray, names: Names, task: int, most_bytes: int, fields: bool = False
+) -> Iterator[Records]:
     """Yield the records of grouped matches, many at once, in the order of the messages.
 
     :param messages: n of them.
@@ -160,14 +170,16 @@ def match_records(messages: MessageKeys, rows: np.ndarray, subscriptions: np.nda
     :param names: JSON texts of subscriptions' ids by number.
     :param task: that writes.
     :param most_bytes: no record with several subscriptions has more.
+    :param fields: whether ids of messages have fields behind them.
     """
     if not len(rows):
         return
     first = np.concatenate(([True], rows[1:] != rows[:-1]))
     used, of = rows[first], np.cumsum(first, dtype=np.int32) - np.int32(1)
     ids, marks = messages.ids.take(pa.array(used)), pa.array(messages.watermarks[used]).cast(pa.string())
-    keys, numbers = _bare(ids), pa.array(messages.seqs[used]).cast(pa.string())
     heads = names_of(_joined(_IN_MESSAGE, ids, WATERMARK, marks, _BY_TASK, str(task), _MATCHED))
+    ids = _without_fields(ids) if fields else ids
+    keys, numbers = _bare(ids), pa.array(messages.seqs[used]).cast(pa.string())
     names, heads = (Names(*map(read_only, texts)) for texts in (names, heads))
     firsts, offsets = match_kernels.cut(of, subscriptions, names.spans, heads.spans, most_bytes)
     begin = 0
@@ -190,6 +202,11 @@ def names_of(texts: Any) -> Names:
     bounds = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
     spans = np.stack((bounds[:-1], bounds[1:]), axis=1).astype(np.int64)
     return Names(spans, np.frombuffer(b"" if data is None else data, np.uint8))
+
+
+def _without_fields(labels: Any) -> Any:
+    """Return the ids in labels of messages (:mod:`dskype.spouts.result_fields`); 0.3 µs each."""
+    return pc.list_element(pc.split_pattern(labels, BEHIND_ID, max_splits=1), 0)
 
 
 def _bare(ids: Any) -> Any:

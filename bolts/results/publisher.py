@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dskype.bolts.results.formats import MessageKeys, delta_records, heads, json
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import to_strings
+from dskype.spouts.result_fields import AT_ONCE_BYTES
 from dskype.spouts.streams import Lists
 from dskype.spouts.topics import Topics
 from dskype.topology.config import RECORD_BYTES
@@ -77,6 +78,9 @@ class ResultPublisher:
         self.wants_states = settings.results != "deltas"
         self.groups_matches = settings.matches == "grouped"
         """Matches are published with :meth:`matches` where one writer has all of a message and a task, not with :meth:`deltas`."""
+        self._fields = settings.result_fields is not None
+        self.rows_at_once = None if settings.result_fields is None else max(1, AT_ONCE_BYTES // settings.result_fields.max_bytes)
+        """How many results with fields should be given to a call, at most; None: any number."""
         self._task, self._grouped_bytes = task, min(_GROUPED_BYTES, record_bytes // 2)
         self._store = KafkaStore()
         self._store.open(Opening(topology, run, collector))
@@ -106,7 +110,7 @@ class ResultPublisher:
     def emit_deltas(self, batch: DeltaBatch) -> None:
         """Emit deltas on stream ``results``, whatever ``dskype.results`` says."""
         if len(batch.subscriptions):
-            batch.encode().emit_batch(self._collector)
+            batch.encode(shared_messages=self._fields).emit_batch(self._collector)
 
     def write_deltas(self, batch: DeltaBatch) -> None:
         """Write deltas to Kafka, without the metas that are too many bytes; see :func:`~dskype.bolts.results.formats.delta_records`."""
@@ -118,7 +122,7 @@ class ResultPublisher:
                 if rows := [row for row, cause in lacking if cause == setting]:
                     some = batch.select(np.array(rows))
                     self.tell(zip(*map(column_to_list, (some.subscriptions, some.registrations, some.watermarks))), setting)
-        keys, values, result_ids = delta_records(batch)
+        keys, values, result_ids = delta_records(batch, self._fields)
         self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
 
     def matches(self, messages: MessageKeys, rows: np.ndarray, subscriptions: np.ndarray, names: Names) -> None:
@@ -127,7 +131,7 @@ class ResultPublisher:
         :param rows: int32[m], not falling: which of the messages matches ...
         :param subscriptions: int32[m]: ... the subscription of which of the names.
         """
-        for keys, values, result_ids in match_records(messages, rows, subscriptions, names, self._task, self._grouped_bytes):
+        for keys, values, result_ids in match_records(messages, rows, subscriptions, names, self._task, self._grouped_bytes, self._fields):
             self._collector.send_records(self._topics.matches, keys, values, [("result-id", result_ids)])
 
     def merged_matches(self, batch: DeltaBatch) -> None:
@@ -168,11 +172,28 @@ class ResultPublisher:
             self._store.put_values(shared, watermarks, state_values(shared, watermarks, offsets, messages, scores))
         return n
 
-    @staticmethod
-    def encode_states(subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: Any, messages: Any, scores: Any) -> list[State]:
+    def encode_states(
+        self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: np.ndarray, messages: Any, scores: Any
+    ) -> list[State]:
         """Return states with their JSON."""
-        values = state_values(heads(subscriptions, registrations), watermarks, offsets, messages, scores)
-        return [State(*row) for row in zip(subscriptions, registrations, watermarks, map(str.encode, values.to_pylist()), strict=True)]
+        states: list[State] = []
+        for part in self.lists_at_once(offsets):
+            names, places, marks, bounds = subscriptions[part], registrations[part], watermarks[part], offsets[part.start : part.stop + 1]
+            rows = slice(bounds[0], bounds[-1])
+            values = state_values(heads(names, places), marks, bounds - bounds[0], messages[rows], scores[rows])
+            states += [State(*row) for row in zip(names, places, marks, map(str.encode, values.to_pylist()), strict=True)]
+        return states
+
+    def lists_at_once(self, offsets: np.ndarray) -> Iterator[slice]:
+        """Yield the lists in the parts that are put into records at once.
+
+        :param offsets: int64[n + 1]: list *i* has the entries ``offsets[i]`` to ``offsets[i + 1]``.
+        """
+        start, n = 0, len(offsets) - 1
+        while start < n:
+            stop = n if self.rows_at_once is None else max(start + 1, int(np.searchsorted(offsets, offsets[start] + self.rows_at_once, "right")) - 1)
+            yield slice(start, stop)
+            start = stop
 
     def events(self, subscriptions: Sequence[str], registrations: Sequence[str], events: Sequence[str], watermarks: Any) -> int:
         """Publish registration events: ``active`` or ``removed``, as of a watermark (-1: before any message).

@@ -29,6 +29,7 @@ from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening
 from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.follower import Follower, Once
+from dskype.deploy.client.message_topics import message_topics
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.deploy.client.topic_reader import TopicReader
@@ -152,6 +153,11 @@ class PubSub(TopicReader):
     def running(self) -> dict[str, Any] | None:
         """Return the topology's record in the nimbus topic (``topology/runtime/nimbus/nimbus_topic.py``); None if there is none."""
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
+
+    @property
+    def message_topics(self) -> tuple[str, ...]:
+        """The topics of messages that the topology reads; see :func:`~dskype.deploy.client.message_topics.message_topics`."""
+        return message_topics(self.running(), self.name, self.settings)
 
     def running_conf(self) -> dict[str, Any] | None:
         """Return the configuration of the topology as its tasks see it; None if there is no topology of that name."""

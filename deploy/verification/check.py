@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.verification import _kernels, show
+from dskype.deploy.verification.carried import check_carried
 from dskype.deploy.verification.grouped import read_grouped
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle
@@ -47,6 +48,7 @@ def verify(
     - Each whole list equals the best k of the window at its watermark.
     - Deltas, folded in order, give that list at each of their watermarks, with the right ranks.
     - Boolean matches are right and complete, and occur once.
+    - The fields that results carry are those of their messages.
     - With ``final``, each subscription is active, and its last list and last deltas equal the best k at the newest message.
 
     Scores are compared within 1e-9; messages whose scores differ by less may be in any order. Lists may skip watermarks: a subscription that
@@ -95,6 +97,7 @@ class _Verification:
         changes, matches = read_deltas(inputs, self._registry, history, report, self._progress, ends=not self._final)
         grouped, self._known = read_grouped(inputs, self._registry, history, report, self._progress, self._final)
         self._single, self._grouped = len(matches.code), self._settings.matches == "grouped"
+        check_carried(inputs, self._registry, history, report, self._progress)
         self._oracle = Oracle(history, self._settings)
         self._check_lists(lists, changes)
         self._check_matches(matches.joined(grouped))

@@ -25,6 +25,7 @@ __all__ = [
     "where",
 ]
 
+_NEXT_TOPIC = 1 << 32
 INPUT_TOPICS = ("results", "matches", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
 """The topics, in the order of reading: while a topology works, effects are read before their causes."""
 
@@ -55,6 +56,14 @@ def _records(items: Iterable[Any]) -> list[Any]:
     return found
 
 
+def _moved(record: Any, topic: int) -> Any:
+    """Return a record of a topic of messages with the partition number that it has among the records of all of them."""
+    if not topic:
+        return record
+    partition, *others = record[-6:]  # of an InRecord, or of a plain tuple
+    return Record(topic * _NEXT_TOPIC + partition, *others)
+
+
 _PLACE = attrgetter("partition", "offset")
 
 
@@ -66,6 +75,8 @@ class Inputs:
 
     :param topology: its name; dead letters use it to name their topics.
     :param source: the topology whose messages and subscriptions it reads; None: its own.
+    :param message_topics: the topics of messages in the order of the message spout; None: that of ``source`` alone. Records of all but the first one have partition numbers
+        that say from which they are, see :meth:`place_of`.
     """
 
     messages: Sequence[Any] = ()
@@ -78,6 +89,7 @@ class Inputs:
     dead_letters: Sequence[Any] = ()
     topology: str = "dskype"
     source: str | None = None
+    message_topics: Sequence[str] | None = None
     topics: Topics = field(init=False)
     runs: int = field(init=False, default=1)
     """How many runs of the topology wrote to the topics; see :meth:`newest_run`."""
@@ -86,24 +98,47 @@ class Inputs:
 
     def __post_init__(self) -> None:
         self.topics = Topics.for_topology(self.topology, self.source)
+        self.message_topics = tuple(self.message_topics or (self.topics.messages,))
         for name in INPUT_TOPICS:
             setattr(self, name, _records(getattr(self, name)))
 
     @classmethod
-    def read(cls, topology: str, read: Callable[[str], Iterable[Any]], source: str | None = None) -> Inputs:
+    def read(cls, topology: str, read: Callable[[str], Iterable[Any]], source: str | None = None, message_topics: Sequence[str] | None = None) -> Inputs:
         """Return the inputs of a topology.
 
         :param topology: its name.
         :param read: returns the records of a topic by its name, [] if there is no such topic; for example ``cluster.log.records``, or
             ``lambda topic: read_to_end(settings, topic)``. Called in the order of :data:`INPUT_TOPICS`.
         :param source: the topology whose messages and subscriptions it reads; None: its own.
+        :param message_topics: as in :class:`Inputs`.
         """
         topics = Topics.for_topology(topology, source)
-        return cls(topology=topology, source=source, **{name: read(getattr(topics, name)) for name in INPUT_TOPICS})
+        found: dict[str, Any] = {name: read(getattr(topics, name)) for name in INPUT_TOPICS[:-1]}
+        found["messages"] = [_moved(record, i) for i, topic in enumerate(message_topics or (topics.messages,)) for record in read(topic)]
+        return cls(topology=topology, source=source, message_topics=message_topics, **found)
+
+    def partition_of(self, topic: str | None, partition: int) -> int | None:
+        """Return the number that a partition of a topic of messages has here; None if it is not one of these topics, or not a number of a partition."""
+        known = self.message_topics or ()
+        if topic not in known or not 0 <= partition < _NEXT_TOPIC:
+            return None
+        return known.index(topic) * _NEXT_TOPIC + partition
+
+    def place_of(self, partition: int) -> tuple[str, int]:
+        """Return (topic, partition) of the number of a partition of messages; the opposite of :meth:`partition_of`."""
+        topic, number = divmod(partition, _NEXT_TOPIC)
+        return (self.message_topics or ())[topic], number
+
+    def default_id(self, partition: int, offset: int) -> str:
+        """Return what a message without an id is called."""
+        topic, number = self.place_of(partition)
+        return f"{number}-{offset}" if partition < _NEXT_TOPIC else f"{topic}-{number}-{offset}"
 
     def counts(self) -> dict[str, int]:
         """Return topic -> number of records; without the topic of grouped matches where there are none."""
-        return {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS) if name != "matches" or self.matches}
+        messages = Counter(self.place_of(record.partition)[0] for record in self.messages)
+        others = {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS[:-1]) if name != "matches" or self.matches}
+        return {topic: messages[topic] for topic in self.message_topics or ()} | others
 
     def newest_run(self) -> tuple[str, int]:
         """Keep only the records of the topology's newest run, and return (its name, how many records of other runs were dropped).

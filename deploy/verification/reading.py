@@ -24,7 +24,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.space import Space
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["UnusableRecord", "Weights", "attributes_of", "meeting", "read_key", "read_message", "read_subscription"]
+__all__ = ["UnusableRecord", "Weights", "attributes_of", "check_message", "meeting", "object_of", "read_key", "read_subscription"]
 
 _LARGEST = 9007199254740991  # 2^53 - 1
 
@@ -32,13 +32,12 @@ _LARGEST = 9007199254740991  # 2^53 - 1
 # -- records --------------------------------------------------------------------------------------
 
 
-def read_message(value: bytes | None, settings: Settings) -> Message:
-    """Return the message in a record's value.
+def check_message(record: dict[str, Any], settings: Settings) -> Message:
+    """Return the message of a record in DSkype's own form.
 
     :raises UnusableRecord: it has to be refused.
     """
     limits = settings.limits
-    record = _object(value, limits.text_max_bytes)
     text = _text(_joined(record.get("text"), settings.text_fields) if settings.text_fields else record.get("text"), limits)
     if folded_bytes(text) > limits.words_max and _most_words(text, settings) > limits.words_max:
         raise UnusableRecord("a text of too many words")
@@ -108,7 +107,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     :raises UnusableRecord: it has to be refused.
     """
     limits, id = settings.limits, read_key(key, settings)
-    record = _object(value, limits.text_max_bytes + limits.meta_max_bytes)
+    record = object_of(value, limits.text_max_bytes + limits.meta_max_bytes)
     kind = record.get("type")
     name = {"topk": "text", "boolean": "expression"}.get(kind) if isinstance(kind, str) else None
     if name is None:
@@ -143,7 +142,13 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta, region)
 
 
-def _object(value: bytes | None, content_bytes: int) -> dict[str, Any]:
+def object_of(value: bytes | None, content_bytes: int) -> dict[str, Any]:
+    """Return the JSON object in a record's value.
+
+    :param content_bytes: the most bytes of its texts.
+    :raises UnusableRecord: it is none.
+    """
+
     def no_number(literal: str) -> NoReturn:
         raise UnusableRecord(f"{literal}, which is no JSON")
 

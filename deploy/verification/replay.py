@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.bolts.refusals import LIMIT_STAGE
+from dskype.deploy.verification.carried import expected_fields
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
-from dskype.deploy.verification.reading import UnusableRecord, Weights, attributes_of, read_key, read_message, read_subscription
+from dskype.deploy.verification.reading import UnusableRecord, Weights, attributes_of, check_message, read_key, read_subscription
 from dskype.deploy.verification.reading_analysis import words_of_message
+from dskype.deploy.verification.reading_mapping import forms_of
 from dskype.deploy.verification.refusals import Accepted, LatenessJudge
 from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, Subscription, areas_of
 from dskype.spouts.settings import Settings
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.spouts.topics import Topics
 
-__all__ = ["NEVER", "History", "Place", "Unregistered", "handled_until", "parse_subscriptions", "replay"]
+__all__ = ["NEVER", "History", "Place", "Unregistered", "handled_until", "message_in", "parse_subscriptions", "replay"]
 
 NEVER = -(1 << 62)
 _SHOWN = 5
@@ -63,6 +65,7 @@ class History:
     :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
     :ivar areas: float64[n, 4], as in ``MessageBatch``; None: every message is a point.
     :ivar regions: row -> region, as in JSON, of messages that are neither points nor rectangles.
+    :ivar carried: n values: what results say of the fields of each message; None: results carry none.
     :ivar attributes: attribute -> (the rows of the messages that have it, rising, int64[], and its values).
     """
 
@@ -85,6 +88,7 @@ class History:
     areas: np.ndarray | None = None
     attributes: dict[str, tuple[np.ndarray, list[Any]]] = field(default_factory=dict)
     regions: dict[int, Any] = field(default_factory=dict)
+    carried: list[dict[str, Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -96,6 +100,17 @@ class History:
     @functools.cached_property
     def _messages_of_code(self) -> np.ndarray:
         return np.bincount(self.code, minlength=len(self.codes))
+
+    @functools.cached_property
+    def _rows_of_code(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for row, code in enumerate(self.code.tolist()):
+            found.setdefault(code, []).append(row)
+        return found
+
+    def rows_of(self, message: Any) -> list[int]:
+        """Return the rows of the messages with an id."""
+        return self._rows_of_code.get(self.codes.get(message, -1), [])
 
     def is_repeated(self, message: Any) -> bool:
         """Tell whether several messages have this id."""
@@ -132,7 +147,7 @@ def replay(inputs: Inputs, settings: Settings, subscriptions: Mapping[Place, Any
     :param final: every record must have been handled, not only those before the last numbered one.
     """
     progress("parsing messages")
-    parsed = {(r.partition, r.offset): (r, _parse(r, settings)) for r in inputs.messages}
+    parsed = {(r.partition, r.offset): (r, _parse(r, inputs, settings)) for r in inputs.messages}
     letters = _Letters(inputs, settings, report)
     progress("checking the sequence")
     numbered, missing = _number(inputs, settings, report, parsed, letters)
@@ -140,13 +155,26 @@ def replay(inputs: Inputs, settings: Settings, subscriptions: Mapping[Place, Any
     letters.check_messages(parsed, numbered)
     letters.check_subscriptions(subscriptions, final)
     progress("weighing messages")
-    return _history(settings, parsed, numbered, missing, _step(inputs))
+    return _history(inputs, settings, parsed, numbered, missing)
 
 
-def _parse(record: Record, settings: Settings) -> Message | str:
+def _forms(value: bytes | None, topic: str, settings: Settings, topology: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the record of a message in DSkype's own form, and as it came."""
+    return forms_of(value, settings.mapping_of(topic, Topics.for_topology(topology).messages), settings)
+
+
+def message_in(value: bytes | None, topic: str, settings: Settings, topology: str) -> Message:
+    """Return the message in a record's value.
+
+    :raises UnusableRecord: it has to be refused.
+    """
+    return check_message(_forms(value, topic, settings, topology)[0], settings)
+
+
+def _parse(record: Record, inputs: Inputs, settings: Settings) -> Message | str:
     """Return the message; for a bad one, the text says why."""
     try:
-        return read_message(record.value, settings)
+        return message_in(record.value, inputs.place_of(record.partition)[0], settings, inputs.topology)
     except UnusableRecord as error:
         return str(error)
 
@@ -188,7 +216,7 @@ def _number(inputs: Inputs, settings: Settings, report: Report, parsed: dict[Pla
             else:
                 numbered[place] = seq
     if lost:
-        report.differ("sequence", f"{len(lost)} numbered records are not in {inputs.topics.messages}: {_some(inputs, lost)}")
+        report.differ("sequence", f"{len(lost)} numbered records are not in {', '.join(inputs.message_topics or ())}: {_some(inputs, lost)}")
     if runs[0].first >= runs[0].step:
         missing = max(missing, runs[0].first - 1)
     if missing > NEVER and settings.window_kind == "time":
@@ -213,16 +241,20 @@ def _runs(inputs: Inputs, report: Report) -> list[_Run]:
     for record in inputs.sequence:
         try:
             value = json.loads(record.value or b"")
-            run = _Run(value["first"], value.get("step", 1), value["task"], value["partition"], value["offset"], value["n"])
+            partition = inputs.partition_of(value.get("topic", (inputs.message_topics or ("",))[0]), value["partition"])
+            if partition is None:
+                report.differ(
+                    "sequence",
+                    f"a record of {inputs.topics.sequence} is about {value.get('topic')}, which is none of the topics of messages: {', '.join(inputs.message_topics or ())}",
+                    where=where(inputs.topics.sequence, record),
+                )
+                continue
+            run = _Run(value["first"], value.get("step", 1), value["task"], partition, value["offset"], value["n"])
             if not all(type(number) is int and number >= 0 for number in (run.first, run.partition, run.offset)) or run.n < 1 or run.step < 1:
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError):
             report.differ("format", f"a record of {inputs.topics.sequence} cannot be read: {record.value!r:.200}", where=where(inputs.topics.sequence, record))
             continue
-        if "topic" in value:
-            raise IllegalArgumentException(
-                explain("Only topologies that read messages from their own topic alone can be verified.", given=value["topic"], legal=inputs.topics.messages)
-            )
         known = found.setdefault((run.task, run.first), run)
         if known is not run:
             report.notes["repeated records of the sequence"] += 1
@@ -304,7 +336,8 @@ def _check_coverage(
 
 
 def _named(inputs: Inputs, place: Place) -> str:
-    return f"{inputs.topics.messages}/{place[0]} offset {place[1]}"
+    topic, partition = inputs.place_of(place[0])
+    return f"{topic}/{partition} offset {place[1]}"
 
 
 def _some(inputs: Inputs, places: list[Place]) -> str:
@@ -334,7 +367,6 @@ class _Letters:
         self._inputs, self._settings, self._report = inputs, settings, report
         self.messages: dict[Place, Record] = {}
         self.subscriptions: dict[Place, Record] = {}
-        by_topic = {inputs.topics.messages: self.messages, inputs.topics.subscriptions: self.subscriptions}
         for letter in inputs.dead_letters:
             topic = header(letter, "topic")
             try:
@@ -342,7 +374,10 @@ class _Letters:
             except ValueError:
                 report.differ("format", "a dead letter does not say what record it is about", where=self._where(letter))
                 continue
-            letters = by_topic.get(topic or "")
+            of_message = inputs.partition_of(topic, place[0])
+            if of_message is not None:
+                place = of_message, place[1]
+            letters = self.messages if of_message is not None else self.subscriptions if topic == inputs.topics.subscriptions else None
             if letters is None:
                 report.differ(
                     "dead-letter", f"a record of {topic}, which only the topology writes, was refused: {header(letter, 'error')}", where=self._where(letter)
@@ -350,7 +385,9 @@ class _Letters:
             elif place in letters:
                 report.notes["repeated dead letters"] += 1
                 if letters[place].value != letter.value:
-                    report.differ("dead-letter", f"two dead letters about {topic}/{place[0]} offset {place[1]} differ", where=self._where(letter))
+                    report.differ(
+                        "dead-letter", f"two dead letters about {topic}/{header(letter, 'partition')} offset {place[1]} differ", where=self._where(letter)
+                    )
             else:
                 letters[place] = letter
 
@@ -362,7 +399,7 @@ class _Letters:
         settings, judge = self._settings, None
         for place, letter in self.messages.items():
             self._report.compared["dead letters"] += 1
-            record, message = parsed.get(place) or (letter, _parse(letter, settings))
+            record, message = parsed.get(place) or (letter, _parse(letter._replace(partition=place[0]), self._inputs, settings))
             name = _named(self._inputs, place)
             if record is not letter and not _about(letter, record, with_key=False):
                 self._report.differ(
@@ -450,7 +487,8 @@ def _bytes(value: bytes | None) -> str | None:
 # -- columns --------------------------------------------------------------------------------------
 
 
-def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place, int], missing: int, step: int) -> History:
+def _history(inputs: Inputs, settings: Settings, parsed: dict[Place, Any], numbered: dict[Place, int], missing: int) -> History:
+    step = _step(inputs)
     timed = settings.window_kind == "time"
     rows: list[tuple[int, int, Place, Record, Message]] = []
     for place, seq in numbered.items():
@@ -462,7 +500,7 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
     codes: dict[Any, int] = {}
     code = np.zeros(n, np.int64)
     for i, (_, _, (partition, offset), _, message) in enumerate(rows):
-        code[i] = codes.setdefault(f"{partition}-{offset}" if message.id is None else json.loads(message.id), len(codes))
+        code[i] = codes.setdefault(inputs.default_id(partition, offset) if message.id is None else json.loads(message.id), len(codes))
     weights = Weights(settings.vocabulary)
     texts = [row[4].text for row in rows]
     weighed = [weights.weigh(words_of_message(text, settings)) for text in texts]
@@ -495,7 +533,16 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
         areas_of([row[4] for row in rows]),
         _attribute_columns([row[4] for row in rows], settings),
         {number: row[4].region for number, row in enumerate(rows) if row[4].region is not None},
+        _carried([row[3] for row in rows], inputs, settings),
     )
+
+
+def _carried(records: list[Record], inputs: Inputs, settings: Settings) -> list[dict[str, Any]] | None:
+    """Return what results say of the fields of each message; None: they say nothing."""
+    if settings.result_fields is None:
+        return None
+    forms = (_forms(record.value, inputs.place_of(record.partition)[0], settings, inputs.topology) for record in records)
+    return [expected_fields(*form, record.timestamp_ms, settings) for form, record in zip(forms, records)]
 
 
 def _attribute_columns(messages: list[Message], settings: Settings) -> dict[str, tuple[np.ndarray, list[Any]]]:

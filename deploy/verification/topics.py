@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,8 @@ from kafka import TopicPartition
 from dskype.deploy.client.records import json_object
 from dskype.deploy.metrics.progress import Progress
 from dskype.deploy.verification.inputs import INPUT_TOPICS, Inputs, header
-from dskype.deploy.verification.reading import UnusableRecord, read_message
-from dskype.deploy.verification.replay import handled_until
+from dskype.deploy.verification.reading import UnusableRecord
+from dskype.deploy.verification.replay import handled_until, message_in
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka.reading import read_ahead, read_to_end
 from dskype.topology.runtime.nimbus.nimbus_topic import observe
@@ -28,10 +28,17 @@ _LOOK_S = 0.5
 _REST_S = 3.0
 
 
-def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], None] = lambda _: None, source: str | None = None) -> Inputs:
+def read_inputs(
+    kafka: KafkaSettings,
+    topology: str,
+    progress: Callable[[str], None] = lambda _: None,
+    source: str | None = None,
+    message_topics: Sequence[str] | None = None,
+) -> Inputs:
     """Read a topology's topics to their present end.
 
     :param source: the topology whose messages and subscriptions it reads; None: its own.
+    :param message_topics: the topics of messages in the order of the message spout; None: that of ``source`` alone.
     :raises KafkaTimeoutError: the brokers do not answer.
     """
 
@@ -39,18 +46,29 @@ def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], N
         progress(f"reading {topic}")
         return read_to_end(kafka, topic)
 
-    return Inputs.read(topology, read, source)
+    return Inputs.read(topology, read, source, message_topics)
 
 
-def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None], source: str | None) -> str:
+def wait_until_rest(
+    kafka: KafkaSettings,
+    topology: str,
+    settings: Settings,
+    timeout_s: float,
+    progress: Callable[[str], None],
+    source: str | None = None,
+    message_topics: Sequence[str] | None = None,
+) -> str:
     """Wait until the topics do not change, every message and every subscription has been handled, and no task of a running topology has anything to do.
+
+    :param source: as in :func:`read_inputs`; ``message_topics`` likewise.
 
     Topics that stand still say little by themselves: nothing comes from a host that was lost until Spark gives it up.
 
     :returns: what was still to be done after ``timeout_s``; "" if nothing was.
     """
     topics = Topics.for_topology(topology, source)
-    names = [getattr(topics, name) for name in INPUT_TOPICS]
+    message_topics = tuple(message_topics or (topics.messages,))
+    names = [*(getattr(topics, name) for name in INPUT_TOPICS[:-1]), *message_topics]
     rest_s = max(_REST_S, 2 + 2 * settings.topk_pause_max_ms / 1000)
     deadline = time.monotonic() + timeout_s
     before, since, left = None, time.monotonic(), "its topics change"
@@ -63,7 +81,7 @@ def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, tim
                 before, since, left = ends, now, "its topics change"
                 versions = {} if tasks is None else tasks.versions()
             elif now - since >= rest_s:
-                left = _left(kafka, topology, settings, {p: end for (t, p), end in ends.items() if t == topics.messages}, source)
+                left = _left(kafka, topology, settings, {where: end for where, end in ends.items() if where[0] in message_topics}, source, message_topics)
                 left = left or (tasks.left(versions) if tasks is not None and is_alive(kafka, topology) else "")
                 if not left:
                     return ""
@@ -80,13 +98,13 @@ def is_alive(kafka: KafkaSettings, topology: str) -> bool:
     return seen is not None and seen.alive
 
 
-def _left(kafka: KafkaSettings, topology: str, settings: Settings, ends: dict[int, int], source: str | None) -> str:
+def _left(kafka: KafkaSettings, topology: str, settings: Settings, ends: dict[tuple[str, int], int], source: str | None, message_topics: Sequence[str]) -> str:
     """Say what a topology whose topics stand still has yet to do; "" if it rests."""
-    if not at_rest(kafka, topology, ends, source):
+    if not at_rest(kafka, topology, ends, source, message_topics):
         return "messages wait"
     if pending := count_pending(kafka, topology, source):
         return "1 subscription is pending" if pending == 1 else f"{pending:,} subscriptions are pending"
-    newest_ms = _last_time_ms(kafka, Topics.for_topology(topology, source).messages, settings)
+    newest_ms = max(_last_time_ms(kafka, topic, settings, topology) for topic in message_topics)
     rests = time.time_ns() // 1_000_000 - settings.idle_ms - settings.lateness_ms > newest_ms
     return "" if rests else "the time of a message has not come"
 
@@ -118,12 +136,12 @@ def count_pending(kafka: KafkaSettings, topology: str, source: str | None = None
     return found
 
 
-def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:
+def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings, topology: str) -> int:
     """With time windows, return the newest time of a message that is ahead of its arrival, else 0: such a message waits for its time."""
     newest = 0
     for record in read_to_end(kafka, topic) if settings.window_kind == "time" else ():
         try:
-            ts = read_message(record.value, settings).ts
+            ts = message_in(record.value, topic, settings, topology).ts
         except UnusableRecord:
             continue
         if ts is not None and newest < ts <= record.timestamp_ms + settings.ahead_ms:
@@ -137,16 +155,19 @@ def _ends(kafka: KafkaSettings, names: list[str]) -> dict[tuple[str, int], int]:
         return {(tp.topic, tp.partition): end for tp, end in consumer.end_offsets(partitions).items()} if partitions else {}
 
 
-def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int], source: str | None = None) -> bool:
+def at_rest(
+    kafka: KafkaSettings, topology: str, ends: dict[tuple[str, int], int], source: str | None = None, message_topics: Sequence[str] | None = None
+) -> bool:
     """Tell whether every message has been numbered or refused.
 
-    :param ends: partition of the messages -> next offset.
-    :param source: the topology whose messages it reads; None: its own.
+    :param ends: (topic of messages, partition) -> next offset.
+    :param source: as in :func:`read_inputs`; ``message_topics`` likewise.
     """
     topics = Topics.for_topology(topology)
-    inputs = Inputs(topology=topology, source=source, sequence=read_to_end(kafka, topics.sequence), dead_letters=read_to_end(kafka, topics.dead_letters))
+    sequence, letters = read_to_end(kafka, topics.sequence), read_to_end(kafka, topics.dead_letters)
+    inputs = Inputs(topology=topology, source=source, message_topics=message_topics, sequence=sequence, dead_letters=letters)
     inputs.newest_run()
     handled = handled_until(inputs)
-    positions = {(inputs.topics.messages, partition): handled.get(partition, -1) + 1 for partition in ends}
+    positions = {where: handled.get(inputs.partition_of(*where) or 0, -1) + 1 for where in ends}
     with closing(kafka.consumer(allow_auto_create_topics=False)) as consumer:
-        return all(ahead >= min(end, ends[where[1]]) for where, (ahead, end) in read_ahead(consumer, positions).items())
+        return all(ahead >= min(end, ends[where]) for where, (ahead, end) in read_ahead(consumer, positions).items())

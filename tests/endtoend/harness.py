@@ -26,6 +26,7 @@ from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.gridt_distributor import GridtDistributor
 from dskype.spouts.expression import to_text
+from dskype.spouts.kafka import MessageSpout
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.config import TRANSPORTS
@@ -54,15 +55,18 @@ def vocabulary():
     return file.name
 
 
-def topology(tasks, name="dskype"):
-    """Build DSkype; ``tasks``: component -> number of tasks."""
-    return dskype_topology(name, tasks, result_tick_secs=1).create_topology()
+def topology(tasks, name="dskype", message_topics=None):
+    """Build DSkype; ``tasks``: component -> number of tasks; ``message_topics``: those of the message spout, by default its own."""
+    built = dskype_topology(name, tasks, result_tick_secs=1).create_topology()
+    if message_topics is not None:
+        built.components["message-spout"].obj = MessageSpout(message_topics)
+    return built
 
 
 class Simulation:
     """One DSkype on the simulated log."""
 
-    def __init__(self, conf=None, tasks=None, seed=None, faults=Faults()):
+    def __init__(self, conf=None, tasks=None, seed=None, faults=Faults(), message_topics=None):
         self.time_ms = 1_700_000_000_000
         self.log = MemoryLog(lambda: self.time_ms)
         self.conf = {
@@ -73,7 +77,7 @@ class Simulation:
             "dskype.results.topk.interval.ms": 0,
             **(conf or {}),
         }
-        self.plan = TopologyPlan.build("dskype", "dskype-1-0", self.conf, topology(tasks or {}))
+        self.plan = TopologyPlan.build("dskype", "dskype-1-0", self.conf, topology(tasks or {}, message_topics=message_topics))
         self.sim = SimulatedTopology(self.plan, self.log, lambda: self.time_ms, seed=seed, faults=faults)
         self.sim.activate()
 
@@ -459,6 +463,12 @@ def random_run(seed, most=5):
         conf |= {"dskype.attributes": languages.ATTRIBUTES, "dskype.boolean.prefixes": whole.random() < 0.7, "dskype.boolean.wordless": whole.random() < 0.6}
         conf |= {"dskype.text.fields": list(languages.FIELDS)} if whole.random() < 0.5 else {}
         conf |= {"dskype.stop.words": [STOP_WORD]} if whole.random() < 0.5 else {}
+    carried = random.Random(f"fields {seed}")
+    if carried.random() < 0.5:
+        sources = ["text", "place", "time", "$.lat", "$.id", *(["price", "tags", "$.attributes.tags[0]"] if "dskype.attributes" in conf else [])]
+        sources += [*(conf.get("dskype.text.fields") or [])]
+        conf["dskype.results.fields"] = {f"f{i} é": source for i, source in enumerate(carried.sample(sources, carried.randint(1, 4)))}
+        conf["dskype.results.fields.max.bytes"] = carried.choice([60, 1024])
     if most <= 5:  # real-time queries have many more batches, which takes minutes with 32 tasks
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
@@ -548,7 +558,11 @@ def world_of(simulation, timed=False, hint=""):
             "partition": record.partition,
             "text": text,
             "attributes": value.get("attributes"),
+            "carried": {},
         }
+        if sources := simulation.conf.get("dskype.results.fields"):
+            most = simulation.conf["dskype.results.fields.max.bytes"]
+            message["carried"] = naive.fields(sources, value, record.timestamp_ms, settings.text_fields, most)
         world.messages.append(message)
         world.by_id[id] = message
     assert len(world.by_id) == len(world.messages), "the scenario repeats a message id"
@@ -656,6 +670,8 @@ def check(simulation, timed=False, hint=""):
         states[id].append(state)
         if state is not None:
             assert state["v"] == 1 and state["subscription"] == id
+            for entry in state["topk"]:
+                check_fields(world, entry, compared, hint)
             compare("state", state["registration"], state["watermark"], [(json.dumps(e["message"]), e["score"]) for e in state["topk"]])
     # events
     active, removed = {}, {}
@@ -674,6 +690,8 @@ def check(simulation, timed=False, hint=""):
     by_registration = defaultdict(list)
     for key, delta in unique.items():
         by_registration[key.decode().split("/")[0]].append(delta)
+        check_fields(world, delta, compared, hint)
+        assert key.decode().endswith(json.dumps(delta["message"]))
     for registration, matches in grouped_matches(simulation, world, active, removed, hint).items():
         assert not by_registration[registration]
         by_registration[registration] = matches
@@ -744,7 +762,9 @@ def grouped_matches(simulation, world, active, removed, hint):
     for key, record, headers in simulation.json(TOPICS.matches):
         identity, task = headers["result-id"], headers["record-id"].split(b"-")[-2]
         assert unique.setdefault(identity, record) == record, f"one result-id, two records: {unique[identity]} and {record}; {hint}"
-        assert record.keys() == {"v", "message", "watermark", "task", "subscriptions"} and record["v"] == 1, f"{record}; {hint}"
+        check_fields(world, record, Counter(), hint)
+        others = record.keys() - {"fields", "fields_omitted"}
+        assert others == {"v", "message", "watermark", "task", "subscriptions"} and record["v"] == 1, f"{record}; {hint}"
         assert key == str(record["message"]) and str(record["task"]).encode() == task and record["subscriptions"], f"{key}: {record}; {hint}"
     by_message = [(json.dumps(record["message"]), record["task"]) for record in unique.values()]
     assert len(set(by_message)) == len(by_message), f"a task wrote two records of a message; {hint}"
@@ -755,6 +775,14 @@ def grouped_matches(simulation, world, active, removed, hint):
             assert len(meant) == 1 and world.subscriptions[meant[0]]["type"] == "boolean", f"{id} at {at}: {meant}; {hint}"
             found[meant[0]].append({"op": "match", "message": record["message"], "watermark": at})
     return found
+
+
+def check_fields(world, result, compared, hint):
+    """Check that a result, or an entry of a list, has the fields of its message; a removal has none."""
+    expected = {} if result.get("op") == "remove" else world.by_id[json.dumps(result["message"])]["carried"]
+    assert {name: result[name] for name in ("fields", "fields_omitted") if name in result} == expected, f"{result}, expected {expected}; {hint}"
+    compared["fields"] += "fields" in expected
+    compared["omitted fields"] += "fields_omitted" in expected
 
 
 def check_meta(subscription, delta):

@@ -41,7 +41,10 @@ def test_what_is_published_is_what_the_oracle_says(chunk):
         compared.update(found)
         faults.update(met)
     if len(seeds) > 20:  # as without DSKYPE_SEEDS
-        assert all(compared[what] > 20 for what in ("state", "delta", "match", "grouped", "areas", "filtered", "final")) and compared["plans"], compared
+        assert (
+            all(compared[what] > 20 for what in ("state", "delta", "match", "grouped", "areas", "filtered", "final", "fields", "omitted fields"))
+            and compared["plans"]
+        ), compared
         assert compared["wordless"] > 2, compared
         assert {"lost_before", "lost_after", "torn_write", "repeated", "restarted", "all_restarted", "elsewhere", "snapshot"} <= set(faults)
 

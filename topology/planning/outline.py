@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from dskype.topology.components import KafkaSpout
 from dskype.topology.model import is_system_id
 from dskype.topology.planning.plan import TopologyPlan
 
@@ -40,12 +41,14 @@ class ComponentOutline(NamedTuple):
 
     :ivar kind: ``spout`` or ``bolt``.
     :ivar streams: declared streams, system streams included.
+    :ivar topics: those that a spout reads by name, in its order.
     """
 
     kind: str
     executors: tuple[ExecutorOutline, ...]
     inputs: tuple[Input, ...]
     streams: tuple[str, ...]
+    topics: tuple[str, ...] = ()
 
     @property
     def num_tasks(self) -> int:
@@ -66,7 +69,8 @@ class PlanOutline(NamedTuple):
             spec = plan.spec(component)
             executors = tuple(ExecutorOutline(first, last, plan.worker_port(plan.worker_of(first))) for first, last in plan.executors(component))
             inputs = tuple(Input(source, stream, grouping.kind) for (source, stream), grouping in spec.inputs.items())
-            found[component] = ComponentOutline(spec.kind, executors, inputs, tuple(spec.outputs))
+            topics = tuple(spec.obj.topics) if isinstance(spec.obj, KafkaSpout) else ()
+            found[component] = ComponentOutline(spec.kind, executors, inputs, tuple(spec.outputs), topics)
         return cls(found)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,6 +90,7 @@ class PlanOutline(NamedTuple):
                     tuple(ExecutorOutline(*map(int, executor)) for executor in item["executors"]),
                     tuple(Input(*map(str, given)) for given in item["inputs"]),
                     tuple(map(str, item["streams"])),
+                    tuple(map(str, item.get("topics", ()))),  # absent from records of earlier versions
                 )
                 for component, item in data.items()
             }

@@ -35,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--inputs", metavar="NAME", help="the topology reads the messages and subscriptions of NAME.messages and NAME.subscriptions; default: its own"
     )
     group.add_argument(
+        "--messages",
+        metavar="TOPIC",
+        nargs="+",
+        help="the topics of messages in the order of the message spout; default: those of the running topology, else its own and those with mappings",
+    )
+    group.add_argument(
         "--final",
         action="store_true",
         help="the topology is at rest: it must have handled all input, the time of every message must have come, "
@@ -62,18 +68,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topology: str) -> int:
     from dskype.deploy.cli.warmup import are_compiled
+    from dskype.deploy.client.message_topics import message_topics
     from dskype.deploy.verification import verify
     from dskype.deploy.verification.topics import read_inputs, wait_until_rest
+    from dskype.topology.runtime.nimbus.nimbus_topic import load_states
 
-    settings = _settings(given, kafka, topology)
+    record = load_states(kafka).get(topology)
+    settings = _settings(given, record, topology)
+    topics = args.messages or message_topics(record, topology, settings, args.inputs)
     progress = Progress(clear=True)
     final = args.final
     left = ""
     if args.wait is not None:
-        left = wait_until_rest(kafka, topology, settings, args.wait, progress, args.inputs)
+        left = wait_until_rest(kafka, topology, settings, args.wait, progress, args.inputs, topics)
         final = final or not left
     for attempt in (1, 2):
-        inputs = read_inputs(kafka, topology, progress, args.inputs)
+        inputs = read_inputs(kafka, topology, progress, args.inputs, topics)
         if not any(inputs.counts().values()):
             progress.end()
             raise UsageError(f"topology {topology!r} has no records in its topics ({', '.join(inputs.counts())})")
@@ -106,15 +116,14 @@ def _run(args: argparse.Namespace, given: _Layers, kafka: KafkaSettings, topolog
     return 0 if report.ok and not left else 1
 
 
-def _settings(given: _Layers, kafka: KafkaSettings, topology: str) -> Settings:
+def _settings(given: _Layers, record: dict[str, Any] | None, topology: str) -> Settings:
     """Return the settings of the file or the running topology, which override ``--config`` and are overridden by ``-c``."""
     from dskype.spouts.settings import Settings
-    from dskype.topology.runtime.nimbus.nimbus_topic import conf_of, load_states
+    from dskype.topology.runtime.nimbus.nimbus_topic import conf_of
 
     below, conf, above = given
     if conf is None:
-        state = load_states(kafka).get(topology)
-        conf = None if state is None else conf_of(state)
+        conf = None if record is None else conf_of(record)
     if conf is None and not (below or above):
         raise UsageError(f"topology {topology!r} is not running, and its window and its vocabulary are not known; expected --file with its YAML file")
     return Settings.from_conf({**below, **(conf or {}), **above})

@@ -36,9 +36,9 @@ class Collector:
         self.tuples += zip(*(column_to_list(c) for c in columns))
 
 
-def made(results="both", store="kafka", matches="each", **kwargs):
+def made(results="both", store="kafka", matches="each", fields=None, **kwargs):
     collector = Collector()
-    return ResultPublisher(collector, "t", SimpleNamespace(results=results, store=store, matches=matches), **kwargs), collector
+    return ResultPublisher(collector, "t", SimpleNamespace(results=results, store=store, matches=matches, result_fields=fields), **kwargs), collector
 
 
 def mixed(n, seed):

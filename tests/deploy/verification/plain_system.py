@@ -211,6 +211,7 @@ class PlainSystem:
                         "text": dict(zip(settings.text_fields, message.text.split("\x1f"))) if settings.text_fields else message.text,
                         "attributes": message.attributes,
                         "weights": naive.norm_weights(counts, self.df, self.documents) if counts else {},
+                        "carried": self.carried(json.loads(record.value or b""), record.timestamp_ms),
                         "id": json.loads(message.id) if message.id is not None else f"{record.partition}-{record.offset}",
                     }
                 )
@@ -218,6 +219,11 @@ class PlainSystem:
                 self.newest = max(self.newest, position)
             self.number(run)
             self.advance(self.newest - self.settings.lateness_ms - 1 if timed else self.newest)
+
+    def carried(self, value: dict[str, Any], arrival_ms: int) -> dict[str, Any]:
+        """Return what results say of a message's fields."""
+        fields = self.settings.result_fields
+        return {} if fields is None else naive.fields(dict(fields.sources), value, arrival_ms, self.settings.text_fields, fields.max_bytes)
 
     def number(self, run: list[Record]) -> None:
         """Write a run of numbers."""
@@ -303,7 +309,8 @@ class PlainSystem:
         if self.settings.results == "topk" and op != "match":
             return
         message = self.messages[seq]["id"]
-        value = {"v": 1, "subscription": entry.id, "watermark": watermark, "op": op, "message": message, **more}
+        carried = {} if op == "remove" else self.messages[seq]["carried"]
+        value = {"v": 1, "subscription": entry.id, "watermark": watermark, "op": op, "message": message, **carried, **more}
         if entry.subscription.meta is not None:
             value["meta"] = json.loads(entry.subscription.meta)
         identity = f"{entry.name}/{json.dumps(entry.id)}/{watermark}/{op}/{json.dumps(message)}"
@@ -314,7 +321,7 @@ class PlainSystem:
         cut = self.more_random.randrange(1, len(ids)) if len(ids) > 1 and self.more_random.random() < 0.2 else len(ids)
         for part, these in enumerate((ids[:cut], ids[cut:])):
             if these:
-                value = {"v": 1, "message": message["id"], "watermark": message["position"], "task": task, "subscriptions": these}
+                value = {"v": 1, "message": message["id"], **message["carried"], "watermark": message["position"], "task": task, "subscriptions": these}
                 identity = f"{json.dumps(message['id'])}/{message['seq']}/{task}/{part}"
                 self.write("matches", str(message["id"]).encode(), value, [("result-id", identity.encode())], task=task)
 
@@ -328,7 +335,7 @@ class PlainSystem:
         for entry in self.topk.values():
             if entry.dirty and not entry.pending and self.settings.results != "deltas":
                 entry.dirty = False
-                entries = [{"message": self.messages[seq]["id"], "score": points} for seq, points in entry.shown]
+                entries = [{"message": self.messages[seq]["id"], **self.messages[seq]["carried"], "score": points} for seq, points in entry.shown]
                 value = {"v": 1, "subscription": entry.id, "registration": entry.name, "watermark": self.watermark, "topk": entries}
                 self.write("topk", entry.id.encode(), value, task=self.task(entry.id))
 

@@ -15,7 +15,7 @@ import pytest
 
 from dskype.deploy import verification
 from dskype.deploy.verification import reading, reading_expressions, reading_words, verify
-from dskype.deploy.verification.reading import Weights, attributes_of, meeting, read_message, read_subscription
+from dskype.deploy.verification.reading import Weights, attributes_of, check_message, meeting, object_of, read_subscription
 from dskype.deploy.verification.reading_analysis import fields_of, words_of_message
 from dskype.deploy.verification.reading_expressions import expression_text, needs_word, read_expression
 from dskype.deploy.verification.reading_words import UnusableRecord, words_of
@@ -46,6 +46,10 @@ MATCHING_PATH = {
     *("dskype.spouts.analyzers.LanguageAnalyzer", "dskype.spouts.analyzers.FieldAnalyzers", "dskype.spouts.analyzers.read_synonyms"),
 }
 """What decides whether a message and a subscription match, and how well."""
+
+
+def read_message(value, settings):
+    return check_message(object_of(value, settings.limits.text_max_bytes), settings)
 
 
 def test_verification_imports_nothing_of_the_matching_path():

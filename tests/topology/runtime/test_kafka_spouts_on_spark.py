@@ -210,12 +210,12 @@ def test_a_topology_is_at_rest_behind_the_marker_of_a_transaction(kafka, name):
     for _ in range(3):
         producer.produce(topics.messages, b"{}", partition=0)
     producer.commit_transaction()
-    assert not at_rest(kafka, name, {0: 4})
+    assert not at_rest(kafka, name, {(topics.messages, 0): 4})
     with kafka.producer() as numbered:
         numbered.send(topics.sequence, value=json.dumps({"v": 1, "task": 1, "first": 0, "partition": 0, "offset": 0, "n": 3}).encode())
-    assert at_rest(kafka, name, {0: 4})
+    assert at_rest(kafka, name, {(topics.messages, 0): 4})
     write(kafka, topics.messages, 1)
-    assert not at_rest(kafka, name, {0: 5})
+    assert not at_rest(kafka, name, {(topics.messages, 0): 5})
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
