@@ -122,7 +122,8 @@ def _json(value: Any) -> str:
     try:
         text: str = encode_json(value)
     except ValueError:  # 1e999 is read as infinity
-        text = encode_json(plain_value(value))
+        value = plain_value(value)
+        text = encode_json(value)
     if not text.isascii():
         try:
             text.encode()

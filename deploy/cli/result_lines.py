@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kafka import TopicPartition
@@ -117,8 +117,21 @@ class Texts:
             self._remember(r for batch in self._single.poll(timeout_ms=200, max_records=1).values() for r in batch if r.offset == offset)
 
 
+def carried_text(fields: Mapping[str, Any] | None) -> str | None:
+    """Return the fields of a message as text: the one called ``text`` as it is, others with their names; None if there are none."""
+    if not fields:
+        return None
+    parts = [value if name == "text" and isinstance(value, str) else f"{name}={_shown(value)}" for name, value in fields.items()]
+    return clean("  ".join(parts), _TEXT_WIDTH)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def result_line(result: Result, text: str | None) -> str:
-    """Return a delta as a line: time, operation, rank, score, subscription, message, text."""
+    """Return a delta as a line: time, operation, rank, score, subscription, message, and its text or fields."""
+    text = carried_text(result.fields) or text
     rank = "" if result.rank is None else f"#{result.rank}"
     score = "" if not isinstance(result.score, (int, float)) else f"{result.score:.6f}"
     words = f"  {text}" if text else ""
@@ -127,10 +140,10 @@ def result_line(result: Result, text: str | None) -> str:
 
 
 def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:
-    """Return the entries of a top-k list as lines: rank, score, message, text."""
+    """Return the entries of a top-k list as lines: rank, score, message, and its text or fields."""
     return [
-        f"{rank:>4}  {score:.6f}  {clean(message, 60)}" + (f"  {text}" if (text := texts.get(json.dumps(message))) else "")
-        for rank, (message, score) in enumerate(state.entries, 1)
+        f"{rank:>4}  {score:.6f}  {clean(message, 60)}" + (f"  {text}" if (text := carried_text(fields) or texts.get(json.dumps(message))) else "")
+        for rank, ((message, score), fields) in enumerate(zip(state.entries, state.fields), 1)
     ]
 
 
@@ -140,12 +153,17 @@ def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str
     once = Once()
     with contextlib.ExitStack() as stack:
         follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, pubsub.result_topics(), start)))
-        texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None))) if with_texts else None
+        texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None))) if _looks_up(pubsub, with_texts) else None
         while True:
             records = [Result.all_of(record, subscriptions) for record in follower.poll()]
             results = [r for record in records if record and once.first(record[0].result_id) for r in record]
             found = texts.find(dict.fromkeys(r.message for r in results if isinstance(r.message, (str, int)))) if texts is not None else {}
             yield [_result_text(result, found.get(json.dumps(result.message)), as_json) for result in results]
+
+
+def _looks_up(pubsub: PubSub, with_texts: bool) -> bool:
+    """Tell whether texts are wanted, and results do not carry fields in their place."""
+    return with_texts and pubsub.settings.result_fields is None
 
 
 def _result_text(result: Result, text: str | None, as_json: bool) -> str:
@@ -160,7 +178,7 @@ def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, a
     with contextlib.ExitStack() as stack:
         follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.topk], start)))
         texts = None
-        if with_texts and not as_json:
+        if _looks_up(pubsub, with_texts) and not as_json:
             texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None)))
         while True:
             records = [(r, (r.key or b"").decode(errors="replace")) for r in follower.poll()]

@@ -74,6 +74,8 @@ class Result:
     :ivar time_ms: when it was written, epoch ms.
     :ivar result_id: the same for all repetitions of a result.
     :ivar value: the whole record.
+    :ivar fields: of the message, if the topology's results carry some (``dskype.results.fields``); None: they do not, it has left the list, or they are too long
+        (then ``value`` has ``fields_omitted``).
     """
 
     subscription: str
@@ -86,6 +88,7 @@ class Result:
     time_ms: int
     result_id: str
     value: dict[str, Any]
+    fields: dict[str, Any] | None = None
 
     @classmethod
     def all_of(cls, record: Any, subscriptions: Collection[str] | None = None) -> list[Result]:
@@ -99,8 +102,21 @@ class Result:
             return [found] if found is not None and (subscriptions is None or found.subscription in subscriptions) else []
         ids = value["subscriptions"] if isinstance(value["subscriptions"], list) else []
         message, watermark, identity = value["message"], cast("int", value.get("watermark")), _identity(record, value)
+        head, carried = {"v": 1, "watermark": watermark, "op": "match", "message": message}, _carried(value)
         return [
-            cls(id, "match", message, watermark, None, None, None, record.timestamp, f"{identity}/{json.dumps(id)}", _as_delta(id, watermark, message))
+            cls(
+                id,
+                "match",
+                message,
+                watermark,
+                None,
+                None,
+                None,
+                record.timestamp,
+                f"{identity}/{json.dumps(id)}",
+                {"subscription": id, **head, **carried},  # the record that it would be alone
+                carried.get("fields"),
+            )
             for id in ids
             if isinstance(id, str) and (subscriptions is None or id in subscriptions)
         ]
@@ -122,6 +138,7 @@ class Result:
             record.timestamp,
             _identity(record, value),
             value,
+            _carried(value).get("fields"),
         )
 
 
@@ -131,9 +148,10 @@ def _identity(record: Any, value: Mapping[str, Any]) -> str:
     return json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")]) if given is None else given.decode(errors="replace")
 
 
-def _as_delta(subscription: str, watermark: int, message: Any) -> dict[str, Any]:
-    """Return one of grouped matches as the record that it would be alone."""
-    return {"v": 1, "subscription": subscription, "watermark": watermark, "op": "match", "message": message}
+def _carried(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a result, or an entry of a list, says of the fields of its message."""
+    found = {"fields": value["fields"]} if isinstance(value.get("fields"), dict) else {}
+    return {**found, "fields_omitted": True} if value.get("fields_omitted") is True else found
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,7 @@ class TopK:
 
     :ivar entries: (message id, score), best first.
     :ivar registration: the record of the subscription that the list belongs to.
+    :ivar carried: what each entry says of the fields of its message: ``fields`` or ``fields_omitted``, or nothing.
     """
 
     subscription: str
@@ -149,6 +168,12 @@ class TopK:
     entries: list[tuple[str | int, float]]
     registration: str | None = None
     time_ms: int | None = None
+    carried: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def fields(self) -> list[dict[str, Any] | None]:
+        """The fields of each message in the list, best first; None where results carry none, or where they are too long."""
+        return [said.get("fields") for said in self.carried or ({},) * len(self.entries)]
 
     @classmethod
     def from_json(cls, value: bytes | None, time_ms: int | None = None) -> TopK | None:
@@ -157,8 +182,8 @@ class TopK:
         if found is None:
             return None
         try:
-            entries = [(e["message"], e["score"]) for e in found["topk"]]
-            return cls(str(found["subscription"]), found["watermark"], entries, found.get("registration"), time_ms)
+            entries, carried = [(e["message"], e["score"]) for e in found["topk"]], tuple(map(_carried, found["topk"]))
+            return cls(str(found["subscription"]), found["watermark"], entries, found.get("registration"), time_ms, carried if any(carried) else ())
         except (KeyError, TypeError):
             return None
 
@@ -168,7 +193,7 @@ class TopK:
             "subscription": self.subscription,
             "watermark": self.watermark,
             "registration": self.registration,
-            "topk": [{"message": m, "score": s} for m, s in self.entries],
+            "topk": [{"message": m, **said, "score": s} for (m, s), said in zip(self.entries, self.carried or ({},) * len(self.entries))],
         }
 
 

@@ -10,8 +10,12 @@ from dskype.bolts.message_ids import MessageIds
 from dskype.topology.core.values import pack_state, unpack_state
 
 
+@pytest.mark.parametrize("long", [False, True], ids=["joined", "run by run"])
 @pytest.mark.parametrize("seed", range(20))
-def test_ids_are_found_until_they_are_freed(seed):
+def test_ids_are_found_until_they_are_freed(seed, long, monkeypatch):
+    if long:
+        monkeypatch.setattr("dskype.bolts.message_ids._LONG_BYTES", -1)
+        monkeypatch.setattr("dskype.bolts.message_ids._RUN_BYTES", (0, 500)[seed % 2])
     rng = random.Random(seed)
     ids, plain, seq = MessageIds(), {}, 0
     every = (1, 5, 40)[seed % 3]  # with 5 and 40 the task does not get all messages

@@ -4,14 +4,20 @@ const score = ({ score }) => (typeof score === "number" ? score.toFixed(6) : "")
 
 // As a number, an id of 64 bits would be rounded.
 const MESSAGE = ["Message", ({ message_id }) => message_id, "long"];
-const TEXT = ["Text", ({ text }) => text ?? "", "long"];
+
+/** Return what a result says of its message: the fields that it carries, otherwise the text, if it is known. */
+const said = ({ text, fields }) =>
+  fields
+    ? Object.entries(fields).map(([name, value]) => (name === "text" && typeof value === "string" ? value : `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)).join("; ")
+    : text ?? "";
+const TEXT = ["Text", said, "long"];
 
 /** Return the columns of tables of results: those of a boolean subscription have neither rank nor score. */
 export const columns = ({ isTopk }) => (isTopk ? [["Rank", ({ rank }) => (rank ? String(rank) : ""), "number"], ["Score", score, "number"], MESSAGE, TEXT] : [MESSAGE, TEXT]);
 
 /** Return a result as lines of text. */
 export const lines = (result) => [
-  result.rank ? `${result.rank}. ${result.text}` : result.text,
+  result.rank ? `${result.rank}. ${said(result)}` : said(result),
   result.message_id,
   score(result) && `score ${score(result)}`,
 ];

@@ -62,6 +62,17 @@ def test_deltas_read_back_as_what_they_say():
         assert key == subscription.encode()
 
 
+def test_fields_come_behind_the_id_of_a_message_but_not_in_removals_and_headers():
+    batch = DeltaBatch(
+        ["s"] * 3, ["0-1"] * 3, [ADD, REMOVE, MATCH], [5, 6, 7], ['"a,","fields":{"x":1}', '18,"fields":{}', '2,"fields_omitted":true'], [0.5, 0, 0], [1, 0, 0]
+    )
+    assert listed(delta_records(batch, fields=True)) == [
+        (b"s", b'{"v":1,"subscription":"s","watermark":5,"op":"add","message":"a,","fields":{"x":1},"score":0.5,"rank":1}', b'0-1/"s"/5/add/"a,"'),
+        (b"s", b'{"v":1,"subscription":"s","watermark":6,"op":"remove","message":18}', b'0-1/"s"/6/remove/18'),
+        (b"s", b'{"v":1,"subscription":"s","watermark":7,"op":"match","message":2,"fields_omitted":true}', b'0-1/"s"/7/match/2'),
+    ]
+
+
 def test_the_text_of_a_delta_is_fixed():
     names, places, metas = ["s1", "s1", "ü"], ["0-17", "0-17", "2-5"], ['{"room": 3}', '{"room": 3}', None]
     batch = DeltaBatch(names, places, [ADD, REMOVE, MATCH], [5, 6, 7], ['"a17"', "18", '"ö"'], [0.125, 0.0, 0.0], [1, 0, 0], metas)

@@ -12,6 +12,7 @@ from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import ADD, MATCH, REMOVE
 from dskype.bolts.results.formats import MessageKeys, json_names, names_of
 from dskype.bolts.results.publisher import ResultPublisher
+from dskype.spouts.result_fields import ResultFields
 from dskype.topology import IllegalArgumentException
 from dskype.topology.core.frames import OutRecords
 from dskype.topology.tuples import column_to_list
@@ -193,6 +194,27 @@ def texts_of(names):
 
 def message_keys(ids, watermarks, seqs=None):
     return MessageKeys(pa.array(ids, pa.string()), np.array(watermarks, np.int64), np.array(watermarks if seqs is None else seqs, np.int64))
+
+
+def test_grouped_matches_have_the_fields_of_their_message_once():
+    publisher, collector = made(matches="grouped", fields=ResultFields((("x", "text"),)))
+    publisher.matches(message_keys(['"q","fields":{"x":"t"}'], [3]), np.zeros(2, np.int32), np.array([0, 1], np.int32), texts_of(["a", "b"]))
+    ((_, key, value, headers),) = collector.records
+    assert key == b"q" and value == b'{"v":1,"message":"q","fields":{"x":"t"},"watermark":3,"task":0,"subscriptions":["a","b"]}'
+    assert headers["result-id"] == b'"q"/3/0/0'
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+def test_lists_with_fields_are_put_together_some_at_a_time(rows):
+    publisher, _ = made(store="redis", via_bolt=True, fields=ResultFields((("x", "text"),)))
+    publisher.rows_at_once = rows
+    offsets = np.array([0, 2, 2, 5, 6])
+    messages = pa.chunked_array([['1,"fields":{}', "2", "3"], ["4", "5", "6"]], pa.string())
+    states = publisher.encode_states([*"abcd"], ["0-1"] * 4, [7] * 4, offsets, messages, np.arange(6) / 8)
+    plain = made(store="redis", via_bolt=True)[0].encode_states([*"abcd"], ["0-1"] * 4, [7] * 4, offsets, messages, np.arange(6) / 8)
+    assert states == plain and [state.subscription for state in states] == [*"abcd"]
+    assert json.loads(states[0].value)["topk"] == [{"message": 1, "fields": {}, "score": 0.0}, {"message": 2, "score": 0.125}]
+    assert [part.stop - part.start for part in publisher.lists_at_once(offsets)] == {1: [1, 1, 1, 1], 2: [2, 1, 1], 3: [2, 1, 1], 100: [4]}[rows]
 
 
 def test_the_matches_of_a_message_are_one_record():
