@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -14,6 +14,7 @@ from dskype.deploy.client.plans import PlanOvertakenError, send_plan, with_parti
 from dskype.deploy.client.topic_reader import UnreachableError
 from dskype.deploy.metrics.meter import measure
 from dskype.deploy.metrics.reader import describe
+from dskype.deploy.web.directory import Entry
 from dskype.deploy.web.drafts import language_of
 from dskype.deploy.web.feeds import Feeds, TopologyFeed
 from dskype.deploy.web.findings import id_text
@@ -78,6 +79,11 @@ def _object(text: bytes, where: str, fields: tuple[str, ...], what: str) -> dict
     if unknown := sorted(found.keys() - set(fields)):
         raise IllegalArgumentException(explain(f"This is not {what}: it has a field that is unknown.", given=unknown[0], legal=", ".join(fields)))
     return found
+
+
+def _rows(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return subscriptions as the answer ``subscriptions`` has them."""
+    return [{**e.registered.as_json(), **({} if e.refused is None else {"status": "refused", "error": e.refused})} for e in entries]
 
 
 class Answers:
@@ -208,15 +214,19 @@ class Answers:
         return found
 
     def _subscriptions(self, request: Request) -> dict[str, Any]:
-        """Answer a page of the registered subscriptions by id, each as in the answer ``subscription``."""
+        """Answer a page of the registered subscriptions by id, or those that are named, each as in the answer ``subscription``."""
         query, feed = request.query_params, self._feed(request)
+        if named := query.getlist("id"):
+            if len(named) > _LONGEST_PAGE:
+                raise IllegalArgumentException(explain("Too many subscriptions.", given=len(named), legal=f"up to {_LONGEST_PAGE}"))
+            rows = _rows(feed.directory.entries(list(dict.fromkeys(named))))
+            return {"time_ms": now_ms(), "subscriptions": rows, "total": len(rows), "after": None}
         limit = query.get("limit", str(_PAGE))
         if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _LONGEST_PAGE):
             raise IllegalArgumentException(explain("A page cannot have so many subscriptions.", given=limit, legal=f"1..{_LONGEST_PAGE}"))
         page = feed.directory.select(query.get("prefix", ""), query.get("after", ""), int(limit))
         entries = feed.directory.entries(page.ids) if page.ids else []
-        rows = [{**e.registered.as_json(), **({} if e.refused is None else {"status": "refused", "error": e.refused})} for e in entries]
-        return {"time_ms": now_ms(), "subscriptions": rows, "total": page.total, "after": page.ids[-1] if page.more else None}
+        return {"time_ms": now_ms(), "subscriptions": _rows(entries), "total": page.total, "after": page.ids[-1] if page.more else None}
 
     def _draft(self, request: Request) -> dict[str, Any]:
         """Answer which of the newest messages a subscription would have matched, or why the topology would refuse it."""

@@ -16,11 +16,11 @@ from dskype.deploy.client.records import subscription_type
 from dskype.deploy.web.findings import id_text
 from dskype.spouts.expression import to_text
 from dskype.spouts.expression_parser import ExpressionError
-from dskype.spouts.records import BooleanSubscription, Message, RecordError, Subscription
+from dskype.spouts.records import BooleanSubscription, Message, RecordError, Subscription, parse_subscription
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.budget import check_wanted
 
-__all__ = ["Newest", "checked", "language_of", "tried"]
+__all__ = ["Newest", "checked", "language_of", "placed_only", "tried"]
 
 _KEPT, _KEPT_BYTES = 2000, 2 << 20
 _EXAMPLES, _TEXT = 3, 300
@@ -101,9 +101,29 @@ def checked(client: PubSub, fields: Mapping[str, Any]) -> Subscription | dict[st
         return {"error": str(error), "position": reason.position if isinstance(reason, ExpressionError) else None}
 
 
+def placed_only(client: PubSub, fields: Mapping[str, Any]) -> BooleanSubscription | None:
+    """Return a boolean subscription that has a place and no words yet, although the topology would refuse it; None if the fields are something else."""
+    if fields.get("type") != "boolean" or not fields.keys() & {"bbox", "region"} or fields.keys() & {"expression", "keywords", "text"}:
+        return None
+    settings = client.settings
+    try:
+        found = parse_subscription(
+            b"draft",
+            json.dumps({name: value for name, value in fields.items() if name != "id"}).encode(),
+            tokenizer=client.analyzer,
+            space=settings.space,
+            limits=settings.limits,
+            language=settings.language._replace(wordless=True),
+        )
+    except RecordError:
+        return None
+    return found if isinstance(found, BooleanSubscription) else None
+
+
 def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent], most_ms: int) -> dict[str, Any]:
     """Return which of the newest messages a subscription would have matched: ``matched`` of ``looked`` messages, ``since_ms``: when the oldest of these came
-    (None: there was none), ``examples``: some of the matched ones, the newest first, and ``text``: the expression as it is read, or None.
+    (None: there was none), ``examples``: some of the matched ones, the newest first, and ``text``: the expression as it is read, or None; of a boolean
+    subscription also ``inside``: how many messages share a place with it.
 
     A top-k subscription matches messages that have one of its words and satisfy its ``where``: these may enter its list.
 
@@ -111,7 +131,7 @@ def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]
     :param most_ms: for how long they are looked at; those that are left then are not counted as looked at.
     """
     place = Place(subscription) if isinstance(subscription, BooleanSubscription) else None
-    matched, looked, since_ms, examples = 0, 0, None, list[dict[str, Any]]()
+    matched, inside, looked, since_ms, examples = 0, 0, 0, None, list[dict[str, Any]]()
     until_s = time.monotonic() + most_ms / 1000
     for record in records:
         if time.monotonic() > until_s:
@@ -120,18 +140,24 @@ def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]
         if (read := record.read(client)) is None:
             continue
         looked, since_ms = looked + 1, record.time_ms
-        if _matches(subscription, place, *read):
+        if place is not None:
+            if not place.has(read[0]):
+                continue
+            inside += 1
+        if _matches(subscription, read[1]):
             matched += 1
             if len(examples) < _EXAMPLES:
                 id = read[0].id
                 examples.append({"message_id": record.place if id is None else id_text(json.loads(id)), "text": read[0].text[:_TEXT]})
     expression = subscription.expression if isinstance(subscription, BooleanSubscription) else subscription.where
     text = None if expression is None else to_text(expression)
-    return {"matched": matched, "looked": looked, "since_ms": since_ms, "examples": examples, "text": text}
+    found = {"matched": matched, "looked": looked, "since_ms": since_ms, "examples": examples, "text": text}
+    return found if place is None else {**found, "inside": inside}
 
 
-def _matches(subscription: Subscription, place: Place | None, message: Message, content: Content) -> bool:
+def _matches(subscription: Subscription, content: Content) -> bool:
+    """Tell whether a message whose place is right matches."""
     if isinstance(subscription, BooleanSubscription):
-        return place is not None and place.has(message) and content.satisfies(subscription.expression)
+        return content.satisfies(subscription.expression)
     shared = any(word in places for places in content.places for word in subscription.keywords)
     return shared and (subscription.where is None or content.satisfies(subscription.where))

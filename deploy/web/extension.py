@@ -13,8 +13,9 @@ from dskype.topology.ui.extension import Extension, Page
 __all__ = ["make_extension"]
 
 _PAGES = (
-    Page("/dskype/map.html", "map.html", "Map"),
-    Page("/dskype/subscribe.html", "subscribe.html", "Subscribe"),
+    Page("/", "map.html", "Map"),
+    Page("/dskype/map.html", "map.html"),
+    Page("/dskype/subscribe.html", "map.html"),
     Page("/dskype/subscriptions.html", "subscriptions.html", "Subscriptions"),
     Page("/dskype/load.html", "load.html", "Load"),
 )

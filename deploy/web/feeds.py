@@ -15,7 +15,7 @@ from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.topic_reader import UnknownTopicError
 from dskype.deploy.web.directory import Directory
-from dskype.deploy.web.drafts import checked, tried
+from dskype.deploy.web.drafts import checked, placed_only, tried
 from dskype.deploy.web.message_feed import Listener, MessageFollower, MessageTail
 from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.past import Shared
@@ -112,8 +112,11 @@ class TopologyFeed:
     def draft(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return which of the newest messages a subscription would have matched, or why the topology would refuse it; see :mod:`~dskype.deploy.web.drafts`."""
         subscription = checked(self.client, fields)
+        refused = subscription if isinstance(subscription, dict) else None
         if isinstance(subscription, dict):
-            return subscription
+            if (placed := placed_only(self.client, fields)) is None:
+                return subscription
+            subscription = placed
         reads = Listener(lambda: None)
         self._messages.join(reads)
         try:
@@ -126,7 +129,8 @@ class TopologyFeed:
                 time.sleep(_LOOK_S)
         finally:
             self._messages.leave(reads)
-        return tried(self.client, subscription, self._messages.newest.records(), self._shared.budget.draft_ms)
+        found = tried(self.client, subscription, self._messages.newest.records(), self._shared.budget.draft_ms)
+        return found if refused is None else {**refused, **{name: found[name] for name in ("inside", "looked", "since_ms")}}
 
     def plan(self, *, renewed: bool = False) -> tuple[int, dict[str, Any]]:
         """Return version and content of the distribution plan that the topology follows, not older than some seconds.

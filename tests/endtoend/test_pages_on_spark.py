@@ -9,8 +9,8 @@ from dskype.deploy.demo import places
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiServer, UiSettings
 from dskype.deploy.web.extension import make_extension
 from dskype.deploy.web.trend import WatchedReports
+from tests.deploy.web.pages import fill, put
 from tests.deploy.web.server import TOKEN, get
-from tests.deploy.web.test_web_pages import fill
 from tests.topology.runtime.helpers import wait_for
 
 from .feed import FILTER
@@ -25,9 +25,9 @@ SHOWN = 50
 
 def register(browser, server, name, fields):
     """Register a subscription in the form, and wait until the page says that it is active."""
-    browser.open(f"{server.url}dskype/subscribe.html?topology={name}")
+    browser.open(f"{server.url}?topology={name}")
     if "expression" in fields:
-        browser.click("//input[@value='boolean']")
+        put(browser, "bbox")
     fill(browser, fields)
     browser.click("//button[@name='register']")
     browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
@@ -41,13 +41,13 @@ def seen(browser):
 
 def check_map(browser, server, feed, name, later):
     """Follow the live map while messages come; return how many were published."""
-    browser.open(f"{server.url}dskype/map.html?topology={name}&sub=west&partitions=true")
+    browser.open(f"{server.url}?topology={name}&again=1#sub=west&partitions=true")
     plan = get(server, f"partitions?topology={name}")
     partitions = plan["partitions"]
     placed = sum(1 for partition in partitions if partition["box"])
     browser.wait(f"document.querySelectorAll('#map path.partition').length === {placed}")
     assert placed > 1 and f"agrid, version {plan['version']}: {len(partitions)} partitions, {placed} with a place" in browser.text("#legend")
-    browser.wait("document.querySelector('#list').innerText.includes('live')")
+    browser.wait("document.querySelector('#state').innerText.includes('live')")
     published = 0
 
     def is_live():  # the page follows what comes after its connection is there, and only the server knows when that is
@@ -120,7 +120,7 @@ def test_pages_of_a_topology_on_spark_show_what_it_publishes_and_what_the_api_an
             browser.wait(rf"/Results here\s+{len(matches)}\s/.test(document.querySelector('#state').innerText)")
             assert [(row["What"], row["Message"]) for row in browser.rows("#changes")] == [("match", id) for id in matches[: -SHOWN - 1 : -1]]
             assert any(row["Text"] for row in browser.rows("#changes"))
-            browser.open(f"{server.url}dskype/subscribe.html?topology={name}&sub=near")
+            browser.open(f"{server.url}?topology={name}&again=2#sub=near")
             browser.wait("document.querySelectorAll('#list tbody tr').length === 5")
 
             def same_list():

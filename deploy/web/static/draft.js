@@ -13,8 +13,9 @@ function marked(text, position) {
   return el("pre", {}, characters.slice(0, at).join(""), el("mark", {}, characters[at] ?? " "), characters.slice(at + 1).join(""));
 }
 
-function answer({ error, position, matched, looked, since_ms, examples, text }, { expression = "", where = "", type }) {
+function answer({ error, position, inside, matched, looked, since_ms, examples, text }, { expression = "", where = "", type }) {
   const given = type === "topk" ? where : expression;
+  if (inside !== undefined && error !== undefined) return el("p", {}, `${count(inside)} of the ${count(looked)} newest messages are there. Which of them are wanted? Enter an expression.`);
   if (error !== undefined) return [el("p", { class: "bad" }, error), ...(position ? [marked(given, position)] : [])];
   const what = type === "topk" ? "could have entered the list" : "would have matched";
   const since = since_ms === null ? "" : `, which came since ${new Date(since_ms).toLocaleString("sv-SE")}`;
@@ -25,10 +26,21 @@ function answer({ error, position, matched, looked, since_ms, examples, text }, 
   ];
 }
 
+/** Return in a few words how many messages there are. */
+function brief({ matched, inside, looked }) {
+  if (!looked) return "no messages yet";
+  const there = inside === undefined ? "" : `${count(inside)} there`;
+  const all = `of the ${count(looked)} newest`;
+  return matched === undefined ? `${there} ${all}` : inside === undefined || inside === looked ? `${count(matched)} ${all}` : `${count(matched)} match, ${there}, ${all}`;
+}
+
 export class Draft {
-  /** @param described returns the subscription that the form describes; null while something is missing. */
-  constructor(described) {
-    Object.assign(this, { described, asked: 0 });
+  /**
+   * @param described returns the subscription that the form describes; null while something is missing.
+   * @param answered called with a few words about how many messages it would have matched, or "".
+   */
+  constructor(described, answered = () => {}) {
+    Object.assign(this, { described, answered, asked: 0 });
   }
 
   /** Note that the form has changed. */
@@ -41,12 +53,18 @@ export class Draft {
   async look() {
     const fields = this.described();
     for (const name of ["expression", "where"]) field(name).removeAttribute("aria-invalid");
-    if (fields === null) return show("draft");
+    if (fields === null) {
+      this.answered("");
+      return show("draft");
+    }
     const number = this.asked;
+    const slow = setTimeout(() => number === this.asked && this.answered("counting..."), PAUSE_MS);
     const found = await getFrom(path("draft", { fields: JSON.stringify(fields) })).catch(({ message }) => ({ error: message, position: null }));
+    clearTimeout(slow);
     if (number !== this.asked) return;
     if (found.position) field(fields.type === "topk" ? "where" : "expression").setAttribute("aria-invalid", "true");
-    show("draft", answer(found, fields));
+    show("draft", [answer(found, fields)].flat());
+    this.answered(found.looked === undefined ? "" : brief(found));
   }
 }
 

@@ -1,170 +1,146 @@
-// The live map: new messages, the results of one subscription, and the partitions of the distributor.
+// The first page: the map with new messages, a subscription that is drawn on it, and the results of the one that is chosen.
 
-import { getFrom, health, parameters } from "/static/api.js";
-import { count, el, rate, show, svg, table } from "/static/dom.js";
-import { colour } from "/static/dskype/colours.js";
-import { placeLayers } from "/static/dskype/draw.js";
-import { address, connection, field, offerTopologies, path, problem, Stream } from "/static/dskype/page.js";
-import { columns, lines } from "/static/dskype/results.js";
-import { Watch } from "/static/dskype/watch.js";
-import { boxes, tip, world } from "/static/dskype/world.js";
+import { health, parameters, postTo, token } from "/static/api.js";
+import { el, show } from "/static/dom.js";
+import { Dots } from "/static/dskype/dots.js";
+import { Drawing } from "/static/dskype/draw.js";
+import { SubscriptionForm } from "/static/dskype/form.js";
+import { Live } from "/static/dskype/live.js";
+import { Mine } from "/static/dskype/mine.js";
+import { field, mapAddress, offerTopologies, path, problem, shown } from "/static/dskype/page.js";
+import { showPartitions } from "/static/dskype/partitions.js";
+import { search } from "/static/dskype/search.js";
+import { Watched } from "/static/dskype/watched.js";
+import { world } from "/static/dskype/world.js";
 
-const DOTS = 4000; // messages that stay on the map
-const LATEST_MS = 2000; // a new message stands out for so long
 const RENEW_MS = 10_000; // partitions
-const SVG_MOST = 600; // partitions that are drawn as shapes of their own
-const RATE_MS = 5000; // messages per second are those of so much time
+const CITY_ZOOM = 6.5;
+const HINTS = {
+  point: "Click the place.",
+  bbox: "Drag from one corner of the rectangle to the other.",
+  circle: "Drag from the centre of the circle to its rim.",
+  polygon: "Click the corners; close with a click on the first one, or a double click. Backspace takes back a corner.",
+};
 
-const state = { seen: 0, since: 0, arrivals: [], dots: [], watch: null, stream: null, connection: "connecting" };
+const tools = document.getElementById("tools");
+const layer = (name) => document.getElementById("show").elements.namedItem(name);
+const tool = (name) => tools.querySelector(`[name="${name}"]`);
+let map, drawing, watched, mine, cells;
+const form = new SubscriptionForm((shapes) => drawing?.set(shapes), (text) => drawing?.say(text));
+const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
-let map, dots, pins, pinned, cells;
+// -- drawing -------------------------------------------------------------------------------------------------------------------
 
-/** Return how many messages came per second; those that were there before the page was do not count. */
-function perSecond() {
-  if (state.connection !== "live" || !health.brokers) return "no data";
-  const now = Date.now();
-  state.arrivals = state.arrivals.filter(({ time }) => time > now - RATE_MS);
-  const secs = Math.max(1000, Math.min(RATE_MS, now - state.since)) / 1000;
-  return `${rate(state.arrivals.reduce((sum, { n }) => sum + n, 0) / secs)}/s`;
+function began(taken) {
+  for (const button of tools.querySelectorAll("[data-tool]")) button.setAttribute("aria-pressed", String(button.dataset.tool === taken));
+  const corners = drawing?.corners.length ?? 0;
+  tool("undo").hidden = taken !== "polygon" || !corners;
+  tool("done").hidden = taken !== "polygon" || corners < 3;
+  tool("cancel").hidden = !taken;
+  const hint = document.getElementById("hint");
+  hint.hidden = !taken;
+  if (taken && hint.textContent !== HINTS[taken]) hint.textContent = HINTS[taken];
 }
 
-function countsShown() {
-  const messages = state.stream ? `${count(state.seen)} messages, ${perSecond()}; ${count(state.dots.length)} of them on the map` : "messages are off";
-  show("counts", el("p", { class: "quiet" }, messages));
+tools.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button || !drawing) return;
+  const { tool: kind } = button.dataset;
+  if (button.name === "undo") drawing.undo();
+  else if (button.name === "done") drawing.close();
+  else if (!kind || drawing.tool === kind) drawing.take(null);
+  else if (event.detail === 0) drawing.put(kind); // the keyboard
+  else drawing.take(kind);
+});
+
+/** Show a place: the view of the form is what is drawn there. */
+function drawn(shapes) {
+  document.getElementById("new").open = true;
+  form.take(shapes);
 }
 
-function addDots(messages) {
-  const fresh = messages.map(({ message_id, text, lat, lon, bbox }) => {
-    const look = { radius: 2.5, stroke: false, fillColor: colour("--new"), fillOpacity: 0.95 };
-    const shape = bbox ? L.layerGroup(boxes(bbox).map((corners) => L.rectangle(corners, { ...look, stroke: true, weight: 1, color: colour("--new"), fillOpacity: 0.1 }))) : L.circleMarker([lat, lon], look);
-    (bbox ? shape.getLayers() : [shape]).forEach((one) => one.bindTooltip(tip(text, message_id)));
-    return shape.addTo(dots);
-  });
-  state.dots.push(...fresh);
-  for (const old of state.dots.splice(0, Math.max(0, state.dots.length - DOTS))) dots.removeLayer(old);
-  setTimeout(() => fresh.forEach((shape) => (shape.getLayers?.() ?? [shape]).forEach((one) => one.setStyle({ fillColor: colour("--dot"), color: colour("--dot"), fillOpacity: shape.getLayers ? 0.05 : 0.6 }))), LATEST_MS);
-}
-
-function followMessages() {
-  state.stream?.close();
-  state.stream = null;
-  if (document.hidden) return; // a browser has few connections
-  if (field("messages").checked) {
-    Object.assign(state, { seen: 0, since: Date.now(), arrivals: [] });
-    const listeners = {
-      messages: ({ seen, new: n, messages }) => {
-        state.seen += seen;
-        state.arrivals.push({ time: Date.now(), n });
-        addDots(messages);
-        countsShown();
-      },
-    };
-    state.stream = new Stream(() => path("messages"), listeners, (connected) => {
-      state.connection = connected;
-      countsShown();
-    });
-  } else {
-    dots.clearLayers();
-    state.dots = [];
-  }
-  countsShown();
-}
-
-async function showPartitions() {
-  const wanted = field("partitions").checked;
-  if (!wanted) {
-    cells.clearLayers();
-    show("legend");
-    return;
-  }
-  const { version, distributor, partitions, colours, loads, balance } = await getFrom(path("partitions"));
-  if (!field("partitions").checked) return;
-  cells.clearLayers();
-  const placed = partitions.filter(({ box }) => box);
-  const renderer = placed.length > SVG_MOST ? L.canvas() : L.svg();
-  for (const { number, tasks, load, box } of placed) {
-    const [tint] = tasks.map((task) => colours[task]);
-    const look = { renderer, className: "partition", weight: 1, color: tint, fillColor: tint, fillOpacity: 0.1 };
-    for (const corners of boxes(box)) L.rectangle(corners, look).bindTooltip(tip(`partition ${number}`, `tasks ${tasks.join(", ")}`, `load ${rate(load)}`)).addTo(cells);
-  }
-  const plan = el("a", { href: path("plan.svg") }, "picture of the plan");
-  show(
-    "legend",
-    el("p", {}, `${distributor}, version ${version}: ${partitions.length} partitions, ${placed.length} with a place; greatest load / mean ${balance.toFixed(2)} as the plan expects it. `, partitions.length ? plan : ""),
-    el("p", { class: "row" }, loads.slice(0, 64).map((load, task) => el("span", { class: "swatch" }, swatch(colours[task]), `task ${task}: ${rate(load)}`))),
-  );
-}
-
-const swatch = (tint) => svg("svg", { width: 12, height: 12, "aria-hidden": "true" }, svg("circle", { cx: 6, cy: 6, r: 5, fill: tint }));
-
-function showWatch() {
-  const { watch } = state;
-  pins.clearLayers();
-  if (!watch) return;
-  const { fields } = watch;
-  const mine = { pane: "pins", renderer: pinned, className: "subscription", weight: 2, color: colour("--here"), fillColor: colour("--here"), fillOpacity: 0.12, interactive: false };
-  for (const layer of placeLayers(fields ?? {}, mine)) layer.addTo(pins);
-  const entries = watch.isTopk ? watch.list : watch.newest;
-  const placed = entries.filter(({ lat }) => lat !== undefined);
-  for (const entry of [...placed].reverse()) {
-    const look = { pane: "pins", renderer: pinned, className: "pin", radius: 6, weight: 1.5, color: colour("--ground"), fillColor: colour(entry.rank === 1 ? "--first" : "--pin"), fillOpacity: 1 };
-    L.circleMarker([entry.lat, entry.lon], look).bindTooltip(tip(...lines(entry))).addTo(pins);
-  }
-  show(
-    "list",
-    el("h2", {}, `${watch.isTopk ? "The list" : "The newest matches"} of ${watch.id}`),
-    el("p", { class: "quiet" }, watch.refused ? `refused: ${watch.refused}` : `${watch.status}, ${connection(watch.connection)}; ${placed.length} of ${entries.length} have a known place`),
-    table(columns(watch), entries, "nothing yet"),
-  );
-}
+// -- the subscription that is chosen -------------------------------------------------------------------------------------------
 
 /** Let the address name what the page shows. */
-const keepAddress = () => history.replaceState(null, "", address("map.html", { sub: field("sub").value || null, partitions: field("partitions").checked ? "true" : null }));
+const keepAddress = () => history.replaceState(null, "", mapAddress({ sub: watched.id, partitions: layer("partitions").checked ? "true" : null }));
 
-async function followSubscription() {
-  state.watch?.close();
-  state.watch = null;
-  const id = field("sub").value;
-  show("answer");
-  show("list");
+function chosen(id) {
   keepAddress();
-  if (id) {
-    const watch = (state.watch = new Watch(id, showWatch));
-    await watch.resume();
-    if (watch.closed) return; // another one is followed by now
-    const { fields } = watch;
-    if (fields.bbox) map.fitBounds(boxes(fields.bbox)[0], { padding: [40, 40] });
-    else if (fields.region?.center || watch.isTopk) map.setView([fields.region?.center.lat ?? fields.lat, fields.region?.center.lon ?? fields.lon], Math.max(map.getZoom(), 3));
-  }
-  showWatch();
+  mine.choose(id);
+  document.getElementById("new").open = id === null;
 }
 
+async function follow(id) {
+  show("answer");
+  await watched.follow(id);
+  mine.choose(id, watched.watch?.fields);
+}
+
+function edit(id, fields) {
+  document.getElementById("new").open = true;
+  form.fill(id, fields);
+  field(form.kind === "topk" ? "text" : "expression").focus();
+}
+
+async function register() {
+  if (!token()) throw new Error("To register a subscription from here, open the address that dskype ui printed: it has a token.");
+  if (!health.brokers) throw new Error("The brokers do not answer. Try again when they do.");
+  const fields = form.described();
+  const id = field("id").value || newId();
+  try {
+    await watched.begin(id, fields, () => postTo(path("subscriptions"), { id, ...fields }));
+  } catch (error) {
+    document.getElementById("new").open = true;
+    throw error;
+  }
+  mine.choose(id, { ...fields, status: "sent" });
+  field("id").value = id;
+  drawing.set([]);
+  show("answer", el("p", { role: "status" }, "Registered."));
+}
+
+async function followGiven() {
+  const id = field("id").value;
+  if (!id) throw new Error("To follow a subscription, enter its id.");
+  await follow(id);
+}
+
+// -- start ---------------------------------------------------------------------------------------------------------------------
+
 async function start() {
+  const wanted = { sub: shown().get("sub") ?? parameters.get("sub"), partitions: (shown().get("partitions") ?? parameters.get("partitions")) === "true" };
   map = await world("map");
-  [cells, dots, pins] = [0, 1, 2].map(() => L.layerGroup().addTo(map));
-  map.createPane("pins").style.zIndex = 450;
-  pinned = L.svg({ pane: "pins" });
-  field("sub").value = parameters.get("sub") ?? "";
-  field("partitions").checked = parameters.get("partitions") === "true";
+  cells = L.layerGroup().addTo(map);
+  const dots = new Dots().addTo(map);
+  drawing = new Drawing(map, drawn, began);
+  drawing.set(form.shapes);
+  watched = new Watched(map, chosen, { edit, problem });
+  mine = new Mine({ follow: (id) => follow(id).catch(problem), edit, removed: (id) => watched.id === id && watched.leave(), problem });
+  search(document.getElementById("place"), document.getElementById("places"), (text) => map.gazetteer.find(text), ({ lat, lon }) => map.setView([lat, lon], Math.max(map.getZoom(), CITY_ZOOM)));
+  Object.assign(window, { dskype: { map, drawing, dots, form } }); // for tests, and for who is curious
+  field("id").value = wanted.sub ?? "";
+  layer("partitions").checked = wanted.partitions;
   await offerTopologies();
-  followMessages();
-  await showPartitions();
-  await followSubscription();
-  setInterval(() => document.hidden || !health.brokers || showPartitions().catch(problem), RENEW_MS);
-  setInterval(countsShown, 1000); // a rate falls while nothing comes
-  health.addEventListener("changed", () => state.watch && showWatch());
+  const live = new Live(dots, () => layer("messages").checked);
+  live.follow();
+  layer("messages").addEventListener("change", () => live.follow());
+  const partitions = () => showPartitions(cells, () => layer("partitions").checked);
+  layer("partitions").addEventListener("change", () => {
+    keepAddress();
+    partitions().catch(problem);
+  });
+  setInterval(() => document.hidden || !health.brokers || partitions().catch(problem), RENEW_MS);
+  health.addEventListener("changed", () => watched.watch && watched.render());
+  addEventListener("hashchange", () => shown().get("sub") && shown().get("sub") !== watched.id && follow(shown().get("sub")).catch(problem));
+  form.offerLanguage().catch(problem);
+  await Promise.all([partitions(), mine.open(), wanted.sub ? follow(wanted.sub) : null]);
 }
 
 document.getElementById("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  followSubscription().catch(problem);
+  register().catch(problem);
 });
-field("messages").addEventListener("change", followMessages);
-document.addEventListener("visibilitychange", () => dots && followMessages());
-field("partitions").addEventListener("change", () => {
-  keepAddress();
-  showPartitions().catch(problem);
-});
+field("follow").addEventListener("click", () => followGiven().catch(problem));
 start()
   .catch(problem)
   .finally(() => (document.body.dataset.state = "shown"));

@@ -6,7 +6,7 @@ import { el, show } from "/static/dom.js";
 const select = () => document.querySelector("#choice select");
 
 /** Return parameters, and the chosen topology, as a query. Those that are null or undefined are left out, and so is the topology if there is only one. */
-function query(given) {
+function query(given = {}) {
   const all = Object.entries({ topology: select().value || null, ...given });
   return new URLSearchParams(all.filter(([, value]) => value !== null && value !== undefined));
 }
@@ -16,6 +16,22 @@ export const path = (name, given = {}) => `/api/dskype/${name}?${query(given)}`;
 
 /** Return the address of a page of DSkype. */
 export const address = (page, given = {}) => `/dskype/${page}?${query(given)}`;
+
+/** Return the name of the chosen topology. */
+export const topology = () => select().value;
+
+/** Return what the part of the address behind `#` says: what the map shows, which stays in the browser and is in no log of a server. */
+export const shown = () => new URLSearchParams(location.hash.slice(1));
+
+/** Return an address of the map. Nothing but what is given is in it, and so never the token. */
+export function mapAddress(given) {
+  const search = query().toString();
+  const hash = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== null && value !== undefined)).toString();
+  return `/${search && `?${search}`}${hash && `#${hash}`}`;
+}
+
+/** Return an address of the map for others. */
+export const shareAddress = (given) => new URL(mapAddress(given), location.origin).href;
 
 /** Fill the choice; fail if there is no topology. The page is loaded again when another one is chosen. */
 export async function offerTopologies() {

@@ -1,4 +1,7 @@
-// How a result is shown, in a row of a table.
+// How a result is shown, in a row of a table, and a subscription in words.
+
+import { count } from "/static/dom.js";
+import { shapesOf } from "/static/dskype/shapes.js";
 
 const score = ({ score }) => (typeof score === "number" ? score.toFixed(6) : "");
 
@@ -25,10 +28,17 @@ export const lines = (result) => [
 /** Return the words of a subscription. */
 export const words = (fields) => fields?.text ?? fields?.expression ?? fields?.keywords?.join(" ") ?? (fields ? "any" : "");
 
+/** Return a shape in words. */
+function shape({ kind, bbox, lat, lon, radius_m, rings }) {
+  if (kind === "bbox") return `in ${bbox.join(", ")}`;
+  return kind === "circle" ? `within ${count(radius_m)} m of ${lat}, ${lon}` : `in a polygon with ${count(rings.reduce((sum, ring) => sum + ring.length, 0))} corners`;
+}
+
 /** Return where a subscription looks. */
 export function where(fields) {
   if (!fields) return "";
-  if (fields.bbox) return `in ${fields.bbox.join(", ")}`;
-  if (fields.region) return fields.region.center ? `within ${fields.region.radius_m} m of ${fields.region.center.lat}, ${fields.region.center.lon}` : "in a region";
-  return fields.type === "boolean" ? "everywhere" : `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}${fields.where ? `, where ${fields.where}` : ""}`;
+  if (fields.type === "topk") return `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}${fields.where ? `, where ${fields.where}` : ""}`;
+  const shapes = shapesOf(fields);
+  const more = shapes.length > 3 ? `, and ${count(shapes.length - 3)} more` : "";
+  return shapes.length ? shapes.slice(0, 3).map(shape).join(", or ") + more : "everywhere";
 }

@@ -2,7 +2,7 @@
 
 import { getFrom, parameters, postTo, token } from "/static/api.js";
 import { count, el, link, moment, show, table } from "/static/dom.js";
-import { address, field, offerTopologies, path, problem } from "/static/dskype/page.js";
+import { address, mapAddress, field, offerTopologies, path, problem } from "/static/dskype/page.js";
 import { where, words } from "/static/dskype/results.js";
 
 const here = { prefix: parameters.get("prefix") || null, after: parameters.get("after") };
@@ -27,13 +27,12 @@ async function render() {
     "list",
     table(
       [
-        ["Id", ({ id }) => link(address("subscribe.html", { sub: id }), id), "long"],
+        ["Id", ({ id }) => link(mapAddress({ sub: id }), id), "long"],
         ["Kind", ({ type }) => type ?? ""],
         ["Words", words, "long"],
         ["Where", where, "long"],
         ["Status", status, "long"],
         ["Registered", ({ registered_ms }) => moment(registered_ms / 1000)],
-        ["", ({ id }) => link(address("map.html", { sub: id }), "map")],
         ...(token() ? [["", ({ id }) => el("button", { type: "button", onclick: () => remove(id).catch(problem) }, "remove")]] : []),
       ],
       subscriptions,

@@ -254,13 +254,13 @@ def test_pages_and_files_are_served_and_nothing_else(served):
         except HTTPError as error:
             return error.code, "", ""
 
-    assert status("dskype/subscribe.html")[:2] == (200, "text/html; charset=utf-8")
-    assert status("static/dskype/subscribe.js")[:2] == (200, "text/javascript; charset=utf-8")
+    assert all(status(path)[:2] == (200, "text/html; charset=utf-8") for path in ("", "index.html", "dskype/map.html", "dskype/subscribe.html"))
+    assert status("static/dskype/form.js")[:2] == (200, "text/javascript; charset=utf-8")
     assert all("script-src 'self'" in status(path)[2] for path in ("dskype/subscribe.html", "static/dskype/dskype.css"))
     for path in ("static/dskype/../extension.py", "static/dskype/%2e%2e/extension.py", "static/dskype//etc/passwd", "static/dskype/", "static/dskype/x.js"):
         assert status(path)[0] == 404, path
     with urlopen(f"{served.url}api/ui/pages", timeout=30) as answer:
-        assert {"title": "Subscribe", "path": "/dskype/subscribe.html"} in json.load(answer)["pages"]
+        assert json.load(answer)["pages"][0] == {"title": "Map", "path": "/"}
 
 
 def test_a_picture_keeps_its_styles_and_runs_nothing(kafka, served):

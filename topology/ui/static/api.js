@@ -8,10 +8,12 @@ const PATIENCE_MS = 5000; // for the answer about health, which waits for nothin
 
 // The address that `dskype ui` prints ends with #token=...; it stays in this tab, and leaves the address.
 function takeToken() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  const parts = new URLSearchParams(location.hash.slice(1));
+  const given = parts.get("token");
   if (!given) return false;
   sessionStorage.setItem("token", given);
-  history.replaceState(null, "", location.pathname + location.search);
+  parts.delete("token");
+  history.replaceState(null, "", location.pathname + location.search + (parts.size ? `#${parts}` : ""));
   return true;
 }
 takeToken();
@@ -65,7 +67,9 @@ export function address(page, changes) {
 /** Add links to the pages of extensions to the header of every page. */
 async function addLinks() {
   const { pages } = await getFrom("/api/ui/pages");
-  document.querySelector("header").append(...pages.map(({ title, path }) => el("a", { href: path, "aria-current": path === location.pathname ? "page" : null }, title)));
+  const header = document.querySelector("header");
+  header.prepend(...pages.map(({ title, path }) => el("a", { href: path }, title)));
+  for (const link of header.querySelectorAll("a")) if (link.pathname === location.pathname) link.setAttribute("aria-current", "page");
 }
 addLinks().catch(() => {}); // the page itself says that the server does not answer
 

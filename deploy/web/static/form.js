@@ -1,0 +1,215 @@
+// The form of a subscription. Where it looks is a list of shapes, which the map has as well: whoever changes one changes the other.
+
+import { getFrom } from "/static/api.js";
+import { el, show } from "/static/dom.js";
+import { both, comparison, Draft } from "/static/dskype/draft.js";
+import { field, path, problem } from "/static/dskype/page.js";
+import { fieldsOf, shapesOf } from "/static/dskype/shapes.js";
+
+const form = document.getElementById("form");
+const NAMES = { bbox: "Rectangle", circle: "Circle", polygon: "Polygon" };
+const NUMBERS = {
+  bbox: [["west", "West", 180], ["south", "South", 90], ["east", "East", 180], ["north", "North", 90]],
+  circle: [["center_lat", "Latitude", 90], ["center_lon", "Longitude", 180], ["radius_m", "Radius (metres)", null]],
+};
+
+const number = (name) => Number(field(name).value);
+const kind = () => field("kind").value;
+
+/** The fields of a registered subscription that the form has, and those that say how it is. */
+const KNOWN = new Set("id type text keywords lat lon k alpha where bbox region expression ttl_s status since registration registered_ms limit limited_ms error".split(" "));
+
+/** Show the parts of the form that belong to a choice. */
+function choose(name, value) {
+  for (const part of form.querySelectorAll(`[data-${name}]`)) part.hidden = part.disabled = part.dataset[name] !== value;
+}
+
+// -- where ---------------------------------------------------------------------------------------------------------------------
+
+/** Return the rings of a text: a line for each corner, an empty line between rings; null if it is something else. */
+function ringsOf(text) {
+  const rings = text.trim().split(/\n\s*\n/).map((part) => part.trim().split("\n").map((line) => line.split(/[,;\s]+/).filter(Boolean).map(Number)));
+  const good = ([lat, lon, ...more]) => Math.abs(lat) <= 90 && Math.abs(lon) <= 180 && !more.length;
+  return rings.every((ring) => ring.length >= 3 && ring.every(good)) ? rings.map((ring) => ring.map(([lat, lon]) => [lon, lat])) : null;
+}
+
+const textOf = (rings) => rings.map((ring) => ring.map(([lon, lat]) => `${lat}, ${lon}`).join("\n")).join("\n\n");
+
+/** Return what the fields of a row hold of a shape. */
+const values = ({ kind, bbox, lat, lon, radius_m, rings }) => (kind === "bbox" ? bbox : kind === "circle" ? [lat, lon, radius_m] : [textOf(rings)]);
+
+/** Return the shape of a row of fields. */
+function shapeIn(row) {
+  const { shape: kind } = row.dataset;
+  const fields = [...row.querySelectorAll("input, textarea")];
+  if (kind === "polygon") {
+    const rings = ringsOf(fields[0].value);
+    fields[0].setCustomValidity(rings ? "" : "Expected at least three lines with a latitude and a longitude each.");
+    return { kind, rings: rings ?? [], bad: !rings };
+  }
+  const bad = fields.some((one) => one.value === "" || !one.validity.valid);
+  const [a, b, c, d] = fields.map((one) => Number(one.value));
+  return kind === "bbox" ? { kind, bbox: [a, b, c, d], bad: bad || b > d } : { kind, lat: a, lon: b, radius_m: c, bad };
+}
+
+export class SubscriptionForm {
+  /**
+   * @param changed called with the shapes after each change that is made in the form.
+   * @param counted called with a few words about how many messages the subscription would have matched.
+   */
+  constructor(changed, counted) {
+    Object.assign(this, { changed, shapes: [], attributes: [] });
+    const ready = () => form.matches(":valid") && (kind() === "topk" || field("expression").value.trim() || this.shapes.length);
+    this.draft = new Draft(() => (ready() ? this.described() : null), counted);
+    form.addEventListener("input", ({ target }) => this.#input(target));
+    field("attribute").addEventListener("change", () => this.#offerComparisons());
+    field("compare").addEventListener("click", () => this.#compare());
+    this.#kindChanged();
+  }
+
+  get kind() {
+    return kind();
+  }
+
+  /** Return the subscription that the form describes. */
+  described() {
+    if (kind() === "topk") {
+      const where = field("where").value.trim() === "" ? {} : { where: field("where").value };
+      return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha"), ...where, ...this.#kept() };
+    }
+    this.shapes = [...document.querySelectorAll("#shapes > .shape")].map(shapeIn); // a program may have filled the fields
+    const expression = field("expression").value.trim() === "" ? {} : { expression: field("expression").value };
+    const ttl = field("ttl_s").value === "" ? {} : { ttl_s: number("ttl_s") };
+    return { type: "boolean", ...fieldsOf(this.shapes), ...expression, ...ttl, ...this.#kept() };
+  }
+
+  /** Return the fields of an edited subscription that the form does not have. */
+  #kept() {
+    return this.edited && this.edited.id === field("id").value && this.edited.kind === kind() ? this.edited.kept : {};
+  }
+
+  /** Take over shapes from the map. A place belongs to a list of the best messages, an area to all that match. */
+  take(shapes) {
+    this.shapes = shapes;
+    const wanted = shapes.length ? (shapes[0].kind === "point" ? "topk" : "boolean") : kind();
+    if (wanted !== kind()) {
+      form.querySelector(`[name="kind"][value="${wanted}"]`).checked = true;
+      this.#showKind();
+    }
+    if (wanted === "topk" && shapes.length) [field("lat").value, field("lon").value] = [shapes[0].lat, shapes[0].lon];
+    this.#rows();
+    this.draft.changed();
+  }
+
+  /** Fill the form with a subscription that is there. */
+  fill(id, fields) {
+    const set = (name, value) => (field(name).value = value ?? "");
+    const topk = fields.type === "topk";
+    this.edited = { id, kind: topk ? "topk" : "boolean", kept: Object.fromEntries(Object.entries(fields).filter(([name]) => !KNOWN.has(name))) };
+    form.querySelector(`[name="kind"][value="${topk ? "topk" : "boolean"}"]`).checked = true;
+    set("id", id);
+    if (topk) {
+      set("text", fields.text ?? fields.keywords?.join(" "));
+      for (const name of ["lat", "lon", "k", "alpha", "where"]) set(name, fields[name]);
+    } else {
+      set("expression", fields.expression ?? fields.keywords?.map((word) => `"${word}"`).join(" AND "));
+      set("ttl_s", fields.ttl_s);
+    }
+    this.shapes = shapesOf(fields);
+    this.#showKind();
+    this.#rows();
+    this.changed(this.shapes);
+    this.draft.changed();
+  }
+
+  #input(target) {
+    if (["attribute", "sign", "value", "id", "topology"].includes(target.name)) return;
+    if (target.name === "kind") return this.#kindChanged();
+    const row = target.closest(".shape");
+    if (row) this.shapes = this.shapes.map((shape, i) => (String(i) === row.dataset.number ? shapeIn(row) : shape));
+    else if (target.name === "lat" || target.name === "lon") this.shapes = this.#point();
+    this.changed(this.shapes);
+    this.draft.changed();
+  }
+
+  #point() {
+    const good = ["lat", "lon"].every((name) => field(name).value !== "" && field(name).validity.valid);
+    return good ? [{ kind: "point", lat: number("lat"), lon: number("lon") }] : [];
+  }
+
+  #showKind() {
+    choose("kind", kind());
+  }
+
+  #kindChanged() {
+    this.#showKind();
+    if (kind() === "topk") {
+      this.areas = this.shapes.filter(({ kind }) => kind !== "point");
+      this.shapes = this.#point();
+    } else this.shapes = this.areas ?? [];
+    this.#rows();
+    this.changed(this.shapes);
+    this.draft.changed();
+  }
+
+  /** Show a row of fields for each area. Rows stay while there are the same, so that a field that is being written in keeps the cursor. */
+  #rows() {
+    const box = document.getElementById("shapes");
+    const areas = this.shapes.filter(({ kind }) => kind !== "point");
+    const same = box.children.length === areas.length && areas.every(({ kind }, i) => box.children[i].dataset.shape === kind);
+    if (!same) box.replaceChildren(...areas.map((shape, i) => this.#row(shape, i)));
+    areas.forEach((shape, i) => {
+      const fields = [...box.children[i].querySelectorAll("input, textarea")];
+      values(shape).forEach((value, j) => shape.bad || (fields[j].value = value));
+    });
+    document.getElementById("everywhere").hidden = areas.length > 0;
+  }
+
+  #row({ kind, rings }, i) {
+    const numbers = (NUMBERS[kind] ?? []).map(([name, label, most]) =>
+      el("label", {}, `${label} `, el("input", { name, type: "number", step: "any", min: most === null ? 1 : -most, max: most, required: true })),
+    );
+    const rows = rings ? Math.min(8, textOf(rings).split("\n").length) : 0;
+    const corners = el("label", { class: "wide" }, "Corners (latitude, longitude) ", el("textarea", { name: "corners", rows, spellcheck: "false", required: true }));
+    const remove = el("button", { type: "button", onclick: () => this.#remove(i), "aria-label": `Remove ${NAMES[kind].toLowerCase()} ${i + 1}` }, "Remove");
+    return el("fieldset", { class: "shape fields", "data-shape": kind, "data-number": String(i) }, el("legend", {}, `${NAMES[kind]} ${i + 1}`), kind === "polygon" ? corners : numbers, remove);
+  }
+
+  #remove(i) {
+    this.shapes = this.shapes.filter((_, j) => j !== i);
+    this.#rows();
+    this.changed(this.shapes);
+    this.draft.changed();
+  }
+
+  // -- what expressions may speak of -----------------------------------------------------------------------------------------
+
+  async offerLanguage() {
+    ({ attributes: this.attributes } = await getFrom(path("language")));
+    document.getElementById("comparison").hidden = !this.attributes.length;
+    field("attribute").replaceChildren(...this.attributes.map(({ name, type }) => el("option", { value: name }, `${name} (${type})`)));
+    if (this.attributes.length) this.#offerComparisons();
+  }
+
+  get #attribute() {
+    return this.attributes.find(({ name }) => name === field("attribute").value);
+  }
+
+  #offerComparisons() {
+    const { comparisons, type } = this.#attribute;
+    field("sign").replaceChildren(...comparisons.map((sign) => el("option", { value: sign }, sign)));
+    field("value").placeholder = EXAMPLES[type];
+    field("value").value = "";
+  }
+
+  #compare() {
+    const sign = field("sign").value;
+    if (sign !== "exists" && !/^[^"]*[^"\s][^"]*$/.test(field("value").value)) return problem(new Error("To compare an attribute, enter a value without double quotes."));
+    const input = field(kind() === "topk" ? "where" : "expression");
+    input.value = both(input.value, comparison(this.#attribute, sign, field("value").value));
+    show("answer");
+    this.draft.changed();
+  }
+}
+
+const EXAMPLES = { number: "200", string: "cafe", boolean: "true", strings: "vegan", time: "2026-01-31T12:00:00Z" };
