@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,10 +18,10 @@ from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.records import Result, TopK
 from dskype.deploy.machine.terminal import clean, clock_text, counted
+from dskype.spouts.record_values import RecordError
 
 __all__ = ["Texts", "follow_results", "follow_topk", "result_line", "topk_lines"]
 
-_DEFAULT_ID = re.compile(r"(\d{1,9})-(\d{1,18})")
 _REMEMBERED = 100_000
 _BEFORE = 10_000
 _FAR = 20_000
@@ -34,16 +33,17 @@ _LOOK_UP_S = 0.3
 class Texts:
     """Finds the text of a message by its id.
 
-    It remembers the newest 100,000 messages that it has read. A message with a default id, ``<partition>-<offset>``, can also be read on its own.
+    It remembers the newest 100,000 messages that it has read. A message with a default id, which says where it is, can also be read on its own.
 
     :param start: where to begin to read; see :class:`~dskype.deploy.client.follower.Follower`. Default: the last 10,000 messages.
         From ``beginning``, messages are read only as far as they are asked for.
     """
 
     def __init__(self, pubsub: PubSub, start: str | int | None = None) -> None:
-        self._kafka, self._topic = pubsub.kafka, pubsub.topics.messages
+        self._kafka, self._topics = pubsub.kafka, pubsub.message_topics
+        pubsub.require(*self._topics.names)
         self._texts: OrderedDict[str, str | None] = OrderedDict()
-        self._follower = Follower(pubsub.kafka, [self._topic], _BEFORE if start is None else start)
+        self._follower = Follower(pubsub.kafka, self._topics.names, _BEFORE if start is None else start)
         self._current = start != "beginning"
         self._single: Any = None
 
@@ -63,8 +63,8 @@ class Texts:
         until = time.monotonic() + _LOOK_UP_S
         for id in ids:
             name = json.dumps(id)
-            place = _DEFAULT_ID.fullmatch(id) if isinstance(id, str) else None
-            where = None if place is None else (TopicPartition(self._topic, int(place[1])), int(place[2]))
+            place = self._topics.place_of(id)
+            where = None if place is None else (TopicPartition(*place[:2]), place[2])
             if name not in self._texts:
                 self._read_on(name, where)
             if name not in self._texts and where is not None and time.monotonic() < until:
@@ -92,13 +92,16 @@ class Texts:
     def _remember(self, records: Iterable[Any]) -> None:
         for record in records:
             try:
-                value = json.loads(record.value)
+                value = self._topics.own_form(record.topic, record.value) if self._topics.is_mapped(record.topic) else json.loads(record.value)
                 id, text = value.get("id"), value["text"]
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            except (RecordError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 continue
-            self._keep(f'"{record.partition}-{record.offset}"' if id is None else json.dumps(id), text)
+            default = self._topics.default_id(record.topic, record.partition, record.offset)
+            self._keep(json.dumps(default if id is None else id), text)
 
     def _keep(self, name: str, text: Any) -> None:
+        if isinstance(text, dict):  # of fields
+            text = "  ".join(part for part in text.values() if isinstance(part, str))
         self._texts[name] = text[: 4 * _TEXT_WIDTH] if isinstance(text, str) else None
         self._texts.move_to_end(name)
         if len(self._texts) > _REMEMBERED:
@@ -109,7 +112,7 @@ class Texts:
         self._keep(name, None)
         if self._single is None:
             self._single = self._kafka.consumer(allow_auto_create_topics=False, max_poll_records=1, max_partition_fetch_bytes=1 << 16, fetch_max_wait_ms=1)
-        if where.partition not in self._single.partitions_for_topic(self._topic):
+        if where.partition not in (self._single.partitions_for_topic(where.topic) or ()):
             return
         self._single.assign([where])
         self._single.seek(where, offset)
@@ -149,7 +152,7 @@ def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:
 
 def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:
     """Yield lists of lines, one line for each new result, without end."""
-    pubsub.require(pubsub.topics.results, pubsub.topics.messages)
+    pubsub.require(pubsub.topics.results)
     once = Once()
     with contextlib.ExitStack() as stack:
         follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, pubsub.result_topics(), start)))
@@ -174,7 +177,7 @@ def _result_text(result: Result, text: str | None, as_json: bool) -> str:
 
 def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:
     """Yield lists of new top-k lists, without end. As text, a list is one string with several lines."""
-    pubsub.require(pubsub.topics.topk, pubsub.topics.messages)
+    pubsub.require(pubsub.topics.topk)
     with contextlib.ExitStack() as stack:
         follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.topk], start)))
         texts = None

@@ -29,7 +29,7 @@ from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening
 from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.follower import Follower, Once
-from dskype.deploy.client.message_topics import message_topics
+from dskype.deploy.client.message_topics import MessageTopics, message_topics
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.deploy.client.topic_reader import TopicReader
@@ -82,6 +82,7 @@ class PubSub(TopicReader):
     :param conf: the configuration ``dskype.*`` to check records by; default: the running topology's, else the defaults.
     :param timeout_s: how long the brokers may take to answer. Default 30.
     :param names: remembers which topics there are; clients may share it. Default: they are asked for whenever a topic seems to be missing.
+    :param message_topics: the topics of messages in the order of the message spout; default: those of the running topology.
     :param patience_s: after how many seconds a record that the brokers have not taken is given up, and counted as failed. Default: ``timeout_s``.
     """
 
@@ -94,6 +95,7 @@ class PubSub(TopicReader):
         timeout_s: float = 30,
         patience_s: float | None = None,
         names: TopicNames | None = None,
+        message_topics: Sequence[str] | None = None,
     ) -> None:
         super().__init__(KafkaSettings(kafka) if isinstance(kafka, str) else kafka, name, timeout_s, names)
         self._conf = conf
@@ -101,6 +103,8 @@ class PubSub(TopicReader):
         self._settled = threading.Condition(self._lock)  # a record has been stored, or was given up
         self._producer: RecordProducer | None = None
         self._settings: Any = None
+        self._given_topics = message_topics
+        self._message_topics: MessageTopics | None = None
         self._analyzer: Any = None
         self._ceiling: CostCeiling | None = None
         self._failures: list[BaseException] = []
@@ -155,9 +159,14 @@ class PubSub(TopicReader):
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
 
     @property
-    def message_topics(self) -> tuple[str, ...]:
-        """The topics of messages that the topology reads; see :func:`~dskype.deploy.client.message_topics.message_topics`."""
-        return message_topics(self.running(), self.name, self.settings)
+    def message_topics(self) -> MessageTopics:
+        """The topics of messages that the topology reads, and what their records say."""
+        settings = self.settings
+        with self._lock:
+            if self._message_topics is None:
+                names = message_topics(self.running(), self.name, settings) if self._given_topics is None else self._given_topics
+                self._message_topics = MessageTopics(names, settings, self.topics.messages)
+            return self._message_topics
 
     def running_conf(self) -> dict[str, Any] | None:
         """Return the configuration of the topology as its tasks see it; None if there is no topology of that name."""

@@ -9,12 +9,13 @@ from typing import Any
 __all__ = ["sequence_numbers"]
 
 
-def sequence_numbers(runs: Iterable[Mapping[str, Any]], partition: int = 0) -> Callable[[int], int | None]:
-    """Return a function from offsets of a partition of the (first) topic of messages to sequence numbers; None for a record that has none.
+def sequence_numbers(runs: Iterable[Mapping[str, Any]], partition: int = 0, topic: str | None = None) -> Callable[[int], int | None]:
+    """Return a function from offsets of a partition of a topic of messages to sequence numbers; None for a record that has none.
 
     :param runs: records of the topic of sequences.
+    :param topic: of messages; None: the first one of the message spout.
     """
-    found = sorted((r["offset"], r["first"], r["n"], r.get("step", 1)) for r in runs if r["partition"] == partition and "topic" not in r)
+    found = sorted((r["offset"], r["first"], r["n"], r.get("step", 1)) for r in runs if r["partition"] == partition and r.get("topic") == topic)
     starts = [run[0] for run in found]
 
     def number(offset: int) -> int | None:

@@ -38,7 +38,7 @@ class _Recent:
     """A record of the messages' topic; what it says is found out when it is first asked for."""
 
     def __init__(self, record: Any) -> None:
-        self.value, self.time_ms, self.place = record.value or b"", record.timestamp, f"{record.partition}-{record.offset}"
+        self.value, self.time_ms, self.where = record.value or b"", record.timestamp, (record.topic, record.partition, record.offset)
         self._read: tuple[Message, Content] | None = None
         self._is_read = False
 
@@ -46,7 +46,7 @@ class _Recent:
         """Return the message and its content; None if the topology refuses it."""
         if not self._is_read:
             try:
-                message = client.parse_message(self.value)
+                message = client.message_topics.read(self.where[0], self.value)
                 self._read = message, Content(message, client.analyzer, client.settings.language)
             except RecordError:
                 self._read = None
@@ -58,7 +58,7 @@ class Newest:
     """The newest records of the messages' topic that were read, a bounded number of them and of their bytes."""
 
     def __init__(self) -> None:
-        self._records: OrderedDict[tuple[int, int], _Recent] = OrderedDict()  # (partition, offset) -> record: they may be read again
+        self._records: OrderedDict[tuple[str, int, int], _Recent] = OrderedDict()  # (topic, partition, offset) -> record: they may be read again
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -66,7 +66,7 @@ class Newest:
         """Add further records."""
         with self._lock:
             for record in records[-_KEPT:]:
-                if (place := (record.partition, record.offset)) not in self._records:
+                if (place := (record.topic, record.partition, record.offset)) not in self._records:
                     self._records[place] = found = _Recent(record)
                     self._bytes += len(found.value)
             while len(self._records) > _KEPT or self._bytes > _KEPT_BYTES:
@@ -131,6 +131,7 @@ def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]
     :param most_ms: for how long they are looked at; those that are left then are not counted as looked at.
     """
     place = Place(subscription) if isinstance(subscription, BooleanSubscription) else None
+    topics = client.message_topics
     matched, inside, looked, since_ms, examples = 0, 0, 0, None, list[dict[str, Any]]()
     until_s = time.monotonic() + most_ms / 1000
     for record in records:
@@ -148,7 +149,7 @@ def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]
             matched += 1
             if len(examples) < _EXAMPLES:
                 id = read[0].id
-                examples.append({"message_id": record.place if id is None else id_text(json.loads(id)), "text": read[0].text[:_TEXT]})
+                examples.append({"message_id": topics.default_id(*record.where) if id is None else id_text(json.loads(id)), "text": read[0].text[:_TEXT]})
     expression = subscription.expression if isinstance(subscription, BooleanSubscription) else subscription.where
     text = None if expression is None else to_text(expression)
     found = {"matched": matched, "looked": looked, "since_ms": since_ms, "examples": examples, "text": text}

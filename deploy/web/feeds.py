@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from dskype.deploy.client import plan_picture
 from dskype.deploy.client.follower import Follower
+from dskype.deploy.client.message_topics import message_topics
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
 from dskype.deploy.client.pubsub import PubSub
@@ -21,7 +22,9 @@ from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
-from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
+from dskype.spouts.settings import Settings
+from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
+from dskype.topology.runtime.nimbus.nimbus_topic import conf_of
 from dskype.topology.ui.budget import Budget, TooLongError, check_wanted, holding
 
 __all__ = ["Feeds", "TopologyFeed"]
@@ -41,18 +44,34 @@ class TopologyFeed:
 
     :param client: of the topology.
     :param shared: what reads for all topologies.
+    :param record: returns the topology's present record in the nimbus topic; None: it does not run, or it is not known.
     """
 
-    def __init__(self, client: PubSub, shared: Shared) -> None:
-        self.client, self._shared = client, shared
+    def __init__(self, client: PubSub, shared: Shared, record: Callable[[], Mapping[str, Any] | None] = lambda: None) -> None:
+        self.client, self._shared, self._record = client, shared, record
         self._results = ResultTail(
-            lambda: Follower(client.kafka, self._topics(), consumer=client.kafka.consumer(**_SETTINGS)), client.topics, shared.budget.queued_mb << 20
+            lambda: Follower(client.kafka, self._topics(), consumer=client.kafka.consumer(**_SETTINGS)),
+            client.topics,
+            shared.budget.queued_mb << 20,
+            self.is_current,
         )
-        self._messages = MessageTail(lambda: Follower(client.kafka, [client.topics.messages], _MESSAGES_BACK), client.name)
+        self._messages = MessageTail(
+            lambda: Follower(client.kafka, client.message_topics.names, _MESSAGES_BACK),
+            client.name,
+            topics=lambda: client.message_topics,
+            is_current=self.is_current,
+        )
         self._planning = threading.Lock()  # held while the plan is read or drawn: many who ask wait for one
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
         self._made: dict[str, tuple[tuple[int, dict[str, Any]], Any]] = {}  # what was made -> the plan, and what it was made to
         self.directory = Directory(client, shared.budget.topic_read_wait_s)
+
+    def is_current(self) -> bool:
+        """Tell whether the topology still has the settings and reads the topics that the client goes by; it may have been submitted again."""
+        if (record := self._record()) is None:
+            return True
+        settings = Settings.from_conf(conf_of(record))
+        return settings == self.client.settings and message_topics(record, self.client.name, settings) == self.client.message_topics.names
 
     def _topics(self) -> list[str]:
         """Return the topics of :data:`~dskype.deploy.web.places.LETTERS` that are there."""
@@ -104,7 +123,7 @@ class TopologyFeed:
         :raises NotAliveException: there is no such topology.
         """
         try:
-            self.client.require(self.client.topics.messages)
+            self.client.require(*self.client.message_topics.names)
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
         return MessageFollower(self._messages, self._shared.joining)
@@ -221,15 +240,31 @@ class Feeds:
         """
         name = self.name_of(name)
         with self._lock:
-            if name in self._feeds:
-                return self._feeds[name]
-        client = PubSub(self._kafka, name, timeout_s=10, names=self._names)
+            known = self._feeds.get(name)
+        if known is not None and known.is_current():
+            return known
+        record = self._record(name)
+        conf = None if record is None else conf_of(record)
+        topics = None if record is None else message_topics(record, name, Settings.from_conf(conf or {}))
+        client = PubSub(self._kafka, name, conf=conf, timeout_s=10, names=self._names, message_topics=topics)
         try:
-            client.require(client.topics.messages)
+            client.require(*client.message_topics.names)
         except UnknownTopicError as error:
             raise NotAliveException(str(error)) from None
         with self._lock:  # kept only for topics that are there, so there are not more than these
-            return self._feeds.setdefault(name, TopologyFeed(client, self._shared))
+            if self._feeds.get(name) is not known:  # another request was faster
+                return self._feeds[name]
+            found = self._feeds[name] = TopologyFeed(client, self._shared, lambda: self._record(name))
+        if known is not None:  # whoever follows it is told to come back
+            known.close()
+        return found
+
+    def _record(self, name: str) -> Mapping[str, Any] | None:
+        """Return the record of a topology that runs, as far as the server knows."""
+        try:
+            return next((view.record for view in self.source.topologies() if view.name == name and "conf" in view.record.get("state", ())), None)
+        except TopologyError:  # the brokers have never answered
+            return None
 
     def close(self) -> None:
         """Stop all."""

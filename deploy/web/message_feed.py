@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 
 from dskype.deploy.client.follower import Follower
+from dskype.deploy.client.message_topics import MessageTopics
 from dskype.deploy.client.records import json_object
 from dskype.deploy.web.drafts import Newest
 from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.tail import Tail
 from dskype.spouts.areas import centre_of
+from dskype.spouts.record_values import RecordError
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.events import Event
 
@@ -35,9 +37,16 @@ _TEXT, _ID = 300, 512
 _LOOK_S, _PATIENCE_S = 0.02, 1.0
 
 
-def message_of(record: Any) -> dict[str, Any] | None:
-    """Return id, text, latitude and longitude (of an area its centre, and its ``bbox``) of a record of messages; None if it has none, or an id that is none."""
-    value = json_object(record.value)
+def message_of(record: Any, topics: MessageTopics | None = None) -> dict[str, Any] | None:
+    """Return id, text, latitude and longitude (of an area its centre, and its ``bbox``) of a record of messages; None if it has none, or an id that is none.
+
+    :param topics: those of the topology; None: its own alone.
+    """
+    value, default = json_object(record.value), f"{record.partition}-{record.offset}"
+    if topics is not None:
+        default = topics.default_id(record.topic, record.partition, record.offset)
+        if topics.is_mapped(record.topic):
+            value = _mapped(record, topics)
     if value is None:
         return None
     try:
@@ -50,9 +59,19 @@ def message_of(record: Any) -> dict[str, Any] | None:
     text, id = value.get("text"), value.get("id")
     if not (id is None or (type(id) is int and -(1 << 63) <= id < 1 << 63) or (isinstance(id, str) and len(id) <= _ID)):  # many are remembered
         return None
-    id = f"{record.partition}-{record.offset}" if id is None else id
+    id = default if id is None else id
     found = {"id": id, "message_id": id_text(id), "text": text[:_TEXT] if isinstance(text, str) else "", "lat": lat, "lon": lon}
     return found if box is None else {**found, "bbox": box}
+
+
+def _mapped(record: Any, topics: MessageTopics) -> dict[str, Any] | None:
+    """Return the message of a record of another form as one of the own form; None if it is refused."""
+    try:
+        message = topics.read(record.topic, record.value)
+    except RecordError:
+        return None
+    place = {"lat": message.lat, "lon": message.lon} if message.bbox is None else {"bbox": message.bbox}
+    return {"id": None if message.id is None else json.loads(message.id), "text": message.text, **place}
 
 
 class Listener:
@@ -99,12 +118,21 @@ class MessageTail(Tail["MessageFollower | Listener"]):
     """Reads new messages, and remembers the newest ones.
 
     :param kept: how many.
+    :param topics: returns the topics of messages; default: the topology's own alone.
+    :param is_current: as in :class:`~dskype.deploy.web.tail.Tail`.
     :ivar newest: their records, fewer.
     """
 
-    def __init__(self, open_follower: Callable[[], Follower], name: str, kept: int = KEPT) -> None:
-        super().__init__(open_follower, f"messages of {name}")
-        self._kept = kept
+    def __init__(
+        self,
+        open_follower: Callable[[], Follower],
+        name: str,
+        kept: int = KEPT,
+        topics: Callable[[], MessageTopics | None] = lambda: None,
+        is_current: Callable[[], bool] = lambda: True,
+    ) -> None:
+        super().__init__(open_follower, f"messages of {name}", is_current)
+        self._kept, self._topics = kept, topics
         self.newest = Newest()
         self._known: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._random = random.Random(0)
@@ -114,7 +142,8 @@ class MessageTail(Tail["MessageFollower | Listener"]):
 
     def _take(self, records: Sequence[Any]) -> None:
         self.newest.add(records)
-        found = [message for record in records if (message := message_of(record)) is not None]
+        topics = self._topics()
+        found = [message for record in records if (message := message_of(record, topics)) is not None]
         for message in found:
             name = json.dumps(message["id"])
             self._known[name] = message

@@ -59,10 +59,13 @@ class ResultTail(Tail["ResultFollower"]):
 
     :param topics: of the topology.
     :param queued_bytes: how many bytes of records may wait for all clients together, beside some that each may have in any case.
+    :param is_current: as in :class:`~dskype.deploy.web.tail.Tail`.
     """
 
-    def __init__(self, open_follower: Callable[[], Follower], topics: Topics, queued_bytes: int = 64 << 20) -> None:
-        super().__init__(open_follower, f"results of {topics.results}")
+    def __init__(
+        self, open_follower: Callable[[], Follower], topics: Topics, queued_bytes: int = 64 << 20, is_current: Callable[[], bool] = lambda: True
+    ) -> None:
+        super().__init__(open_follower, f"results of {topics.results}", is_current)
         self._topics, self._most = topics, queued_bytes
         self._by_subscription: dict[str, set[ResultFollower]] = {}
         self._of_all: set[ResultFollower] = set()

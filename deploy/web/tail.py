@@ -33,11 +33,12 @@ class Tail(ABC, Generic[M]):
 
     :param open_follower: opens a :class:`~dskype.deploy.client.follower.Follower` at the place to begin.
     :param name: of the thread.
+    :param is_current: tells whether what is read is still what should be; if not, the members are told that the reading has ended, and come back to another one.
     :ivar lock: held while records are handed out.
     """
 
-    def __init__(self, open_follower: Callable[[], Follower], name: str) -> None:
-        self._open, self._name = open_follower, name
+    def __init__(self, open_follower: Callable[[], Follower], name: str, is_current: Callable[[], bool] = lambda: True) -> None:
+        self._open, self._name, self._is_current = open_follower, name, is_current
         self.lock = threading.Lock()
         self._starting = threading.Lock()
         self._members: list[M] = []
@@ -57,7 +58,7 @@ class Tail(ABC, Generic[M]):
         with self._starting:
             with self.lock:
                 if self._closed:
-                    raise TopologyError("The server is stopping.")
+                    raise TopologyError("The server is stopping, or the topology was submitted again: connect again.")
                 if self._follower is not None:
                     self._add(member)
                     return dict(self._positions)
@@ -117,6 +118,8 @@ class Tail(ABC, Generic[M]):
                 if time.monotonic() - checked_s > _CHECK_EVERY_S:
                     follower.check(_ANSWER_S)
                     checked_s = time.monotonic()
+                    if not self._is_current():
+                        return
                 records = follower.poll(_POLL_S, _BATCH)
                 with self.lock:
                     if records:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,21 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
-_DEFAULT_ID = re.compile(r"(\d{1,9})-(\d{1,18})")
-
 
 class _Message(NamedTuple):
     """A message, and where it is from.
 
     :ivar id: what results call it; None: it has not been published.
     :ivar arrived_ms: when it came, epoch ms; None: it has not been published.
-    :ivar place: (partition, offset) of its record.
+    :ivar place: (topic, partition, offset) of its record.
     """
 
     value: bytes
     id: str | int | None = None
     arrived_ms: int | None = None
-    place: tuple[int, int] | None = None
+    place: tuple[str, int, int] | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         name, value = (args.subscription, registered.value) if registered is not None else _subscription(given_subscription or b"")
         subscription = client.parse_subscription(name.encode(errors="surrogatepass") or b"-", value)
         message = _Message(given_message) if given_message is not None else _find(client, args.message)
-        parsed = client.parse_message(message.value)
+        parsed = client.parse_message(message.value) if message.place is None else client.message_topics.read(message.place[0], message.value)
         settings = client.settings
         analyzer = client.analyzer
         tokens = analyzer.tokens(parsed.text)
@@ -128,25 +125,43 @@ def _registered(client: Any, id: str) -> Any:
 
 
 def _find(client: Any, id: str) -> _Message:
-    """Return the newest message of an id that the topic still has."""
+    """Return the newest message of an id that the topics of messages still have."""
     from dskype.topology.errors import IllegalArgumentException, explain
 
-    topic = client.topics.messages
-    place = _DEFAULT_ID.fullmatch(id)
+    topics = client.message_topics
+    place = topics.place_of(id)
     progress = Progress(clear=True)
     found = None
-    for record in client.scan(topic, progress=lambda read, size: progress(f"looking for message {clean(id, 60)}: {read:,} of {size:,} read")):
-        if place is not None and (record.partition, record.offset) == (int(place[1]), int(place[2])) and _id_of(record.value) is None:
-            found = _Message(record.value, id, record.timestamp, (record.partition, record.offset))
-            break
-        if id.encode() in (record.value or b"") and (own := _id_of(record.value)) is not None and str(own) == id:
-            found = _Message(record.value, own, record.timestamp, (record.partition, record.offset))
+    for topic in topics.names if place is None else dict.fromkeys((place[0], *topics.names)):
+        for record in client.scan(
+            topic, progress=lambda read, size, topic=topic: progress(f"looking for message {clean(id, 60)} in {topic}: {read:,} of {size:,} read")
+        ):
+            where = topic, record.partition, record.offset
+            if where == place and _id_in(topics, topic, record.value) is None:
+                progress.end()
+                return _Message(record.value, id, record.timestamp, where)
+            likely = topics.is_mapped(topic) or id.encode() in (record.value or b"")
+            if likely and (own := _id_in(topics, topic, record.value)) is not None and str(own) == id:
+                if found is None or record.timestamp >= (found.arrived_ms or 0):
+                    found = _Message(record.value, own, record.timestamp, where)
     progress.end()
     if found is None:
+        where_to = ", ".join(topics.names)
         raise IllegalArgumentException(
-            explain(f"There is no such message in {topic}.", given=id, hint="it may have left the topic; give its JSON instead of its id")
+            explain(f"There is no such message in {where_to}.", given=id, hint="it may have left the topic; give its JSON instead of its id")
         )
     return found
+
+
+def _id_in(topics: Any, topic: str, value: bytes | None) -> Any:
+    """Return the id that a record of a topic gives its message; None if it gives none, or is no message."""
+    from dskype.spouts.record_values import RecordError
+
+    try:
+        own = topics.own_form(topic, value)
+    except RecordError:
+        return None
+    return own.get("id") if isinstance(own, dict) else _id_of(own)
 
 
 def _id_of(value: bytes | None) -> Any:
@@ -167,8 +182,9 @@ def _position(client: Any, message: _Message) -> int | None:
     if message.place is None or client.settings.window_kind != "count":
         return None
     runs = (json_object(record.value) for record in client.scan(client.topics.sequence))
-    partition, offset = message.place
-    return sequence_numbers([run for run in runs if run is not None], partition)(offset)
+    topic, partition, offset = message.place
+    first = topic == client.message_topics.names[0]
+    return sequence_numbers([run for run in runs if run is not None], partition, None if first else topic)(offset)
 
 
 def _add_times(explained: dict[str, Any], ttl_s: float | None, message: _Message, registered: Any, position: int | None) -> None:

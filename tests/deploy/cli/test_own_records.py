@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from dskype.deploy.cli import main as cli
+from dskype.deploy.cli.result_lines import Texts
+from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.topics import ensure_topics
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
@@ -121,3 +123,28 @@ def test_words_are_counted_in_records_of_another_form(kafka: KafkaSettings, tmp_
     capsys.readouterr()
     code, yaml_text, err = inspected(capsys, topic)
     assert code == 0 and "2 records looked at, 2 messages" in err and yaml.safe_load(yaml_text)["dskype.input.text"] == "$.full_text"
+
+
+def test_messages_of_other_topics_are_explained_and_shown_with_their_texts(kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]) -> None:
+    name, topic = f"t-{uuid.uuid4().hex[:8]}", f"tweets-{uuid.uuid4().hex[:8]}"
+    ensure_topics(kafka, name)
+    with TopicAdmin(kafka) as admin:
+        admin.create({topic: 1}, {})
+    topics = Topics.for_topology(name)
+    inputs = {topic: {"id": "$.id_str", "text": "$.full_text", "place": {"geojson": "$.coordinates"}}}
+    write(kafka, topic, [(None, TWEET), (None, changed(TWEET, id_str=None, full_text="Early tea")), (None, b"{")])
+    write(kafka, topics.messages, [(None, {"text": "own", "lat": 1, "lon": 2})])
+    write(kafka, topics.sequence, [(None, {"v": 1, "task": 1, "first": 5, "partition": 0, "offset": 0, "n": 2, "topic": topic})])
+    write(kafka, topics.subscriptions, [("s", {"type": "boolean", "expression": "coffee OR tea"})])
+    write(kafka, topics.registrations, [("s", {"v": 1, "subscription": "s", "registration": "0-0", "event": "active", "watermark": 5})])
+    conf = ["-c", f"dskype.input.topics={json.dumps(inputs)}"]
+    for id, word, number in ((TWEET["id_str"], "coffee", 5), (f"{topic}-0-1", "tea", 6)):
+        assert cli.main(["explain", "-t", name, "--json", *conf, id, "s"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert word in found["tokens"] and found["message"] == id and f"this is message {number}" in json.dumps(found["times"])
+    assert cli.main(["explain", "-t", name, *conf, f"{topic}-0-2", "s"]) != 0
+    with PubSub(kafka, name, conf={"dskype.input.topics": inputs}) as client:
+        texts = Texts(client, "beginning")
+        asked = [TWEET["id_str"], f"{topic}-0-1", "0-0", "unknown"]
+        assert texts.find(asked) == {json.dumps(id): text for id, text in zip(asked, ["Late coffee", "Early tea", "own"])}
+        texts.close()

@@ -119,7 +119,8 @@ def test_a_report_of_differences_has_no_escapes(monkeypatch, capsys):
     monkeypatch.setattr("dskype.deploy.verification.verify", lambda *args, **options: report)
     monkeypatch.setattr(verify, "_settings", lambda *args: None)
     monkeypatch.setattr("dskype.deploy.verification.topics.read_inputs", lambda *args: SimpleNamespace(counts=lambda: {"t.topk": 1}))
-    args = SimpleNamespace(final=True, wait=None, since=None, sample=None, seed=0, output="text", show=5, inputs=None)
+    monkeypatch.setattr("dskype.topology.runtime.nimbus.nimbus_topic.load_states", lambda kafka: {})
+    args = SimpleNamespace(final=True, wait=None, since=None, sample=None, seed=0, output="text", show=5, inputs=None, messages=["t.messages"])
     assert verify._run(args, None, None, "t") == 1
     out = capsys.readouterr().out
     assert not steers(out) and "[red]markup[/red]" in out and sys.stdout

@@ -21,7 +21,7 @@ def view(name: str, tasks: int = 2, host: str = "here") -> TopologyView:
     """Return a DSkype topology as the UI sees it."""
     bolt = ComponentOutline("bolt", (ExecutorOutline(1, tasks, 6700),), (), ("results",))
     record = {
-        "state": {"id": f"{name}-1-1", "name": name, "submitted_ms": 1, "conf": {}},
+        "state": {"id": f"{name}-1-1", "name": name, "submitted_ms": 1},
         "summary": {"status": "ACTIVE", "name": name, "health": {"state": "running", "why": [], "restarts": 0}},
         "driver": {"host": host, "pid": 1},
         "plan": PlanOutline({"subscription-bolt": bolt}).to_json(),

@@ -112,7 +112,7 @@ def test_many_records_are_not_kept(monkeypatch):
     monkeypatch.setattr(drafts, "_KEPT_BYTES", 100)
 
     def records(first, last, size):
-        return [SimpleNamespace(partition=0, offset=i, timestamp=i, value=b"x" * size) for i in range(first, last)]
+        return [SimpleNamespace(topic="m", partition=0, offset=i, timestamp=i, value=b"x" * size) for i in range(first, last)]
 
     newest = Newest()
     newest.add(records(0, 25, 1))
