@@ -61,6 +61,8 @@ COMMANDS = {
         Command("tail", "follow the results"),
         Command("dead-letters", "print what a topology could not process, and why"),
         Command("webhooks", "deliver results to URLs, until Ctrl-C"),
+        Command("backup", "keep subscriptions, plan and window of a topology in a file"),
+        Command("restore", "give a new topology what a backup has kept"),
         Command("explain", "say why a message does or does not match or rank", extra="spark"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one", extra="spark"),
         Command("partition", "learn, show and change how subscriptions are distributed", extra="spark"),

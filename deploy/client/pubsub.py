@@ -328,9 +328,12 @@ class PubSub(TopicReader):
         stored = self._stored(sent, "message")
         return f"{stored.partition}-{stored.offset}" if id is None else id
 
-    def send_message(self, value: bytes) -> Delivery:
-        """Send bytes to the topic of messages, unchecked; return what becomes of them."""
-        return self._send(self.topics.messages, None, value)
+    def send_message(self, value: bytes, partition: int | None = None) -> Delivery:
+        """Send bytes to the topic of messages, unchecked; return what becomes of them.
+
+        :param partition: of the topic; None: any.
+        """
+        return self._send(self.topics.messages, None, value, partition)
 
     def send_subscription(self, key: bytes, value: bytes | None) -> Delivery:
         """Send bytes to the topic of subscriptions, unchecked; None unregisters. Return what becomes of them."""
@@ -372,7 +375,7 @@ class PubSub(TopicReader):
         if left:
             raise SendError(f"Kafka did not take everything within {self._timeout_s:g} s; {self.stored} of {self.sent} records are stored")
 
-    def _send(self, topic: str, key: bytes | None, value: bytes | None) -> Delivery:
+    def _send(self, topic: str, key: bytes | None, value: bytes | None, partition: int | None = None) -> Delivery:
         self.require(topic)
         with self._lock:
             if self._producer is None:
@@ -384,7 +387,7 @@ class PubSub(TopicReader):
             raise SendError(f"Kafka has stored nothing for {producer.silent_s:.0f} s; {self.stored} of {self.sent} records are stored")
         with self._lock:
             self.sent += 1
-        sent = producer.send(topic, value, key=key)
+        sent = producer.send(topic, value, key=key, partition=partition)
         sent.add_done_callback(self._note)
         return sent
 

@@ -120,6 +120,12 @@ class TopicReader:
                 elif time.monotonic() - heard > self._timeout_s:
                     raise KafkaTimeoutError(f"topic {topic} could not be read to its end: nothing came for {self._timeout_s:g} s")
 
+    def offsets_at(self, topic: str, time_ms: int) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> offset of the first record that arrived at or after a time; the end if there is none."""
+        self.require(topic)
+        with self.reader() as consumer:
+            return Follower(self.kafka, [topic], "beginning", consumer).at_time(time_ms)
+
     @contextlib.contextmanager
     def reader(self) -> Iterator[KafkaConsumer]:
         """Lend a consumer. A new connection takes a tenth of a second, so one that was given back is lent again, unless an error of Kafka has ended its use."""
