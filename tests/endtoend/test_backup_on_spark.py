@@ -67,7 +67,7 @@ def test_a_topology_that_is_restored_has_the_lists_and_the_subscriptions_of_the_
             assert lists_of(client, ids) == before
             assert [one.id for one in client.subscriptions()] == ["coffee", *ids]
             assert list(client.results(subscriptions=["coffee"])) == [], "old messages matched again"
-            client.publish("coffee", 43, -88, id="new", wait=True)
+            client.publish(text="coffee", lat=43, lon=-88, id="new", wait=True)
             wait_for(lambda: [result.message for result in client.results(subscriptions=["coffee"])] == ["new"], 60, "a match of a new message")
         assert handle.backend.failure is None
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.cli.arguments import check_options, client_options, open_client, output, positive_seconds
+from dskype.deploy.cli.arguments import client_options, open_client, output, positive_seconds
 from dskype.deploy.cli.lines import Sending
 from dskype.deploy.machine.terminal import Progress, counted, say
 
@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", metavar="SECS", type=positive_seconds, default=600, help="how long the topology may take to process the messages; default: 600"
     )
-    check_options(parser)
     output(parser)
 
 
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     with Sending(args, client, "record") as sending:
         rest: list[Mapping[str, Any]] = []
         sent = _send_messages(sending, client, lines, rest, args.messages)
-        if sent and not args.dry_run:
+        if sent:
             client.flush()
             _await_processed(client, args.wait)
         for line in rest:
