@@ -26,7 +26,6 @@ from typing import Any
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.sequence import sequence_numbers
-from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import parse_plan
 from dskype.topology.errors import TopologyError, explain
@@ -123,31 +122,31 @@ def _newest_plan(client: PubSub) -> tuple[int, dict[str, Any] | None]:
 
 
 def _window(client: PubSub) -> Iterator[dict[str, Any]]:
-    """Yield the messages of the window in the order of their sequence numbers, from the topology's own topic."""
-    settings, topic = client.settings, client.topics.messages
+    """Yield the messages of the window in the order of their sequence numbers."""
+    settings, topics = client.settings, client.message_topics
+    timed = settings.window_kind == "time"
     runs = [json.loads(record.value) for record in client.scan(client.topics.sequence)]
-    numbers = {partition: sequence_numbers(runs, partition) for partition in range(client.partitions(topic))}
-    reader = MessageReader(settings, settings.mapping_of(topic, topic))
-    start: Any = settings.extent
-    if settings.window_kind == "time":
-        newest_ms = max((record.timestamp for record in client.scan(topic, 1)), default=0)
-        start = client.offsets_at(topic, newest_ms - settings.extent - settings.lateness_ms - settings.ahead_ms)
+    newest_ms = max((record.timestamp for topic in topics.names for record in client.scan(topic, 1)), default=0) if timed else 0
     found: list[tuple[int, dict[str, Any]]] = []
-    for record in client.scan(topic, start):
-        number = numbers[record.partition](record.offset)
-        if number is None:  # not read yet, or refused
-            continue
-        try:
-            own = reader.own_form(record.value)
-        except RecordError:
-            continue
-        message = json.loads(own) if isinstance(own, bytes) else own
-        message.setdefault("id", f"{record.partition}-{record.offset}")
-        if settings.window_kind == "time":
-            message.setdefault("ts", record.timestamp)
-        found.append((number, message))
+    for topic in topics.names:
+        first = topic == topics.names[0]
+        numbers = {partition: sequence_numbers(runs, partition, None if first else topic) for partition in range(client.partitions(topic))}
+        start = client.offsets_at(topic, newest_ms - settings.extent - settings.lateness_ms - settings.ahead_ms) if timed else settings.extent
+        for record in client.scan(topic, start):
+            number = numbers[record.partition](record.offset)
+            if number is None:  # not read yet, or refused
+                continue
+            try:
+                own = topics.own_form(topic, record.value)
+            except RecordError:
+                continue
+            message = json.loads(own) if isinstance(own, bytes) else own
+            message.setdefault("id", topics.default_id(topic, record.partition, record.offset))
+            if timed:
+                message.setdefault("ts", record.timestamp)
+            found.append((number, message))
     found.sort(key=lambda one: one[0])
-    yield from (message for _, message in (found if settings.window_kind == "time" else found[-settings.extent :]))
+    yield from (message for _, message in (found if timed else found[-settings.extent :]))
 
 
 def read_backup(path: Path) -> Iterator[dict[str, Any]]:

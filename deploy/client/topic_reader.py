@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -98,7 +98,9 @@ class TopicReader:
         with contextlib.closing(TopicAdmin(self.kafka)) as admin:
             return admin.existing([topic])[topic]
 
-    def scan(self, topic: str, start: str | int = "beginning", progress: Callable[[int, int], None] | None = None) -> Iterator[Any]:
+    def scan(
+        self, topic: str, start: str | int | Mapping[tuple[str, int], int] = "beginning", progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[Any]:
         """Yield the present records of a topic, in order within each partition.
 
         :param start: see :class:`Follower`.
