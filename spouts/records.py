@@ -127,6 +127,7 @@ class TopkSubscription:
     :ivar lat, lon: degrees, inside the data space.
     :ivar meta: JSON text that comes back with each result, or None.
     :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
+    :ivar scale_m: distances are in metres, and nearness counts up to here; None: they are in degrees, over the diagonal of the data space.
     """
 
     id: str
@@ -137,10 +138,11 @@ class TopkSubscription:
     lon: float
     meta: str | None = None
     where: expressions.Expression | None = None
+    scale_m: float | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        return {
+        record = {
             "type": "topk",
             "id": self.id,
             "keywords": list(self.keywords),
@@ -151,12 +153,14 @@ class TopkSubscription:
             "meta": self.meta,
             "where": self.where,
         }
+        return record if self.scale_m is None else record | {"scale_m": self.scale_m}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
         fields = map(record.__getitem__, ("k", "alpha", "lat", "lon", "meta"))
-        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")))  # earlier versions had no filters
+        # Earlier versions had neither filters nor scales.
+        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")), record.get("scale_m"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +302,7 @@ def parse_subscription(
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
-    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"distance"?: "degrees" | "metres","scale_m"?: float,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
     cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
     ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a place the
@@ -357,7 +361,22 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where)
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, _scale_m(record))
+
+
+def _scale_m(record: dict[str, Any]) -> float | None:
+    """Return the scale of distances in metres; None: they are in degrees."""
+    distance, scale_m = record.get("distance"), record.get("scale_m")
+    if distance is not None and not (isinstance(distance, str) and distance in ("degrees", "metres")):
+        _refuse("invalid-distance", "Expected 'distance'", record, "distance", "degrees | metres", "metres need 'scale_m'")
+    if distance == "metres":
+        if type(scale_m) not in (int, float) or not 1 <= scale_m <= _SCALE_MAX_M:
+            legal = f"a number of metres from 1 to {_SCALE_MAX_M}"
+            _refuse("invalid-scale", "Expected 'scale_m' with 'distance': metres", record, "scale_m", legal, "nearness counts up to this distance")
+        return float(scale_m)
+    if scale_m is not None:
+        _refuse("invalid-scale", "Expected 'scale_m' only with 'distance': metres", record, "scale_m", "nothing", "add 'distance': 'metres'")
+    return None
 
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
@@ -367,6 +386,7 @@ def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits:
         raise RecordError(str(e), "invalid-expression") from e
 
 
+_SCALE_MAX_M = 100_000_000
 _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
 
 

@@ -75,7 +75,13 @@ def stand_ins(lon: np.ndarray, lat: np.ndarray, alpha: np.ndarray, scale_m: np.n
     # By columns: flat, cone, cone across the antimeridian. Without a weight of the place the flat one says it all.
     used = np.stack((np.ones(len(lon), np.bool_), alpha > 0, (alpha > 0) & crosses), axis=1)
     across = lon - np.copysign(360.0, lon)
-    columns = ((lon, lon, across), (lat, lat, lat), (flat_alpha, cone_alpha, cone_alpha), (1.0 / text, 1.0 / whole, 1.0 / whole), (flat_shift, cone_shift, cone_shift))
+    columns = (
+        (lon, lon, across),
+        (lat, lat, lat),
+        (flat_alpha, cone_alpha, cone_alpha),
+        (1.0 / text, 1.0 / whole, 1.0 / whole),
+        (flat_shift, cone_shift, cone_shift),
+    )
     return StandIns(np.nonzero(used)[0], *(np.stack(column, axis=1)[used] for column in columns))
 
 
@@ -111,13 +117,7 @@ class MetresSubscriptions:
         return here
 
     def insert(
-        self,
-        slots: np.ndarray,
-        lon: np.ndarray,
-        lat: np.ndarray,
-        alpha: np.ndarray,
-        scale_m: np.ndarray,
-        lists: tuple[np.ndarray, np.ndarray, np.ndarray],
+        self, slots: np.ndarray, lon: np.ndarray, lat: np.ndarray, alpha: np.ndarray, scale_m: np.ndarray, lists: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> None:
         """Insert subscriptions with threshold -inf.
 
@@ -204,8 +204,9 @@ class MetresSubscriptions:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Fill an empty one from a snapshot."""
         slots = np.array(state["slots"])
-        place = (np.array(state[name]) for name in ("lon", "lat", "alpha", "scale_m"))
-        self.insert(slots, *place, (readable(state["offsets"], np.int64), readable(state["terms"], np.int64), readable(state["weights"], np.float64)))
+        lon, lat, alpha, scale_m = (np.array(state[name]) for name in ("lon", "lat", "alpha", "scale_m"))
+        words = readable(state["offsets"], np.int64), readable(state["terms"], np.int64), readable(state["weights"], np.float64)
+        self.insert(slots, lon, lat, alpha, scale_m, words)
         self.set_thresholds(slots, np.array(state["thresholds"]))
 
     @property

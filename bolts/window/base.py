@@ -101,7 +101,7 @@ class QueryBatch(NamedTuple):
     def select(self, rows: np.ndarray) -> QueryBatch:
         """Return the queries at ``rows``, in that order."""
         offsets, index = select_lists(self.offsets, rows)
-        watermark, wanted, alpha, lat, lon = (column[rows] for column in self[:5])
+        watermark, wanted, alpha, lat, lon = (column[rows] for column in (self.watermark, self.wanted, self.alpha, self.lat, self.lon))
         scale_m = None if self.scale_m is None else self.scale_m[rows]
         return QueryBatch(watermark, wanted, alpha, lat, lon, offsets, self.terms[index], self.weights[index], scale_m)
 

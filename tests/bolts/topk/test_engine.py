@@ -111,9 +111,7 @@ def test_lists_of_subscriptions_with_filters_are_the_best_of_what_satisfies_them
 @pytest.mark.parametrize("timed", [False, True])
 def test_lists_of_subscriptions_with_distances_in_metres_are_exact_on_the_whole_globe(index, buffer, timed):
     for extent, metres in ((3, 0.5), (10, 0.9), (50, 1.0)):
-        caller = run(
-            400 + extent, index, buffer, extent=extent, steps=50, tight=True, delay=2, timed=timed, restore=extent == 10, filtered=0.2, metres=metres
-        )
+        caller = run(400 + extent, index, buffer, extent=extent, steps=50, tight=True, delay=2, timed=timed, restore=extent == 10, filtered=0.2, metres=metres)
         assert caller.resolved > 10 and caller.checked > 300
         assert caller.engine.metres.candidates > 50
 

@@ -116,7 +116,16 @@ class World:
 
 def globe(rng: random.Random, n: int) -> list[tuple[float, float]]:
     """Return places as (lat, lon): on poles, at the antimeridian, and anywhere, each with neighbours from metres to a hundred kilometres away."""
-    around = [(90.0, 7.0), (-89.9995, -60.0), (0.0, 180.0), (52.0, -179.9999), (-17.0, 179.5), (52.5, 13.4), (-33.9, 151.2), (rng.uniform(-90, 90), rng.uniform(-180, 180))]
+    around = [
+        (90.0, 7.0),
+        (-89.9995, -60.0),
+        (0.0, 180.0),
+        (52.0, -179.9999),
+        (-17.0, 179.5),
+        (52.5, 13.4),
+        (-33.9, 151.2),
+        (rng.uniform(-90, 90), rng.uniform(-180, 180)),
+    ]
     places = []
     for i in range(n):
         lat, lon = around[i % len(around)]
