@@ -77,6 +77,10 @@ class QueryBatch(NamedTuple):
         """Return ``scale_m``, also if all are in degrees."""
         return np.zeros(self.n) if self.scale_m is None else self.scale_m
 
+    def numbers(self) -> tuple[np.ndarray, ...]:
+        """Return the columns with one number for each query, but for ``scale_m``."""
+        return self.watermark, self.wanted, self.alpha, self.lat, self.lon
+
     @property
     def n(self) -> int:
         """The number of queries."""
@@ -92,16 +96,15 @@ class QueryBatch(NamedTuple):
             return cls(i, i, f, f, f, np.zeros(1, np.int64), i, f)
         starts = np.cumsum([0, *(b.offsets[-1] - b.offsets[0] for b in batches)])
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
-        whole = [np.concatenate([b[i] for b in batches]) for i in range(5)]
-        terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (6, 7))
-        watermark, wanted, alpha, lat, lon = whole
+        watermark, wanted, alpha, lat, lon = (np.concatenate(columns) for columns in zip(*(b.numbers() for b in batches)))
+        terms, weights = (np.concatenate([getattr(b, name)[b.offsets[0] : b.offsets[-1]] for b in batches]) for name in ("terms", "weights"))
         scale_m = None if all(b.scale_m is None for b in batches) else np.concatenate([b.scales_m() for b in batches])
         return cls(watermark, wanted, alpha, lat, lon, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights, scale_m)
 
     def select(self, rows: np.ndarray) -> QueryBatch:
         """Return the queries at ``rows``, in that order."""
         offsets, index = select_lists(self.offsets, rows)
-        watermark, wanted, alpha, lat, lon = (column[rows] for column in (self.watermark, self.wanted, self.alpha, self.lat, self.lon))
+        watermark, wanted, alpha, lat, lon = (column[rows] for column in self.numbers())
         scale_m = None if self.scale_m is None else self.scale_m[rows]
         return QueryBatch(watermark, wanted, alpha, lat, lon, offsets, self.terms[index], self.weights[index], scale_m)
 
