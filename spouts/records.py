@@ -15,7 +15,7 @@ from dskype.spouts import expression as expressions
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import ExpressionError, Language, of_keywords, parse
 from dskype.spouts.filters import is_wordless
-from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
+from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, scale_of, shown
 from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import BORDER, MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
@@ -361,22 +361,7 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, _scale_m(record))
-
-
-def _scale_m(record: dict[str, Any]) -> float | None:
-    """Return the scale of distances in metres; None: they are in degrees."""
-    distance, scale_m = record.get("distance"), record.get("scale_m")
-    if distance is not None and not (isinstance(distance, str) and distance in ("degrees", "metres")):
-        _refuse("invalid-distance", "Expected 'distance'", record, "distance", "degrees | metres", "metres need 'scale_m'")
-    if distance == "metres":
-        if type(scale_m) not in (int, float) or not 1 <= scale_m <= _SCALE_MAX_M:
-            legal = f"a number of metres from 1 to {_SCALE_MAX_M}"
-            _refuse("invalid-scale", "Expected 'scale_m' with 'distance': metres", record, "scale_m", legal, "nearness counts up to this distance")
-        return float(scale_m)
-    if scale_m is not None:
-        _refuse("invalid-scale", "Expected 'scale_m' only with 'distance': metres", record, "scale_m", "nothing", "add 'distance': 'metres'")
-    return None
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, scale_of(record))
 
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
@@ -386,7 +371,6 @@ def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits:
         raise RecordError(str(e), "invalid-expression") from e
 
 
-_SCALE_MAX_M = 100_000_000
 _WORLD_BBOX = (-180.0, -90.0, 180.0, 90.0)
 
 
