@@ -238,7 +238,8 @@ class DistributionBolt(BatchBolt):
             where, program = expressions.as_lists(record.get("where")), None
             if where is not None:
                 program = compile_program(where, self._vocabulary.ids_of(expressions.words(where)), self._settings.language.fields)
-            return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"), program)
+            place = record["alpha"], record["lat"], record["lon"]
+            return TopkSubscription(record["k"], *place, terms, weights, record.get("meta"), program, record.get("scale_m"))
         expression = expressions.as_lists(record["expression"])
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
         return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"))

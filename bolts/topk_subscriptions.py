@@ -106,6 +106,7 @@ class TopkSubscriptions:
             np.concatenate([np.asarray(s.weights, np.float64) for s in asked]),
             complete,
             [s.program for s in asked],
+            np.array([s.scale_m or 0.0 for s in asked]),
         )
         for slot, (name, registration, subscription) in zip(slots.tolist(), rows):
             self.slots[name] = slot
@@ -131,7 +132,8 @@ class TopkSubscriptions:
         place = (float(found[name][0]) for name in ("alpha", "lat", "lon"))
         steps = self.engine.programs(one).steps
         words = np.array(found["terms"]), np.array(found["weights"])
-        return TopkSubscription(int(self.engine.k(one)[0]), *place, *words, self.metadata.meta(slot), steps if len(steps) else None)
+        scale_m = float(found["scale_m"][0]) if "scale_m" in found else None
+        return TopkSubscription(int(self.engine.k(one)[0]), *place, *words, self.metadata.meta(slot), steps if len(steps) else None, scale_m)
 
     # -- messages ---------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ class Sample(NamedTuple):
     :ivar filled: float64[n], from 0 to 1: how full the messages of a window make the list.
     :ivar boxes: float64[n, 4], west, south, east and north of the boolean subscriptions among them, NaN for the others; None: there are none. A boolean
         subscription has the terms of its trigger, and lies at the centre of its rectangle.
+    :ivar scale_m: float64[n], of distances in metres; 0: they are in degrees. None: all are.
     """
 
     messages: MessageBatch
@@ -81,6 +82,7 @@ class Sample(NamedTuple):
     thresholds: np.ndarray
     filled: np.ndarray
     boxes: np.ndarray | None = None
+    scale_m: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -91,12 +93,18 @@ class Sample(NamedTuple):
         """Return ``boxes``, also if there are none, float64[n, 4]."""
         return np.full((self.n, 4), np.nan) if self.boxes is None else self.boxes
 
+    def scales_m(self) -> np.ndarray:
+        """Return ``scale_m``, also if all are in degrees, float64[n]."""
+        return np.zeros(self.n) if self.scale_m is None else self.scale_m
+
     def subscription(self, i: int) -> Subscription:
         """Return a subscription, as distributors place it; of a boolean one, an expression that any term of its trigger satisfies."""
         own = slice(self.offsets[i], self.offsets[i + 1])
         if self.boxes is not None and not np.isnan(self.boxes[i, 0]):
             return BooleanSubscription(self.boxes[i].tolist(), ["or", *self.terms[own].tolist()], None, None)
-        return TopkSubscription(int(self.k[i]), float(self.alpha[i]), float(self.lat[i]), float(self.lon[i]), self.terms[own], self.weights[own], None)
+        place = float(self.lat[i]), float(self.lon[i])
+        scale_m = float(self.scales_m()[i]) or None
+        return TopkSubscription(int(self.k[i]), float(self.alpha[i]), *place, self.terms[own], self.weights[own], None, None, scale_m)
 
 
 class Distributor(ABC):
@@ -108,7 +116,7 @@ class Distributor(ABC):
     constructor. Another plan needs another distributor.
 
     Exactness requires one thing: a message that shares a keyword with a subscription either goes to one of the subscription's tasks, or
-    scores no more than the guard of the placement. (A message that satisfies a boolean subscription always goes to one of its tasks. A distributor that
+    scores no more than the guard of the placement. (The score depends on distances in degrees, or in metres if the subscription has a ``scale_m``. A message that satisfies a boolean subscription always goes to one of its tasks. A distributor that
     routes messages by place has to use ``messages.areas``: an area may overlap several partitions.)
 
     :param tasks: number of tasks.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.spouts.score_kernels import score as combined_score
-from dskype.spouts.score_kernels import ssim
+from dskype.spouts.score_kernels import ssim, ssim_in_metres
 from dskype.topology.kernel_cache import njit
 
 __all__ = [
@@ -357,10 +357,11 @@ def axis_costs(s, w, m):
 
 
 @njit(cache=True)
-def thresholds(subscriptions, window, diagonal_deg):
+def thresholds(subscriptions, scale_m, window, diagonal_deg):
     """Return the score of each subscription's k-th best message (float64[n], -inf if fewer match), and how many match (int64[n]).
 
     :param subscriptions: :class:`Subscriptions`; ``window``: a :class:`Window`.
+    :param scale_m: float64[n], of distances in metres; 0: they are in degrees.
     """
     k, alpha, lat, lon, offsets, terms, weights = subscriptions
     m_lat, m_lon, m_terms, m_start, m_rows, m_weights = window
@@ -390,7 +391,8 @@ def thresholds(subscriptions, window, diagonal_deg):
         for j in range(count):
             row = touched[j]
             dx, dy = m_lon[row] - lon[i], m_lat[row] - lat[i]
-            score = combined_score(alpha[i], ssim(dx, dy, diagonal_deg), tsim[row])
+            spatial = ssim_in_metres(lat[i], lon[i], m_lat[row], m_lon[row], scale_m[i]) if scale_m[i] > 0.0 else ssim(dx, dy, diagonal_deg)
+            score = combined_score(alpha[i], spatial, tsim[row])
             if score > best[0]:
                 at = 0
                 while True:

@@ -127,6 +127,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
         np.full(len(rows), -np.inf),
         np.ones(len(rows)),
         np.array([[np.nan] * 4 if isinstance(s, TopkSubscription) else s.bbox for s in subscriptions], np.float64),
+        np.array([(s.scale_m or 0.0) if isinstance(s, TopkSubscription) else 0.0 for s in subscriptions]),
     )
     window = batch.slice(max(0, n - settings.extent), n) if settings.window_kind == "count" else batch
     found, counts = sample_thresholds(sample, window, settings.space.diagonal_deg)
@@ -142,7 +143,7 @@ def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float)
     different, start = np.unique(terms[order], return_index=True)
     subscriptions = Subscriptions(np.asarray(sample.k, np.int64), *sample[2:8])
     messages = learning_kernels.Window(window.lat, window.lon, different, np.append(start, len(order)).astype(np.int64), rows, weights[order])
-    return learning_kernels.thresholds(subscriptions, messages, diagonal_deg)
+    return learning_kernels.thresholds(subscriptions, sample.scales_m(), messages, diagonal_deg)
 
 
 def halves(sample: Sample, draw: int = 0) -> tuple[Sample, Sample]:
@@ -175,4 +176,5 @@ def _part(sample: Sample, messages: np.ndarray, rows: np.ndarray) -> Sample:
         sample.thresholds[rows],
         sample.filled[rows],
         sample.rectangles()[rows],
+        sample.scales_m()[rows],
     )

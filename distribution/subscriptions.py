@@ -18,6 +18,7 @@ class TopkSubscription(NamedTuple):
     :ivar weights: float64[], weights of the keywords, of unit norm.
     :ivar meta: JSON text that comes back with every delta, or None.
     :ivar program: decides whether a message counts (:mod:`dskype.spouts.filters`); None: all do.
+    :ivar scale_m: distances are in metres, and the spatial similarity is 0 from here on; None: they are in degrees.
     """
 
     k: int
@@ -28,6 +29,7 @@ class TopkSubscription(NamedTuple):
     weights: Any
     meta: str | None
     program: Any = None
+    scale_m: float | None = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from dskype.topology.errors import DeadLetter, explain
 
-__all__ = ["RecordError", "encode_json", "json_object", "longest_bytes", "parse_json", "plain_value", "refusal", "shown"]
+__all__ = ["RecordError", "encode_json", "json_object", "longest_bytes", "parse_json", "plain_value", "refusal", "scale_of", "shown"]
 
 
 class RecordError(DeadLetter):
@@ -111,3 +111,23 @@ def shown(value: Any) -> str:
 def refusal(code: str, words: str, given: str, legal: str | None = None, hint: str | None = None) -> RecordError:
     """Return an error that shows ``given`` without quotes."""
     return RecordError(explain(words, given=_Unquoted(given), legal=legal, hint=hint), code)
+
+
+SCALE_MAX_M = 100_000_000
+"""The greatest scale of distances in metres."""
+
+
+def scale_of(record: dict[str, Any]) -> float | None:
+    """Return ``scale_m`` of a top-k subscription whose ``distance`` is ``metres``; None: its distances are in degrees."""
+    distance, scale_m = record.get("distance"), record.get("scale_m")
+    given = shown(scale_m) if "scale_m" in record else "nothing"
+    if distance is not None and not (isinstance(distance, str) and distance in ("degrees", "metres")):
+        raise refusal("invalid-distance", "Expected 'distance'", shown(distance), "degrees | metres", "metres need 'scale_m'")
+    if distance == "metres":
+        if type(scale_m) not in (int, float) or not 1 <= scale_m <= SCALE_MAX_M:
+            legal = f"a number of metres from 1 to {SCALE_MAX_M}"
+            raise refusal("invalid-scale", "Expected 'scale_m' with 'distance': metres", given, legal, "nearness counts up to this distance")
+        return float(scale_m)
+    if scale_m is not None:
+        raise refusal("invalid-scale", "Expected 'scale_m' only with 'distance': metres", given, "nothing", "add 'distance': 'metres'")
+    return None

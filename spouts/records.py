@@ -15,7 +15,7 @@ from dskype.spouts import expression as expressions
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import ExpressionError, Language, of_keywords, parse
 from dskype.spouts.filters import is_wordless
-from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, shown
+from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, scale_of, shown
 from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import BORDER, MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
@@ -127,6 +127,7 @@ class TopkSubscription:
     :ivar lat, lon: degrees, inside the data space.
     :ivar meta: JSON text that comes back with each result, or None.
     :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
+    :ivar scale_m: distances are in metres, and nearness counts up to here; None: they are in degrees, over the diagonal of the data space.
     """
 
     id: str
@@ -137,10 +138,11 @@ class TopkSubscription:
     lon: float
     meta: str | None = None
     where: expressions.Expression | None = None
+    scale_m: float | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        return {
+        record = {
             "type": "topk",
             "id": self.id,
             "keywords": list(self.keywords),
@@ -151,12 +153,14 @@ class TopkSubscription:
             "meta": self.meta,
             "where": self.where,
         }
+        return record if self.scale_m is None else record | {"scale_m": self.scale_m}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
         fields = map(record.__getitem__, ("k", "alpha", "lat", "lon", "meta"))
-        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")))  # earlier versions had no filters
+        # Earlier versions had neither filters nor scales.
+        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")), record.get("scale_m"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +302,7 @@ def parse_subscription(
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
-    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"distance"?: "degrees" | "metres","scale_m"?: float,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
     cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
     ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a place the
@@ -357,7 +361,7 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where)
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, scale_of(record))
 
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:

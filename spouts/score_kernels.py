@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dskype.spouts.sphere_kernels import great_circle_m
 from dskype.topology.kernel_cache import njit
 
-__all__ = ["MARGIN", "score", "score_anywhere", "ssim"]
+__all__ = ["MARGIN", "score", "score_anywhere", "ssim", "ssim_in_metres"]
 
 MARGIN = 1e-9
 """Added to bounds; larger than all rounding errors of a score together."""
@@ -21,6 +22,12 @@ MARGIN = 1e-9
 def ssim(dx, dy, diagonal_deg):
     """Return the spatial similarity of two points that differ by (dx, dy) degrees (Skype, section 2)."""
     return 1.0 - np.sqrt(dx * dx + dy * dy) / diagonal_deg
+
+
+@njit(cache=True)
+def ssim_in_metres(lat, lon, other_lat, other_lon, scale_m):
+    """Return the spatial similarity of two places in degrees: 1 at the same place, 0 from a great-circle distance of ``scale_m`` on."""
+    return 1.0 - min(1.0, great_circle_m(lat, lon, other_lat, other_lon) / scale_m)
 
 
 @njit(cache=True, inline="always")

@@ -88,6 +88,7 @@ Int64 = Annotated[Any, Column(np.int64)]
 Int16Lists = Annotated[Any, Column(np.int16, lists=True)]
 Float64 = Annotated[Any, Column(np.float64)]
 Milliseconds = Annotated[Any, Column(np.int64, unit="ms")]
+Metres = Annotated[Any, Column(np.float64, unit="m")]
 Degrees = Annotated[Any, Column(np.float64, unit="deg")]
 Text = Annotated[Any, Column(str)]
 Plain = Annotated[Any, Column(object)]
@@ -295,13 +296,14 @@ class Window(Stream):
     prefixes: Int64Lists
 
 
-@_stream("requests", later=1)
+@_stream("requests", later=2)
 class Requests(Stream):
     """Queries of subscriptions over the window at a watermark; see :class:`dskype.bolts.window.base.QueryBatch`.
 
     :ivar request: number of the request, unique for the task that asks.
     :ivar count: the most messages wanted.
     :ivar programs: which messages count (:mod:`dskype.spouts.filters`); an empty list: all do.
+    :ivar scale_m: the distance at which the spatial similarity is 0; 0: distances are in degrees.
     """
 
     request: Int64
@@ -314,6 +316,7 @@ class Requests(Stream):
     terms: Int64Lists
     weights: Float64Lists
     programs: Int64Lists
+    scale_m: Metres
 
 
 @_stream("progress")

@@ -179,10 +179,23 @@ def norm_weights(counts: dict[str, int], df: dict[str, int], documents: int) -> 
     return {term: w / norm for term, w in weights.items()}
 
 
+def distance_m(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
+    """Return the great-circle distance of two places in degrees on a sphere of 6,371,008.8 m, by the haversine formula, to the last bit."""
+    radians, radius_m = math.pi / 180, 6_371_008.8
+    across = abs(lon - other_lon)
+    across = 180 - abs(lon) + (180 - abs(other_lon)) if across > 180 else across
+    sin_across, sin_up = math.sin(across * radians * 0.5), math.sin((lat - other_lat) * radians * 0.5)
+    part = sin_up * sin_up + math.cos(lat * radians) * math.cos(other_lat * radians) * (sin_across * sin_across)
+    if part <= 0.5:
+        return 2 * radius_m * math.asin(math.sqrt(part))
+    one, other = math.cos(across * radians * 0.5) * math.cos((lat - other_lat) * radians * 0.5), sin_across * math.sin((lat + other_lat) * radians * 0.5)
+    return radius_m * (math.pi - 2 * math.asin(math.sqrt(one * one + other * other)))
+
+
 def score(subscription: dict[str, Any], message: dict[str, Any], diagonal_deg: float) -> float | None:
     """Return the score of a message for a subscription, to the last bit; None without a common keyword.
 
-    :param subscription: ``lat``, ``lon``, ``alpha`` and ``weights`` {term: weight}.
+    :param subscription: ``lat``, ``lon``, ``alpha`` and ``weights`` {term: weight}; and ``scale_m``, if distances are in metres.
     :param message: ``lat``, ``lon`` and ``weights``.
     """
     common = sorted(subscription["weights"].keys() & message["weights"].keys())
@@ -192,7 +205,10 @@ def score(subscription: dict[str, Any], message: dict[str, Any], diagonal_deg: f
     for term in common:
         text += subscription["weights"][term] * message["weights"][term]
     dx, dy = message["lon"] - subscription["lon"], message["lat"] - subscription["lat"]
-    alpha = subscription["alpha"]
+    alpha, scale_m = subscription["alpha"], subscription.get("scale_m")
+    if scale_m:
+        away_m = distance_m(subscription["lat"], subscription["lon"], message["lat"], message["lon"])
+        return alpha * (1.0 - min(1.0, away_m / scale_m)) + (1.0 - alpha) * text
     return alpha * (1.0 - math.sqrt(dx * dx + dy * dy) / diagonal_deg) + (1.0 - alpha) * text
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dskype.spouts.score_kernels import score, ssim_in_metres
 from dskype.topology.kernel_cache import njit
 
 START, LENGTH, CAPACITY = range(3)
@@ -249,6 +250,37 @@ def lowest_free_slots(live, n, first):
         out[i] = at
         at += 1
     return out
+
+
+# -- distances in metres --------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def scores_in_metres(messages, rows, slots, first, place, scale_m, words, names):
+    """Return the scores (float64[n]) of message ``rows[i]`` for subscription ``slots[i]``, whose distances are in metres.
+
+    :param messages: :class:`Messages`.
+    :param first: int32[slots], the rows of ``words`` with the keywords of each subscription.
+    :param place: float64[slots, 4]: LON, LAT, ALPHA, THRESHOLD; ``scale_m``: float64[slots].
+    :param names: int64[], the terms by their dense ids.
+    """
+    scores = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        row, slot = rows[i], slots[i]
+        at, end = np.int64(words.block[first[slot], START]), np.int64(words.block[first[slot], LENGTH])
+        end += at
+        text = 0.0
+        for j in range(messages.offsets[row], messages.offsets[row + 1]):
+            term = messages.terms[j]
+            while at < end and names[words.term[at]] < term:
+                at += 1
+            if at == end:
+                break
+            if names[words.term[at]] == term:
+                text += words.weight[at] * messages.weights[j]
+        spatial = ssim_in_metres(place[slot, LAT], place[slot, LON], messages.lat[row], messages.lon[row], scale_m[slot])
+        scores[i] = score(place[slot, ALPHA], spatial, text)
+    return scores
 
 
 # -- plain term-at-a-time index -------------------------------------------------------------------

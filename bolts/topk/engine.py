@@ -15,8 +15,9 @@ from dskype.bolts.topk.base import Changes, Matches, SubscriptionIndex
 from dskype.bolts.topk.buffers._kernels import first_unranked
 from dskype.bolts.topk.buffers.base import ResultBuffers, Step
 from dskype.bolts.topk.buffers.store import readable_lists
+from dskype.bolts.topk.metres import MetresSubscriptions
 from dskype.bolts.topk.table import readable
-from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.batch import Details, MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.plugins import Plugins
 
@@ -49,6 +50,9 @@ class TopkEngine:
     A slot may have a *filter*, a program that decides which messages count (:mod:`dskype.spouts.filters`): the others enter no list and no
     buffer. The caller's answers have messages that satisfy it only.
 
+    Distances are in degrees, over the diagonal of the data space, or in metres, over the *scale* of the subscription
+    (:mod:`dskype.spouts.score_kernels`). Subscriptions with a scale are in a second index of the same kind.
+
     The same calls give the same results and equal snapshots in any process.
 
     :param extent: of the window, in positions: |W| messages or a span in ms, >= 1.
@@ -74,6 +78,8 @@ class TopkEngine:
         self.extent, self.diagonal_deg, self.index_name, self.buffer_name = int(extent), float(diagonal_deg), index, buffer
         self.index = _build("index", INDEXES, index, self.diagonal_deg, index_options)
         self.buffers = _build("buffer", BUFFERS, buffer, self.extent, buffer_options)
+        self.metres: MetresSubscriptions | None = None  # made when it is needed
+        self._index_options = index_options
         self.watermark = -1
         self._filters = Filters()
         self._live = np.zeros(0, np.bool_)
@@ -95,6 +101,7 @@ class TopkEngine:
         weights: np.ndarray,
         complete: bool,
         programs: Sequence[Sequence[int] | None] | None = None,
+        scale_m: np.ndarray | None = None,
     ) -> np.ndarray:
         """Insert subscriptions; return their slots (int32[n], rising): the lowest free ones.
 
@@ -103,6 +110,7 @@ class TopkEngine:
         :param offsets: int64[n + 1]; keywords of *i*: ``terms[offsets[i]:offsets[i + 1]]`` (int64, rising) and weights (float64).
         :param complete: True: the window is known to be empty, and the subscriptions are active at once, with empty lists. False: they are pending.
         :param programs: the filter of each; None among them, or in place of them: none.
+        :param scale_m: float64[n], the distance at which the spatial similarity is 0; 0: distances are in degrees. None: all are.
         """
         k, alpha, lat, lon = np.asarray(k), np.asarray(alpha, np.float64), np.asarray(lat, np.float64), np.asarray(lon, np.float64)
         offsets, terms, weights = readable(offsets, np.int64), readable(terms, np.int64), readable(weights, np.float64)
@@ -123,6 +131,8 @@ class TopkEngine:
             raise IllegalArgumentException(explain("Weights must not be negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
         if (row := kernels.first_unordered_terms(offsets, terms)) >= 0:
             raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row] : offsets[row + 1]].tolist()))
+        if scale_m is not None and not ((scale_m >= 0) & (scale_m < np.inf)).all():
+            raise IllegalArgumentException(explain("A scale is not usable.", given=np.asarray(scale_m).tolist(), legal="metres > 0, or 0: degrees"))
         slots = kernels.lowest_free_slots(self._live, n, self._first_free)
         last = int(slots[-1])
         if last >= len(self._live):
@@ -130,19 +140,50 @@ class TopkEngine:
         self._live[slots] = True
         self._first_free = last + 1
         self._count += n
-        self.index.insert(slots, lon, lat, alpha, offsets, terms, weights)
+        self._enter(slots, (lon, lat, alpha), None if scale_m is None else np.asarray(scale_m, np.float64), (offsets, terms, weights))
         self.buffers.open(slots, k, complete)
         for slot, program in zip(slots.tolist(), programs or ()):
             if program is not None:
                 self._filters.set(slot, program)
         return slots
 
+    def _enter(self, slots: np.ndarray, place: tuple[np.ndarray, ...], scale_m: np.ndarray | None, lists: tuple[np.ndarray, ...]) -> None:
+        """Put new slots into the index that their distances need."""
+        if scale_m is None or not scale_m.any():
+            self.index.insert(slots, *place, *lists)
+            return
+        for rows in (np.flatnonzero(scale_m == 0), np.flatnonzero(scale_m)):
+            own = tuple(column[rows] for column in place)
+            offsets, index = select_lists(lists[0], rows)
+            words = offsets, readable(lists[1][index], np.int64), readable(lists[2][index], np.float64)
+            if scale_m[rows].any():
+                self._with_metres().insert(slots[rows], *own, scale_m[rows], words)
+            elif len(rows):
+                self.index.insert(slots[rows], *own, *words)
+
+    def _with_metres(self) -> MetresSubscriptions:
+        if self.metres is None:
+            self.metres = MetresSubscriptions(_build("index", INDEXES, self.index_name, self.diagonal_deg, self._index_options))
+        return self.metres
+
+    def _in_metres(self, slots: np.ndarray) -> np.ndarray | None:
+        """Tell which slots have distances in metres, bool[n]; None: none has."""
+        if not self.metres:
+            return None
+        found = self.metres.has(slots)
+        return found if found.any() else None
+
     def remove(self, slots: np.ndarray) -> None:
         """Remove subscriptions, pending or not (int32[n], each once)."""
         slots = np.sort(self._check_slots(slots))
         if not len(slots):
             return
-        self.index.remove(slots)
+        in_metres = self._in_metres(slots)
+        if self.metres is None or in_metres is None:
+            self.index.remove(slots)
+        else:
+            self.index.remove(slots[~in_metres])
+            self.metres.remove(slots[in_metres])
         self.buffers.close(slots)
         if self._filters:
             for slot in slots.tolist():
@@ -184,6 +225,8 @@ class TopkEngine:
         for start, stop in self._chunks(messages.position):
             chunk = messages.slice(start, stop)
             matches = self.index.match(chunk)
+            if self.metres:
+                matches = _merged(matches, self.metres.match(chunk))
             if self._filters:
                 matches = self._satisfying(messages, details, start, matches)
             step = self.buffers.apply(chunk, matches, watermark if stop == messages.n else int(messages.position[stop - 1]))
@@ -259,8 +302,18 @@ class TopkEngine:
         return self.buffers.thresholds(slots)
 
     def subscriptions(self, slots: np.ndarray) -> dict[str, np.ndarray]:
-        """Return ``lon``, ``lat``, ``alpha``, ``offsets``, ``terms`` and ``weights`` of slots, as :meth:`insert` takes them."""
-        return self.index.table.columns(slots)
+        """Return ``lon``, ``lat``, ``alpha``, ``offsets``, ``terms``, ``weights`` and, where one is in metres, ``scale_m`` of slots, as :meth:`insert` takes them."""
+        in_metres = self._in_metres(slots)
+        if self.metres is None or in_metres is None:
+            return self.index.table.columns(slots)
+        parts = self.index.table.columns(slots[~in_metres]), self.metres.columns(slots[in_metres])
+        parts[0]["scale_m"] = np.zeros(len(slots) - int(in_metres.sum()))
+        order = np.argsort(np.concatenate((np.flatnonzero(~in_metres), np.flatnonzero(in_metres))))
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[1] if name != "offsets"}
+        first, second = (part["offsets"] for part in parts)
+        offsets, index = select_lists(np.concatenate((first, second[1:] + first[-1])), order)
+        lists = {"terms": index, "weights": index}
+        return {"offsets": offsets, **{name: column[lists.get(name, order)] for name, column in joined.items()}}
 
     def programs(self, slots: np.ndarray) -> Programs:
         """Return the filters of slots."""
@@ -274,7 +327,7 @@ class TopkEngine:
     @property
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        return self.index.memory_bytes + self.buffers.memory_bytes + self._live.nbytes
+        return self.index.memory_bytes + self.buffers.memory_bytes + self._live.nbytes + (0 if self.metres is None else self.metres.memory_bytes)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state: numpy arrays and plain values, in order of slots."""
@@ -287,6 +340,7 @@ class TopkEngine:
             "index": self.index.snapshot(),
             "buffers": self.buffers.snapshot(),
             "programs": self._filters.snapshot(),
+            **({"metres": self.metres.snapshot()} if self.metres else {}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -305,6 +359,9 @@ class TopkEngine:
         self.buffers.restore(state["buffers"])
         self._filters.restore(state.get("programs"))  # absent from snapshots of earlier versions
         slots = np.asarray(state["index"]["slots"])
+        if (metres := state.get("metres")) is not None:
+            self._with_metres().restore(metres)
+            slots = np.union1d(slots, metres["slots"])
         self._live = np.zeros(int(slots.max(initial=-1)) + 1, np.bool_)
         self._live[slots] = True
         self._count = len(slots)
@@ -320,8 +377,15 @@ class TopkEngine:
         return list(itertools.pairwise(cuts))
 
     def _retune(self, slots: np.ndarray) -> None:
-        if len(slots):
-            self.index.set_thresholds(slots, self.buffers.thresholds(slots))
+        if not len(slots):
+            return
+        thresholds = self.buffers.thresholds(slots)
+        in_metres = self._in_metres(slots)
+        if self.metres is None or in_metres is None:
+            self.index.set_thresholds(slots, thresholds)
+        else:
+            self.index.set_thresholds(slots[~in_metres], thresholds[~in_metres])
+            self.metres.set_thresholds(slots[in_metres], thresholds[in_metres])
 
     def _check_slots(self, slots: np.ndarray, unique: bool = True) -> np.ndarray:
         """Return slots as int32[n]; refuse slots that are not in use."""
@@ -341,8 +405,22 @@ class TopkEngine:
         self.buffers._check(self.watermark)
         slots = self.slots
         assert self._count == len(slots) and self._live[: self._first_free].all()
-        assert (np.flatnonzero(self.index.table.live) == slots).all()
+        if self.metres is not None:
+            self.metres._check()
+            own = self.metres.slots
+            assert (self.metres.thresholds(own) == self.buffers.thresholds(own)).all() and np.isin(own, slots).all()
+            slots = np.setdiff1d(slots, own)
+        assert np.array_equal(np.flatnonzero(self.index.table.live), slots)
         assert (self.index.table.place[slots, kernels.THRESHOLD] == self.buffers.thresholds(slots)).all()
+
+
+def _merged(one: Matches, other: Matches) -> Matches:
+    """Return the matches of two indexes in order."""
+    if not len(other.slot):
+        return one
+    columns = [np.concatenate(pair) for pair in zip(one, other)]
+    order = np.argsort(columns[0].astype(np.int64) << 32 | columns[1], kind="stable")
+    return Matches(*(column[order] for column in columns))
 
 
 def _build(kind: str, registry: Mapping[str, type], name: str, argument: float, options: Mapping[str, Any] | None) -> Any:

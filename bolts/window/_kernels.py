@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.bolts.search_kernels import first_above, first_not_below
-from dskype.spouts.score_kernels import score, ssim
+from dskype.spouts.score_kernels import score, ssim, ssim_in_metres
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["Best", "Chunks", "Messages", "Scratch", "Tail", "add_keywords", "answers", "gather_texts", "locate", "lowest", "make_best", "offer", "seal", "topk"]
@@ -139,12 +139,22 @@ class _Query(NamedTuple):
     :ivar alpha: weight of the distance, 0 to 1.
     :ivar lat: degrees; ``lon`` alike.
     :ivar diagonal_deg: distance at which the spatial similarity is 0, degrees.
+    :ivar scale_m: the same in metres; 0: distances are in degrees.
     """
 
     alpha: float
     lat: float
     lon: float
     diagonal_deg: float
+    scale_m: float
+
+
+@njit(cache=True, inline="always")
+def _nearness(lat, lon, query):
+    """Return the spatial similarity of a message and a :class:`_Query`."""
+    if query.scale_m > 0.0:
+        return ssim_in_metres(query.lat, query.lon, lat, lon, query.scale_m)
+    return ssim(lon - query.lon, lat - query.lat, query.diagonal_deg)
 
 
 class _Span(NamedTuple):
@@ -399,7 +409,7 @@ def topk(messages, chunks, tail, queries, thresholds, extent, diagonal_deg, scra
                 if found:
                     start, end = max(low[q] - first, 0), min(high[q], stop) - first
                     span = _Span(c, first, start, end, start == 0 and end == stop - first)
-                    query = _Query(queries.alpha[q], queries.lat[q], queries.lon[q], diagonal_deg)
+                    query = _Query(queries.alpha[q], queries.lat[q], queries.lon[q], diagonal_deg, queries.scale_m[q])
                     _query_chunk(messages, chunks, span, query, q, lists, found, best, scratch)
 
     return answers(best, thresholds)
@@ -431,11 +441,11 @@ def _query_tail(messages, tail, queries, q, diagonal_deg, low, high, best, scrat
                     touched[held] = row
                     held += 1
             j = tail.previous[j]
-    alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
+    query = _Query(queries.alpha[q], queries.lat[q], queries.lon[q], diagonal_deg, queries.scale_m[q])
     least = lowest(best, q)
     for i in range(held):
         row = touched[i]
-        s = score(alpha, ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg), sums[row])
+        s = score(query.alpha, _nearness(messages.lat[first + row], messages.lon[first + row], query), sums[row])
         if s >= least:
             least = offer(best, q, s, first + row)
 
@@ -490,7 +500,7 @@ def _scan_first_list(messages, chunks, span, query, q, lists, n, best):
     factor, at, entries = lists.factor, lists.at, lists.entry
     rows, weights, most, begin, length = chunks.rows, chunks.weights, chunks.most, chunks.begin, chunks.length
     m_lon, m_lat, base = messages.lon, messages.lat, chunks.base
-    alpha, lat, lon, diagonal_deg = query
+    alpha = query.alpha
     first, start, stop, whole = span.first, span.start, span.stop, span.whole
     least = lowest(best, q)
     for p in range(at[0], at[0] + length[entries[0]]):
@@ -503,7 +513,7 @@ def _scan_first_list(messages, chunks, span, query, q, lists, n, best):
             bound += factor[j] * most[entries[j]]
         if score(alpha, 1.0, bound) < least:
             continue
-        near = ssim(m_lon[first + row] - lon, m_lat[first + row] - lat, diagonal_deg)
+        near = _nearness(m_lat[first + row], m_lon[first + row], query)
         if score(alpha, near, bound) < least:
             continue
         for j in range(1, n):  # rows rise: continue the search where the last one ended
@@ -523,7 +533,7 @@ def _scan_lists(messages, chunks, span, query, q, lists, n, leading, best, scrat
     factor, at, entries = lists.factor, lists.at, lists.entry
     rows, weights, most, length = chunks.rows, chunks.weights, chunks.most, chunks.length
     m_lon, m_lat = messages.lon, messages.lat
-    alpha, lat, lon, diagonal_deg = query
+    alpha = query.alpha
     first, start, stop, whole = span.first, span.start, span.stop, span.whole
     sums, seen, touched = scratch.sums, scratch.seen, scratch.touched
     scratch.mark[0] += 1
@@ -549,7 +559,7 @@ def _scan_lists(messages, chunks, span, query, q, lists, n, leading, best, scrat
             bound += factor[j] * most[entries[j]]
         if score(alpha, 1.0, bound) < least:
             continue
-        near = ssim(m_lon[first + row] - lon, m_lat[first + row] - lat, diagonal_deg)
+        near = _nearness(m_lat[first + row], m_lon[first + row], query)
         if score(alpha, near, bound) < least:
             continue
         for j in range(leading, n):

@@ -31,6 +31,7 @@ class QueryBatch(NamedTuple):
     :ivar offsets: int64[n + 1]; the keywords of query *i* are ``terms[offsets[i]:offsets[i + 1]]``.
     :ivar terms: int64[], term ids, rising within a query, each once; negative ones are unknown to the vocabulary.
     :ivar weights: float64[], their weights.
+    :ivar scale_m: float64[n], the great-circle distance from which on the spatial similarity is 0; 0: that of a query is in degrees. None: all are.
     """
 
     watermark: np.ndarray
@@ -41,11 +42,13 @@ class QueryBatch(NamedTuple):
     offsets: np.ndarray
     terms: np.ndarray
     weights: np.ndarray
+    scale_m: np.ndarray | None = None
 
     @classmethod
     def of(cls, requests: Requests) -> QueryBatch:
         """Return the queries in a batch of requests; their arrays may be read-only views of the frame."""
         offsets, terms = lists_to_csr(requests.terms, np.int64)
+        scale_m = np.zeros(0) if requests.scale_m is None else np.asarray(requests.scale_m, np.float64)  # NaN in frames of earlier versions
         return cls(
             watermark=np.asarray(requests.watermark, np.int64),
             wanted=np.asarray(requests.count, np.int64),
@@ -55,6 +58,7 @@ class QueryBatch(NamedTuple):
             offsets=offsets,
             terms=terms,
             weights=lists_to_csr(requests.weights, np.float64)[1],
+            scale_m=np.nan_to_num(scale_m) if (scale_m > 0).any() else None,
         )
 
     def columns(self) -> dict[str, Any]:
@@ -66,7 +70,16 @@ class QueryBatch(NamedTuple):
             "lat": self.lat,
             "lon": self.lon,
             **{name: csr_to_lists(self.offsets, getattr(self, name)) for name in ("terms", "weights")},
+            "scale_m": self.scales_m(),
         }
+
+    def scales_m(self) -> np.ndarray:
+        """Return ``scale_m``, also if all are in degrees."""
+        return np.zeros(self.n) if self.scale_m is None else self.scale_m
+
+    def numbers(self) -> tuple[np.ndarray, ...]:
+        """Return the columns with one number for each query, but for ``scale_m``."""
+        return self.watermark, self.wanted, self.alpha, self.lat, self.lon
 
     @property
     def n(self) -> int:
@@ -83,16 +96,17 @@ class QueryBatch(NamedTuple):
             return cls(i, i, f, f, f, np.zeros(1, np.int64), i, f)
         starts = np.cumsum([0, *(b.offsets[-1] - b.offsets[0] for b in batches)])
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
-        whole = [np.concatenate([b[i] for b in batches]) for i in range(5)]
-        terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (6, 7))
-        watermark, wanted, alpha, lat, lon = whole
-        return cls(watermark, wanted, alpha, lat, lon, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
+        watermark, wanted, alpha, lat, lon = (np.concatenate(columns) for columns in zip(*(b.numbers() for b in batches)))
+        terms, weights = (np.concatenate([getattr(b, name)[b.offsets[0] : b.offsets[-1]] for b in batches]) for name in ("terms", "weights"))
+        scale_m = None if all(b.scale_m is None for b in batches) else np.concatenate([b.scales_m() for b in batches])
+        return cls(watermark, wanted, alpha, lat, lon, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights, scale_m)
 
     def select(self, rows: np.ndarray) -> QueryBatch:
         """Return the queries at ``rows``, in that order."""
         offsets, index = select_lists(self.offsets, rows)
-        watermark, wanted, alpha, lat, lon = (column[rows] for column in self[:5])
-        return QueryBatch(watermark, wanted, alpha, lat, lon, offsets, self.terms[index], self.weights[index])
+        watermark, wanted, alpha, lat, lon = (column[rows] for column in self.numbers())
+        scale_m = None if self.scale_m is None else self.scale_m[rows]
+        return QueryBatch(watermark, wanted, alpha, lat, lon, offsets, self.terms[index], self.weights[index], scale_m)
 
 
 class MessageWindow(ABC):
@@ -130,7 +144,8 @@ class MessageWindow(ABC):
     def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> RankedLists:
         """Return a list for each query: the best messages with a common keyword.
 
-        :param queries: at any watermarks whose windows are not freed; the arrays may be read-only.
+        :param queries: at any watermarks whose windows are not freed; the arrays may be read-only. Distances are in degrees, or in metres where
+            ``queries.scale_m`` says so (:func:`dskype.spouts.score_kernels.ssim_in_metres`).
         :param extent: |W|, or the span in ms.
         :param diagonal_deg: diagonal of the data space in degrees.
         :param thresholds: float64[n], the least score for each query; default: any score.

@@ -16,7 +16,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["KeptMessages", "Queue", "kernel_array"]
 
-_FLOATS = {"alpha", "lat", "lon", "weights"}
+_FLOATS = {"alpha", "lat", "lon", "weights", "scale_m"}
 _NOTHING_FREED = np.iinfo(np.int64).min
 
 
@@ -150,6 +150,7 @@ class KeptMessages(MessageWindow):
             raise IllegalArgumentException(
                 explain("A query needs messages that have been freed.", given=f"watermark {queries.watermark.min()}", legal=f"{self._freed + extent} and above")
             )
+        queries = queries._replace(scale_m=queries.scales_m())
         return QueryBatch(*(kernel_array(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(QueryBatch._fields, queries)))
 
     def _floors(self, queries: QueryBatch, thresholds: np.ndarray | None) -> np.ndarray:

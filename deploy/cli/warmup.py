@@ -203,7 +203,7 @@ def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> 
         log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **where}).encode())
         if late or number % 4 == 0:
             value = (
-                {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place}
+                {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place, **({} if number % 3 else {"distance": "metres", "scale_m": 900_000})}
                 if number % 8 or number < _FIRST_BOOLEAN
                 else {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": f"{words[0]} OR ({words[1]} AND hill)"}
             )

@@ -59,7 +59,7 @@ def explain_topk(
     :param diagonal_deg: of the data space.
     :param content: of the message; it may be None if the subscription has no ``where``.
     :returns: ``type``, ``where`` (as ``expression`` of :func:`explain_boolean`; None: the subscription has none), ``score`` (None without a common word: such a message enters no list), ``alpha``, ``k``, ``place`` (``subscription`` and ``message``: [lat, lon],
-        ``area`` or None, ``distance_deg``, ``distance_km``, ``diagonal_deg``, ``ssim``) and ``words`` (``common``: maps ``word``, ``df``, ``subscription``, ``message``
+        ``area`` or None, ``distance_deg``, ``distance_km``, ``diagonal_deg``, ``scale_m`` (None: nearness is measured in degrees), ``ssim``) and ``words`` (``common``: maps ``word``, ``df``, ``subscription``, ``message``
         (their weights) and ``product``; ``missing``: maps ``word`` and ``df``; ``documents`` of the vocabulary, ``tsim``).
     """
     wanted, weights = _weights(subscription.keywords, vocabulary)
@@ -75,7 +75,10 @@ def explain_topk(
             missing.append({"word": of_id[term], "df": df[term]})
     area = message.bbox
     dx, dy = message.lon - subscription.lon, message.lat - subscription.lat
-    spatial = float(score_kernels.ssim(dx, dy, diagonal_deg))
+    if subscription.scale_m is None:
+        spatial = float(score_kernels.ssim(dx, dy, diagonal_deg))
+    else:
+        spatial = float(score_kernels.ssim_in_metres(subscription.lat, subscription.lon, message.lat, message.lon, subscription.scale_m))
     return {
         "type": "topk",
         "where": None if subscription.where is None or content is None else explain_expression(subscription.where, content),
@@ -89,6 +92,7 @@ def explain_topk(
             "distance_deg": math.hypot(dx, dy),
             "distance_km": distance_km(subscription.lat, subscription.lon, message.lat, message.lon),
             "diagonal_deg": diagonal_deg,
+            "scale_m": subscription.scale_m,
             "ssim": spatial,
         },
         "words": {"common": common, "missing": missing, "documents": vocabulary.documents, "tsim": textual},
@@ -205,9 +209,15 @@ def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -
     lines.append(
         f"place   {_numbers(place['message'])}{centre} is {place['distance_deg']:.6g} degrees ({place['distance_km']:,.4g} km) from {_numbers(place['subscription'])}"
     )
-    lines.append(
-        f"        SSim = 1 - {place['distance_deg']:.6g} / {place['diagonal_deg']:.6g} = {place['ssim']:.6f} (the diagonal of the space is {place['diagonal_deg']:.6g})"
-    )
+    if place["scale_m"] is None:
+        parts = place["distance_deg"], place["diagonal_deg"], f"the diagonal of the space is {place['diagonal_deg']:.6g}"
+    else:
+        parts = (
+            min(place["distance_km"] * 1000, place["scale_m"]),
+            place["scale_m"],
+            f"the scale is {place['scale_m']:.6g} m; what is farther counts as that far",
+        )
+    lines.append(f"        SSim = 1 - {parts[0]:.6g} / {parts[1]:.6g} = {place['ssim']:.6f} ({parts[2]})")
     if words["common"]:
         width = max(4, *(len(clean(w["word"], 30)) for w in words["common"]))
         lines.append(f"words   {'word':<{width}}  {'in texts':>10}  {'subscription':>12}  {'message':>8}  {'product':>8}")

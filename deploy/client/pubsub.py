@@ -230,6 +230,8 @@ class PubSub(TopicReader):
         keywords: Sequence[str] | None = None,
         k: int = 10,
         alpha: float = 0.5,
+        distance: str | None = None,
+        scale_m: float | None = None,
         where: str | None = None,
         wait: bool = False,
         **more: Any,
@@ -240,11 +242,14 @@ class PubSub(TopicReader):
         :param text: the words to look for, or ``keywords``: a list of them; one of the two.
         :param k: how many messages. Default 10.
         :param alpha: the weight of nearness against words, 0 to 1. Default 0.5.
+        :param distance: what nearness is measured in: ``"degrees"`` (the default; over the diagonal of the data space), or ``"metres"``, with ``scale_m``.
+        :param scale_m: nearness is 1 at the place, and 0 from this distance on.
         :param where: an expression (docs/concepts/boolean.md) that messages have to satisfy. Default: all count.
         :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
         :returns: the id; for the rest see :meth:`subscribe`.
         """
         fields = {"text": text, "keywords": _listed(keywords), "lat": lat, "lon": lon, "k": k, "alpha": alpha, "where": where}
+        fields |= {"distance": distance, "scale_m": scale_m}
         return self.subscribe(id, wait=wait, type="topk", **_given(fields), **more)
 
     def subscribe_boolean(

@@ -60,6 +60,7 @@ class Subscriptions(NamedTuple):
     :ivar k: int64[m].
     :ivar alpha, lat, lon: float64[m].
     :ivar offsets: int64[m + 1], into ``terms`` (numbers as in :class:`Rows`, in the order of term ids) and ``weights``.
+    :ivar scale_m: float64[m], of distances in metres; 0: they are in degrees.
     :ivar start: int64[m], watermark of the first list, from which changes are counted.
     :ivar filtered: bool[m], whether only some rows count: ``allowed[allowed_offsets[i]:allowed_offsets[i + 1]]``, int64[], rising.
     """
@@ -71,6 +72,7 @@ class Subscriptions(NamedTuple):
     offsets: np.ndarray
     terms: np.ndarray
     weights: np.ndarray
+    scale_m: np.ndarray
     start: np.ndarray
     filtered: np.ndarray
     allowed_offsets: np.ndarray
@@ -111,6 +113,16 @@ def own_score(alpha, dx, dy, diagonal_deg, text):
 
 
 @njit(cache=True)
+def distance_m(lat, lon, other_lat, other_lon):
+    """Return the great-circle distance of two places in degrees: twice the angle whose tangent is half the chord over what is left to the opposite side."""
+    turn = np.pi / 180.0
+    across, up, middle = (lon - other_lon) * turn / 2.0, (lat - other_lat) * turn / 2.0, (lat + other_lat) * turn / 2.0
+    half_chord = np.sqrt(np.sin(up) ** 2 * np.cos(across) ** 2 + np.cos(middle) ** 2 * np.sin(across) ** 2)
+    rest = np.sqrt(np.cos(up) ** 2 * np.cos(across) ** 2 + np.sin(middle) ** 2 * np.sin(across) ** 2)
+    return 2.0 * 6_371_008.8 * np.arctan2(half_chord, rest)
+
+
+@njit(cache=True)
 def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
     """Find the rows in [low, high) with a common term, in rising order, and their scores; return how many there are."""
     n, lists = 0, 0
@@ -144,6 +156,9 @@ def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
         row = found[i]
         dx, dy = rows.lon[row] - lon, rows.lat[row] - lat
         scores[i] = own_score(alpha, dx, dy, rows.diagonal_deg, text[row])
+        if subs.scale_m[sub] > 0.0:
+            near = max(0.0, 1.0 - distance_m(lat, lon, rows.lat[row], rows.lon[row]) / subs.scale_m[sub])
+            scores[i] = alpha * near + (1.0 - alpha) * text[row]
     return n
 
 

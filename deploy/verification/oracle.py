@@ -74,6 +74,7 @@ class Oracle:
             offsets,
             np.concatenate(terms),
             np.concatenate(weights),
+            np.array([s.scale_m or 0.0 for s in subscriptions]),
             start,
             np.array([s.where is not None for s in subscriptions], np.bool_),
             np.cumsum([0, *map(len, allowed)]),
@@ -99,8 +100,12 @@ class Oracle:
             common = [(t, w) for t, w in zip(history.terms[start:stop].tolist(), history.values[start:stop].tolist()) if t in wanted]
             if common:
                 text = sum(wanted[t] * w for t, w in sorted(common))
-                distance = math.hypot(history.lon[row] - subscription.lon, history.lat[row] - subscription.lat)
-                found.append((subscription.alpha * (1 - distance / self.diagonal_deg) + (1 - subscription.alpha) * text, row))
+                if subscription.scale_m is None:
+                    distance = math.hypot(history.lon[row] - subscription.lon, history.lat[row] - subscription.lat) / self.diagonal_deg
+                else:
+                    away_m = geometry.distance_m((subscription.lat, subscription.lon), (float(history.lat[row]), float(history.lon[row])))
+                    distance = min(1.0, away_m / subscription.scale_m)
+                found.append((subscription.alpha * (1 - distance) + (1 - subscription.alpha) * text, row))
         return sorted(found, reverse=True)
 
     # -- boolean --------------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         if not _is_integer(k, 1, limits.k_max) or not _is_number(alpha, 0, 1):
             raise UnusableRecord("a k or an alpha that is none")
         where = None if record.get("where") is None else read_expression(_text(record["where"], limits), settings)
-        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where)
+        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where, _read_scale_m(record))
     if name in record:
         expression = read_expression(_text(record["expression"], limits), settings)
     elif "keywords" in record:
@@ -140,6 +140,15 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     if "ttl_s" in record and not (_is_number(ttl_s, 0, _LARGEST // 1000) and ttl_s > 0):
         raise UnusableRecord("a lifetime that is no number of seconds above 0")
     return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta, region)
+
+
+def _read_scale_m(record: dict[str, Any]) -> float | None:
+    distance, scale_m = record.get("distance"), record.get("scale_m")
+    if distance == "metres" and _is_number(scale_m, 1, 100_000_000):
+        return float(scale_m)
+    if distance not in (None, "degrees") or scale_m is not None:
+        raise UnusableRecord("a distance or a scale that is none")
+    return None
 
 
 def object_of(value: bytes | None, content_bytes: int) -> dict[str, Any]:

@@ -31,7 +31,8 @@ def describe(r: Registration) -> str:
     s: Any = r.subscription
     life = f"registration {r.name}, active from {r.active}" + ("" if r.removed is None else f" to {r.removed}")
     if r.is_topk:
-        return f"top-k subscription {s.id!r}: words {' '.join(s.keywords)}; lat {s.lat!r}, lon {s.lon!r}, k {s.k}, alpha {s.alpha!r}; {life}"
+        scale = "" if s.scale_m is None else f", scale {s.scale_m!r} m"
+        return f"top-k subscription {s.id!r}: words {' '.join(s.keywords)}; lat {s.lat!r}, lon {s.lon!r}, k {s.k}, alpha {s.alpha!r}{scale}; {life}"
     ends = "" if r.expires_ms is None else f"; arrivals before {r.expires_ms}"
     where = f"bbox {list(s.bbox)}" if s.region is None else f"region {_clean(json.dumps(s.region), 200)}"
     return f"boolean subscription {s.id!r}: {expression_text(s.expression)}; {where}{ends}; {life}"

@@ -130,12 +130,14 @@ def test_a_rectangle_lives_where_each_of_its_points_goes(real):
 
 def test_a_topk_subscription_lives_everywhere_until_its_threshold_rules_places_out(real):
     found, sample = make(32, real[0]), world(0)
-    near = worlds.subscription(sample, 0)._replace(alpha=0.9)
+    near = worlds.subscription(sample, 0)._replace(alpha=0.9, scale_m=None)
     assert found.place("s", near).tasks == found.place("s", near, -np.inf).tasks == list(range(32))
     counts = [len(found.place("s", near, threshold).tasks) for threshold in (0.2, 0.9, 0.99, 1.0)]
     assert counts[0] == 32 and counts == sorted(counts, reverse=True) and counts[-1] < 32
     assert len(found.place("s", near._replace(alpha=0.0), 1.0).tasks) == 32, "only words count"
     assert len(found.place("s", near, np.inf).tasks) >= 1
+    counts = [len(found.place("s", near._replace(scale_m=scale_m), 0.5).tasks) for scale_m in (5e3, 2e6, 2e7)]
+    assert counts[0] <= 4 and counts == sorted(counts), "beyond the scale, words reach 0.1"
 
 
 def test_tasks_without_a_partition_have_nothing():

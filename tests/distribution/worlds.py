@@ -91,6 +91,8 @@ def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
         *csr(rng, n, 1, 5, vocabulary, unknown),
         np.full(n, -np.inf),
         np.ones(n),
+        None,
+        np.array([scale_m(i) or 0.0 for i in range(n)]),
     )
     thresholds, counts = sample_thresholds(found, found.messages, DIAGONAL)
     return found._replace(thresholds=thresholds, filled=np.minimum(1.0, counts / found.k))
@@ -99,7 +101,15 @@ def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
 def subscription(sample, i):
     """Return a subscription, as the distribution bolt makes it."""
     own = slice(sample.offsets[i], sample.offsets[i + 1])
-    return TopkSubscription(int(sample.k[i]), float(sample.alpha[i]), float(sample.lat[i]), float(sample.lon[i]), sample.terms[own], sample.weights[own], None)
+    place = float(sample.lat[i]), float(sample.lon[i])
+    return TopkSubscription(
+        int(sample.k[i]), float(sample.alpha[i]), *place, sample.terms[own], sample.weights[own], None, None, float(sample.scales_m()[i]) or None
+    )
+
+
+def scale_m(i):
+    """Return the scale of a subscription; None: its distances are in degrees, as those of every second one."""
+    return None if i % 2 else (20.0, 100_000.0, 1_000_000.0, 9_000_000.0)[i // 2 % 4]
 
 
 def expression(rng, vocabulary, depth=2):
@@ -141,5 +151,5 @@ def scores(sample, i, messages):
         own = slice(rows.offsets[j], rows.offsets[j + 1])
         return {"lat": float(rows.lat[j]), "lon": float(rows.lon[j]), "weights": dict(zip(rows.terms[own].tolist(), rows.weights[own].tolist()))}
 
-    subscription = {**document(sample, i), "alpha": float(sample.alpha[i])}
+    subscription = {**document(sample, i), "alpha": float(sample.alpha[i]), "scale_m": float(sample.scales_m()[i])}
     return [naive.score(subscription, document(messages, j), DIAGONAL) for j in range(messages.n)]

@@ -176,6 +176,8 @@ def random_subscription(rng, topk=0.7, expiring=0.2, lives_s=(0.5, 1, 2)):
             "lat": float(rng.randint(-10, 10)),
             "lon": float(rng.randint(-10, 10)),
         }
+        if (kind := int(record["lat"] * 7 + record["lon"] * 3 + record["k"]) % 6) < 2:  # without a draw more
+            record |= {"distance": "metres", "scale_m": ((1_500_000, 300_000.5), (700_000, 20))[kind][record["k"] % 2]}
     else:
         west, south = rng.uniform(-10, 5), rng.uniform(-10, 0)
         record = {

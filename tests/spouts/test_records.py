@@ -352,6 +352,14 @@ def test_a_topk_subscription_is_read_with_its_words_in_order_and_with_repetition
     assert (found.alpha, found.lat, found.k) == (1.0, 0.0, 100) and all(type(x) is float for x in (found.alpha, found.lat, found.lon))
 
 
+def test_a_topk_subscription_may_have_distances_in_metres():
+    found = subscription(changed(TOPK, distance="metres", scale_m=5000))
+    assert found.scale_m == 5000.0 and type(found.scale_m) is float
+    assert subscription_from_record(json.loads(json.dumps(found.to_record()))) == found
+    assert all(subscription(changed(TOPK, **given)).scale_m is None for given in ({"distance": "degrees"}, {"distance": None, "scale_m": None}, {}))
+    assert "scale_m" not in subscription(TOPK).to_record(), "other subscriptions travel in the same bytes as before"
+
+
 def test_a_topk_subscription_may_have_a_filter():
     where = ["and", ["phrase", 0, [0, 1], ["late", "night"]], ["not", "decaf"]]
     found = subscription(changed(TOPK, where='"late night" AND NOT decaf'))
@@ -443,6 +451,17 @@ WRONG_TOPK = [
     ({"alpha": 1.01}, "Expected 'alpha'; given: 1.01"),
     ({"alpha": True}, "Expected 'alpha'; given: true"),
     ({"alpha": "0.5"}, "Expected 'alpha'; given: \"0.5\""),
+    ({"distance": "miles"}, "Expected 'distance'; given: \"miles\"; legal: degrees | metres"),
+    ({"distance": 1}, "Expected 'distance'; given: 1"),
+    ({"distance": ["metres"], "scale_m": 5}, "Expected 'distance'; given: [\"metres\"]"),
+    ({"distance": "metres"}, "Expected 'scale_m' with 'distance': metres; given: nothing; legal: a number of metres from 1 to 100000000"),
+    ({"distance": "metres", "scale_m": 0}, "Expected 'scale_m' with 'distance': metres; given: 0"),
+    ({"distance": "metres", "scale_m": -5000.0}, "Expected 'scale_m' with 'distance': metres; given: -5000.0"),
+    ({"distance": "metres", "scale_m": True}, "Expected 'scale_m' with 'distance': metres; given: true"),
+    ({"distance": "metres", "scale_m": "5 km"}, "Expected 'scale_m' with 'distance': metres; given: \"5 km\""),
+    ({"distance": "metres", "scale_m": 100_000_001}, "Expected 'scale_m' with 'distance': metres; given: 100000001"),
+    ({"scale_m": 5000}, "Expected 'scale_m' only with 'distance': metres; given: 5000; legal: nothing; hint: add 'distance': 'metres'"),
+    ({"distance": "degrees", "scale_m": 5000}, "Expected 'scale_m' only with 'distance': metres; given: 5000"),
     ({"where": 5}, "Expected 'where' as a string; given: 5"),
     ({"where": ""}, "Expected a word or a quoted phrase at position 1 of the expression"),
     ({"where": "tea AND (cake"}, "Expected a ')' for the '(' at position 9 of the expression"),

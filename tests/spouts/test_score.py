@@ -22,6 +22,8 @@ PARTS = {
     "deploy/lab/topk/truth.py": "an oracle: the comparison of top-k indexes",
     "deploy/client/explanation.py": "prints 1 - alpha as a number of the formula that it explains",
     "distribution/near_tasks.py": "the most that a message from a zone can reach, for all zones at once: arrays, which the compiled formula does not take",
+    "bolts/topk/metres.py": "scores in degrees that bound those in metres, for many subscriptions at once",
+    "deploy/lab/topk/distances.py": "an oracle: the benchmark of distances in metres",
     "bolts/topk/cones/_kernels.py": "the cones' bound, solved for the textual part and rounded up to steps",
     "bolts/topk/cones/index.py": "checks that bound",
     "deploy/lab/skype/ciq_kernels.py": "bounds of CIQ",

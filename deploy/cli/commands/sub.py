@@ -40,6 +40,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     topk.add_argument("--near", metavar="LAT,LON", type=degrees("LAT,LON"))
     topk.add_argument("-k", metavar="K", type=positive, help="how many; default: 10")
     topk.add_argument("--alpha", metavar="A", type=float, help="weight of nearness against words, 0 to 1; default: 0.5")
+    topk.add_argument("--distance", choices=("degrees", "metres"), help="what nearness is measured in; default: degrees, over the diagonal of the data space")
+    topk.add_argument("--scale-m", metavar="M", type=float, help="with --distance metres: nearness counts up to M metres")
     topk.add_argument("--where", metavar="E", help="an expression that messages have to satisfy, e.g. 'price < 5 AND NOT decaf'")
     boolean = parser.add_argument_group("every message that matches")
     boolean.add_argument(
@@ -91,6 +93,8 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
         "ttl_s": args.ttl,
         "k": args.k,
         "alpha": args.alpha,
+        "distance": args.distance,
+        "scale_m": args.scale_m,
         "where": args.where,
         "region": args.region,
         "meta": args.meta,
@@ -105,11 +109,9 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
         fields["lat"], fields["lon"] = args.near
     if not fields:
         return None
-    boolean, topk = {"expression", "bbox", "region", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha", "where"} & fields.keys()
+    boolean, topk = {"expression", "bbox", "region", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha", "distance", "scale_m", "where"} & fields.keys()
     if boolean and topk:
-        words = (
-            "--text, --near, -k, --alpha and --where are for top-k, --expression, --bbox, --circle, --region and --ttl for boolean subscriptions; given: both"
-        )
+        words = "--text, --near, -k, --alpha, --distance, --scale-m and --where are for top-k, --expression, --bbox, --circle, --region and --ttl for boolean subscriptions; given: both"
         raise UsageError(words)
     return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
 
@@ -221,7 +223,8 @@ def _what(client: Any, found: Any) -> str:
         where = f"in {fields['bbox']}" if "bbox" in fields else f"in {json.dumps(fields['region'])}" if "region" in fields else "everywhere"
         return f"{words} {where}{ttl}"
     where = f", where {fields['where']}" if fields.get("where") else ""
-    return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}{where}"
+    scale = f", scale {fields['scale_m']} m" if fields.get("distance") == "metres" else ""
+    return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}{scale}{where}"
 
 
 def _expression(client: Any, found: Any) -> Any:

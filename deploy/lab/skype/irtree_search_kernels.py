@@ -10,7 +10,8 @@ from dskype.bolts.topk._kernels import find_term
 from dskype.bolts.window._kernels import answers, lowest, make_best, offer
 from dskype.deploy.lab.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.deploy.lab.skype.irtree_kernels import FIRST, LEVEL, MARK, NEXT, NODES, OWNER, ROOT, index_of
-from dskype.spouts.score_kernels import score, ssim
+from dskype.spouts.score_kernels import MARGIN, score, ssim, ssim_in_metres
+from dskype.spouts.sphere_kernels import EARTH_RADIUS_M, RADIANS
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["topk"]
@@ -62,9 +63,11 @@ def _pop(bounds, items, size):
 
 
 @njit(cache=True, inline="always")
-def _nearest(box, lon, lat, diagonal_deg):
-    """Return the highest spatial similarity that a point in a rectangle can have."""
+def _nearest(box, lon, lat, diagonal_deg, scale_m):
+    """Return the highest spatial similarity that a point in a rectangle can have; in metres, by its latitude alone."""
     dx, dy = max(box[WEST] - lon, 0.0, lon - box[EAST]), max(box[SOUTH] - lat, 0.0, lat - box[NORTH])
+    if scale_m > 0.0:
+        return 1.0 - min(1.0, dy * ((1.0 - MARGIN) * RADIANS * EARTH_RADIUS_M) / scale_m)
     return ssim(dx, dy, diagonal_deg)
 
 
@@ -109,7 +112,7 @@ def topk(tree, rows, messages, key, local, queries, thresholds, extent, diagonal
                 continue
             held = _children(tree, queries, q, lists[item], room)
             for h in range(held):
-                spatial = _nearest(tree.box[found[h]], queries.lon[q], queries.lat[q], diagonal_deg)
+                spatial = _nearest(tree.box[found[h]], queries.lon[q], queries.lat[q], diagonal_deg, queries.scale_m[q])
                 bound = score(queries.alpha[q], spatial, sums[h])
                 if bound >= least:
                     of_item[pushed] = found[h]
@@ -141,11 +144,12 @@ def _scan(tree, rows, queries, q, lists, low, high, diagonal_deg, room, best):
                     held += 1
                 sums[tree.at[i]] += factor * tree.weight[e]
             e = entry[e, NEXT]
-    alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
+    alpha, lat, lon, scale_m = queries.alpha[q], queries.lat[q], queries.lon[q], queries.scale_m[q]
     least = lowest(best, q)
     for h in range(held):
         i = found[h]
-        s = score(alpha, ssim(rows.lon[i] - lon, rows.lat[i] - lat, diagonal_deg), sums[h])
+        near = ssim_in_metres(lat, lon, rows.lat[i], rows.lon[i], scale_m) if scale_m > 0.0 else ssim(rows.lon[i] - lon, rows.lat[i] - lat, diagonal_deg)
+        s = score(alpha, near, sums[h])
         if s >= least:
             least = offer(best, q, s, i)
     return least

@@ -17,7 +17,7 @@ const number = (name) => Number(field(name).value);
 const kind = () => field("kind").value;
 
 /** The fields of a registered subscription that the form has, and those that say how it is. */
-const KNOWN = new Set("id type text keywords lat lon k alpha where bbox region expression ttl_s status since registration registered_ms limit limited_ms error".split(" "));
+const KNOWN = new Set("id type text keywords lat lon k alpha distance scale_m where bbox region expression ttl_s status since registration registered_ms limit limited_ms error".split(" "));
 
 /** Show the parts of the form that belong to a choice. */
 function choose(name, value) {
@@ -75,7 +75,8 @@ export class SubscriptionForm {
   described() {
     if (kind() === "topk") {
       const where = field("where").value.trim() === "" ? {} : { where: field("where").value };
-      return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha"), ...where, ...this.#kept() };
+      const scale = field("distance").value ? { distance: "metres", scale_m: number("scale_m") } : {};
+      return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha"), ...scale, ...where, ...this.#kept() };
     }
     this.shapes = [...document.querySelectorAll("#shapes > .shape")].map(shapeIn); // a program may have filled the fields
     const expression = field("expression").value.trim() === "" ? {} : { expression: field("expression").value };
@@ -111,6 +112,8 @@ export class SubscriptionForm {
     if (topk) {
       set("text", fields.text ?? fields.keywords?.join(" "));
       for (const name of ["lat", "lon", "k", "alpha", "where"]) set(name, fields[name]);
+      set("distance", fields.distance === "metres" ? "metres" : "");
+      if (fields.distance === "metres") set("scale_m", fields.scale_m);
     } else {
       set("expression", fields.expression ?? fields.keywords?.map((word) => `"${word}"`).join(" AND "));
       set("ttl_s", fields.ttl_s);
@@ -125,6 +128,7 @@ export class SubscriptionForm {
   #input(target) {
     if (["attribute", "sign", "value", "id", "topology"].includes(target.name)) return;
     if (target.name === "kind") return this.#kindChanged();
+    if (target.name === "distance") this.#showScale();
     const row = target.closest(".shape");
     if (row) this.shapes = this.shapes.map((shape, i) => (String(i) === row.dataset.number ? shapeIn(row) : shape));
     else if (target.name === "lat" || target.name === "lon") this.shapes = this.#point();
@@ -139,6 +143,11 @@ export class SubscriptionForm {
 
   #showKind() {
     choose("kind", kind());
+    this.#showScale();
+  }
+
+  #showScale() {
+    document.getElementById("scale").hidden = field("scale_m").disabled = field("distance").value === "";
   }
 
   #kindChanged() {

@@ -37,7 +37,8 @@ function shape({ kind, bbox, lat, lon, radius_m, rings }) {
 /** Return where a subscription looks. */
 export function where(fields) {
   if (!fields) return "";
-  if (fields.type === "topk") return `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}${fields.where ? `, where ${fields.where}` : ""}`;
+  const scale = fields.distance === "metres" ? `, scale ${count(fields.scale_m)} m` : "";
+  if (fields.type === "topk") return `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}${scale}${fields.where ? `, where ${fields.where}` : ""}`;
   const shapes = shapesOf(fields);
   const more = shapes.length > 3 ? `, and ${count(shapes.length - 3)} more` : "";
   return shapes.length ? shapes.slice(0, 3).map(shape).join(", or ") + more : "everywhere";

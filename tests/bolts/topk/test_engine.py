@@ -38,10 +38,11 @@ def run(
     restore: bool = False,
     index_options=None,
     filtered: float = 0.0,
+    metres: float = 0.0,
 ) -> Caller:
     """Let a caller do random things for some steps; answers take up to ``delay`` batches."""
     rng = random.Random(seed)
-    world = World(seed, timed=timed, filtered=filtered)
+    world = World(seed, timed=timed, filtered=filtered, metres=metres)
     options = TIGHT.get(buffer, {}) if tight else {}
     caller = Caller(TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options), world)
     caller.insert([world.subscription() for _ in range(12)], complete=True)
@@ -104,6 +105,22 @@ def test_lists_of_subscriptions_with_filters_are_the_best_of_what_satisfies_them
     for extent in (3, 10, 50):
         caller = run(300 + extent, index, buffer, extent=extent, steps=50, tight=True, delay=2, timed=timed, restore=extent == 10, filtered=0.7)
         assert caller.resolved > 10 and caller.checked > 300
+
+
+@pytest.mark.parametrize(("index", "buffer"), PAIRS)
+@pytest.mark.parametrize("timed", [False, True])
+def test_lists_of_subscriptions_with_distances_in_metres_are_exact_on_the_whole_globe(index, buffer, timed):
+    for extent, metres in ((3, 0.5), (10, 0.9), (50, 1.0)):
+        caller = run(400 + extent, index, buffer, extent=extent, steps=50, tight=True, delay=2, timed=timed, restore=extent == 10, filtered=0.2, metres=metres)
+        assert caller.resolved > 10 and caller.checked > 300
+        assert caller.engine.metres.candidates > 50
+
+
+@pytest.mark.parametrize(("index", "buffer"), PAIRS)
+def test_an_engine_with_distances_in_metres_goes_on_from_a_snapshot(index, buffer):
+    plain, restored = (run(23, index, buffer, extent=12, steps=50, tight=True, delay=3, metres=0.5, restore=restore) for restore in (False, True))
+    assert restored.log == plain.log
+    assert pack_state(restored.engine.snapshot()) == pack_state(plain.engine.snapshot())
 
 
 @pytest.mark.parametrize(("index", "buffer"), PAIRS)

@@ -65,14 +65,20 @@ class World:
     """Draws messages and subscriptions from few places, terms and weights, so that equal scores are common.
 
     :param filtered: the share of subscriptions that have a filter.
+    :param metres: the share of subscriptions whose distances are in metres; where there are any, places lie all over the globe.
     """
 
-    def __init__(self, seed: int, *, terms: int = 12, places: int = 6, timed: bool = False, most_terms: int = 4, filtered: float = 0.0) -> None:
+    def __init__(
+        self, seed: int, *, terms: int = 12, places: int = 6, timed: bool = False, most_terms: int = 4, filtered: float = 0.0, metres: float = 0.0
+    ) -> None:
         self.rng = random.Random(seed)
         self.filters, self.filtered = random.Random(f"filters {seed}"), filtered
         # Known terms, unknown ones (negative), and one of the widest ids.
         self.terms = sorted([*range(0, 3 * terms, 3), *(-1 - self.rng.randrange(2**62) for _ in range(terms // 3)), 2**62])
         self.places = [(self.rng.uniform(-10, 10), self.rng.uniform(-10, 10)) for _ in range(places)]
+        self.scales, self.metres = random.Random(f"scales {seed}"), metres
+        if metres:
+            self.places = globe(self.scales, 3 * places)
         self.timed, self.most_terms = timed, most_terms
         self.seq, self.position = -1, -1
 
@@ -104,7 +110,34 @@ class World:
             "lon": lon,
             "weights": weigh(self.pick_terms(most), self.rng),
             "where": naive_where.random_where(self.filters, self.terms) if self.filters.random() < self.filtered else None,
+            "scale_m": random_scale_m(self.scales) if self.scales.random() < self.metres else None,
         }
+
+
+def globe(rng: random.Random, n: int) -> list[tuple[float, float]]:
+    """Return places as (lat, lon): on poles, at the antimeridian, and anywhere, each with neighbours from metres to a hundred kilometres away."""
+    around = [
+        (90.0, 7.0),
+        (-89.9995, -60.0),
+        (0.0, 180.0),
+        (52.0, -179.9999),
+        (-17.0, 179.5),
+        (52.5, 13.4),
+        (-33.9, 151.2),
+        (rng.uniform(-90, 90), rng.uniform(-180, 180)),
+    ]
+    places = []
+    for i in range(n):
+        lat, lon = around[i % len(around)]
+        away = rng.choice((0.0, 0.00001, 0.01, 1.0))
+        lon = (lon + rng.uniform(-away, away) + 540.0) % 360.0 - 180.0
+        places.append((max(-90.0, min(90.0, lat + rng.uniform(-away, away))), rng.choice((lon, lon, rng.choice((-180.0, 180.0))))))
+    return places
+
+
+def random_scale_m(rng: random.Random) -> float:
+    """Return a scale from a metre to more than the globe has."""
+    return rng.choice((1.0, 500.0, 5_000.0, 250_000.0, 3_000_000.0, 12_345_678.9, 30_000_000.0))
 
 
 def csr(weights: list[dict[int, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -138,6 +171,11 @@ def programs(subscriptions: list[dict[str, Any]]) -> list[list[int] | None]:
     return [naive_where.program(s["where"]) for s in subscriptions]
 
 
+def scales_m(subscriptions: list[dict[str, Any]]) -> np.ndarray:
+    """The scales of subscriptions, 0 where distances are in degrees."""
+    return np.array([s.get("scale_m") or 0.0 for s in subscriptions])
+
+
 class Caller:
     """Drives an engine as a subscription bolt does, and checks everything that it says against the oracle.
 
@@ -158,7 +196,7 @@ class Caller:
         self.resolved = self.checked = 0
 
     def insert(self, subscriptions: list[dict[str, Any]], complete: bool = False) -> list[int]:
-        slots = self.engine.insert(*columns(subscriptions), complete, programs(subscriptions)).tolist()
+        slots = self.engine.insert(*columns(subscriptions), complete, programs(subscriptions), scales_m(subscriptions)).tolist()
         free = [i for i in range(len(self.subscriptions) + len(slots)) if i not in self.subscriptions]
         assert slots == free[: len(slots)]  # the lowest free ones
         for slot, subscription in zip(slots, subscriptions):

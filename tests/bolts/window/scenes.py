@@ -19,6 +19,8 @@ DIAGONAL = 25.0
 UNKNOWN = -(2**62)
 TERMS = [UNKNOWN, -77, -5, *range(14)]
 """Few terms, some of them unknown to the vocabulary: many messages share some."""
+SCALES_M = [None, 300_000.0, None, None, 1_000_000.0, None, 20.0]
+"""Of queries: two of three have distances in degrees."""
 
 
 def draw_messages(rng: np.random.Generator, n: int, *, kind: str = "count", first_seq: int = 0, first_ms: int = 1000) -> list[dict[str, Any]]:
@@ -87,6 +89,7 @@ def draw_queries(rng: np.random.Generator, n: int, lowest: int, highest: int, fi
                 "lon": float(rng.integers(0, 5) * 3.0),
                 "weights": weights,
                 "where": naive_where.random_where(random.Random(int(rng.integers(2**32))), TERMS) if rng.random() < filtered else None,
+                "scale_m": SCALES_M[len(queries) % len(SCALES_M)],
             }
         )
     return queries
@@ -101,7 +104,8 @@ def query_batch(queries: list[dict[str, Any]]) -> QueryBatch:
         np.array([q[name] for q in queries], dtype)
         for name, dtype in (("watermark", np.int64), ("k", np.int64), ("alpha", np.float64), ("lat", np.float64), ("lon", np.float64))
     ]
-    return QueryBatch(*map(frozen, (*columns, offsets, values, weights)))
+    scale_m = np.array([q.get("scale_m") or 0.0 for q in queries])
+    return QueryBatch(*map(frozen, (*columns, offsets, values, weights, scale_m)))
 
 
 def programs_of(queries: list[dict[str, Any]]) -> Programs:

@@ -241,12 +241,18 @@ def test_a_subscription_is_sent_by_options(run: Any, name: str, kafka: KafkaSett
     )
     assert run("sub", "add", "--id", "c", "--bbox", "-88,42,-87,44", "--expression", "coffee AND wifi", "--ttl", "3600")[0] == 0
     code, out, _ = run("sub", "add", "--keyword", "a", "--keyword", "b", "--near", "1,2", "-k", "3", "--alpha", "0", "-o", "json")
+    assert run("sub", "add", "--id", "near", "--text", "tea", "--near", "1,2", "--distance", "metres", "--scale-m", "5000")[0] == 0
+    assert (
+        "Expected 'scale_m' with 'distance': metres; given: 0.5"
+        in run("sub", "add", "--text", "tea", "--near", "1,2", "--distance", "metres", "--scale-m", "0.5")[2]
+    )
     [generated] = json.loads(out)["generated"]
     assert code == 0
     assert subscriptions(kafka, name) == [
         ("lake-park", {"type": "topk", "k": 10, "alpha": 0.5, "text": "lake park", "meta": {"a": [1]}, "lat": -43.04, "lon": -87.9}),
         ("c", {"type": "boolean", "bbox": [-88, 42, -87, 44], "expression": "coffee AND wifi", "ttl_s": 3600}),
         (generated, {"type": "topk", "k": 3, "alpha": 0, "keywords": ["a", "b"], "lat": 1, "lon": 2}),
+        ("near", {"type": "topk", "k": 10, "alpha": 0.5, "text": "tea", "distance": "metres", "scale_m": 5000, "lat": 1, "lon": 2}),
     ]
 
 
@@ -257,7 +263,7 @@ def test_options_that_do_not_go_together_are_refused(run: Any, tmp_path: Path) -
     assert "expected --near LAT,LON for a top-k subscription" in run("sub", "add", "--text", "x")[2]
     code, _, err = run("sub", "add", "--text", "x", "--near", "1,2", "--ttl", "5")
     assert code == 1
-    assert "--text, --near, -k, --alpha and --where are for top-k" in err
+    assert "--text, --near, -k, --alpha, --distance, --scale-m and --where are for top-k" in err
 
 
 def test_standard_input_is_read_and_a_summary_is_json_on_request(run: Any, name: str, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:

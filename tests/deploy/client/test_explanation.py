@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -284,6 +285,7 @@ def test_the_score_is_that_of_the_oracle(vocabulary):
     for _ in range(300):
         tokens, keywords = [rng.choice(words) for _ in range(rng.randrange(6))], rng.sample(words, rng.randrange(1, 4))
         s = TopkSubscription("s", keywords, 1, rng.choice([0.0, 1.0, rng.random()]), rng.uniform(-5, 5), rng.uniform(-5, 5))
+        s = replace(s, scale_m=[None, 400_000.0, 5_000.0][len(tokens) % 3])
         m = message(" ".join(tokens), rng.uniform(-5, 5), rng.uniform(-5, 5))
         found = explain_topk(s, m, tokens, vocabulary, 20.0)
         counts = {t: tokens.count(t) for t in tokens}
@@ -292,7 +294,13 @@ def test_the_score_is_that_of_the_oracle(vocabulary):
             return {int(vocabulary.ids([w])[0]): value for w, value in weights.items()}
 
         expected = naive.score(
-            {"lat": s.lat, "lon": s.lon, "alpha": s.alpha, "weights": by_id(naive.norm_weights(dict.fromkeys(keywords, 1), df, vocabulary.documents))},
+            {
+                "lat": s.lat,
+                "lon": s.lon,
+                "alpha": s.alpha,
+                "scale_m": s.scale_m,
+                "weights": by_id(naive.norm_weights(dict.fromkeys(keywords, 1), df, vocabulary.documents)),
+            },
             {"lat": m.lat, "lon": m.lon, "weights": by_id(naive.norm_weights(counts, df, vocabulary.documents)) if counts else {}},
             20.0,
         )
@@ -305,6 +313,16 @@ def test_the_score_is_that_of_the_oracle(vocabulary):
         assert {w["word"] for w in found["words"]["common"]} | {w["word"] for w in found["words"]["missing"]} == set(keywords)
         assert f"scores {found['score']:.6f} for s" in as_lines(found, "s", "m")[0]
     assert scored > 100
+
+
+def test_a_distance_in_metres_is_explained_over_its_scale(vocabulary):
+    near, far = message("lake", 0.0, 0.01), message("lake", 5.0, 5.0)
+    s = TopkSubscription("s", ["lake"], 1, 0.5, 0.0, 0.0, None, None, 5000.0)
+    lines = [as_lines(explain_topk(s, m, ["lake"], vocabulary, 20.0), "s", "m")[3] for m in (near, far)]
+    assert lines == [
+        "        SSim = 1 - 1111.95 / 5000 = 0.777610 (the scale is 5000 m; what is farther counts as that far)",
+        "        SSim = 1 - 5000 / 5000 = 0.000000 (the scale is 5000 m; what is farther counts as that far)",
+    ]
 
 
 def test_the_score_is_the_one_that_the_engine_publishes_to_the_last_bit():

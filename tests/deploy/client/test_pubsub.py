@@ -225,6 +225,7 @@ def test_the_kinds_of_subscriptions_have_methods_and_messages_have_attributes(ka
     client = PubSub(kafka, client.name, conf={"dskype.boolean.wordless": True})
     client.subscribe_topk("t", text="lake park", lat=43.04, lon=-87.9, meta=[1])
     client.subscribe_topk("words", keywords=("lake", "park"), lat=43.04, lon=-87.9, k=3, alpha=0, where="NOT decaf")
+    client.subscribe_topk("scaled", text="lake", lat=43.04, lon=-87.9, distance="metres", scale_m=5000)
     client.subscribe_boolean("b", expression="coffee AND NOT decaf", ttl_s=5)
     client.subscribe_boolean("here", bbox=(-88, 42, -87, 44), meta={"a": 1})
     client.subscribe_boolean("near", expression="tea", region={"center": {"lat": 1, "lon": 2}, "radius_m": 500})
@@ -235,6 +236,7 @@ def test_the_kinds_of_subscriptions_have_methods_and_messages_have_attributes(ka
     assert sent == {
         "t": {"type": "topk", "text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5, "meta": [1]},
         "words": {"type": "topk", "keywords": ["lake", "park"], "lat": 43.04, "lon": -87.9, "k": 3, "alpha": 0, "where": "NOT decaf"},
+        "scaled": {"type": "topk", "text": "lake", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5, "distance": "metres", "scale_m": 5000},
         "b": {"type": "boolean", "expression": "coffee AND NOT decaf", "ttl_s": 5},
         "here": {"type": "boolean", "bbox": [-88, 42, -87, 44], "meta": {"a": 1}},
         "near": {"type": "boolean", "expression": "tea", "region": {"center": {"lat": 1, "lon": 2}, "radius_m": 500}},

@@ -280,7 +280,7 @@ class PlainSystem:
     def top(self, entry: Entry, watermark: int) -> list[tuple[int, float]]:
         """Return the best k at a watermark."""
         s = entry.subscription
-        sub = {"lat": s.lat, "lon": s.lon, "alpha": s.alpha, "k": s.k, "weights": entry.weights}
+        sub = {"lat": s.lat, "lon": s.lon, "alpha": s.alpha, "k": s.k, "weights": entry.weights, "scale_m": s.scale_m}
         found = self.messages if s.where is None else [m for m in self.messages if naive.holds(s.where, m, self.settings.stop_words)]
         return naive.topk(sub, found, watermark, self.settings.extent, self.settings.space.diagonal_deg)
 
@@ -403,7 +403,7 @@ class PlainSystem:
                 "k": rng.choice([1, 2, 3, 5]),
                 "alpha": rng.choice([0, 0.5, 1, rng.random()]),
                 **meta,
-            }
+            } | ({"distance": "metres", "scale_m": [400_000, 50_000.5][self.now_ms % 2]} if self.now_ms % 3 == 0 else {})
         if rng.random() < 0.1:
             return b"[]"
         text = " ".join([words[0], *(f"{rng.choice(['AND', 'OR'])} {naive.spelled(word, self.now_ms)}" for word in words[1:])])
