@@ -299,8 +299,8 @@ def speak(rng, record, simulation):
     if rng.random() < 0.6:
         found = to_text(languages.random_expression(rng, settings.language, 2, [word for word in WORDS if word not in settings.stop_words]))
         record["where" if record["type"] == "topk" else "expression"] = found
-    if record["type"] == "boolean" and rng.random() < 0.5:
-        del record[rng.choice(["bbox", "expression"] if settings.wordless else ["bbox"])]
+    if record["type"] == "boolean" and rng.random() < 0.7:
+        del record[rng.choice(["bbox", "expression", "expression", "expression"] if settings.wordless else ["bbox"])]
 
 
 def play(
