@@ -551,8 +551,8 @@ class Executor:
     def note_restored(self) -> bool:
         """Let the next report say where restored tasks stand, and return whether there are any.
 
-        The process that had them before may have ended with its last report unsent. If no record comes for such a task, the driver would otherwise count for
-        ever as undelivered what the task has received, and give a spout no credit because of pulses that it has seen.
+        The process before this one may have ended with its last report unsent. Until a record came for such a task, the driver would count what it has received as
+        undelivered, and give a spout no credit because of pulses that it has seen.
         """
         self._restored = {task.id for task in self.tasks if task.version > 0}
         return bool(self._restored)
@@ -566,9 +566,7 @@ class Executor:
         busy_ms, self._unreported_s = self._unreported_s * 1000, 0.0
         self._unreported.clear()
         topic = metrics_topic(self.plan.name)
-        records: list[OutRecord] = []
-        for task in tasks:
-            records.extend(OutRecord(topic, None, None, json.dumps(error).encode()) for error in task.errors.take())
+        records = [OutRecord(topic, None, None, json.dumps(error).encode()) for task in tasks for error in task.errors.take()]
         line = {
             "v": 1,
             "kind": "stats",
@@ -581,9 +579,7 @@ class Executor:
             "batch_ms": round(busy_ms, 3),
             "tasks": [task.report() | self._progress(task) | ({"restored": True} if task.id in restored else {}) for task in tasks],
         }
-        key = f"{self.component}/{self.index}".encode()
-        records.append(OutRecord(topic, None, key, json.dumps(line).encode()))
-        return records
+        return [*records, OutRecord(topic, None, f"{self.component}/{self.index}".encode(), json.dumps(line).encode())]
 
     def _progress(self, task: Task) -> dict[str, int]:
         """Return a spout's journal entry; of a bolt, the time span of the inbox records that a restart would process again."""
