@@ -11,9 +11,9 @@ from dskype.bolts import boolean
 from dskype.bolts.busiest import Busiest
 from dskype.bolts.filters import Filters
 from dskype.bolts.message_queue import Arrived
-from dskype.bolts.message_terms import MessageTerms
 from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.distribution.subscriptions import BooleanSubscription
+from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.region_table import RegionTable
 from dskype.spouts.settings import Settings
 

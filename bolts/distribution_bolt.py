@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.checks import require_component
-from dskype.bolts.message_terms import MessageTerms
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.balancing import make_balancer
@@ -26,6 +25,7 @@ from dskype.spouts.areas import areas_to_columns, columns_to_areas
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
 from dskype.spouts.filters import compile_filter, compile_program
+from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import WORD_RULE, refuse_analyzer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config

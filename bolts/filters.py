@@ -124,7 +124,7 @@ class Filters:
         """Tell for pairs of a message and a slot whether the message satisfies the slot's program, bool[m]; True where it has none. O(steps).
 
         :param messages: with their words.
-        :param extra: their other terms (:meth:`dskype.bolts.message_terms.MessageTerms.of`).
+        :param extra: their other terms (:meth:`dskype.spouts.message_terms.MessageTerms.of`).
         :param rows, slots: int32[m].
         """
         return _satisfying(self._programs, self._spans, messages, details, extra, rows, slots)

@@ -9,19 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.distribution import learning_kernels
 from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
 from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
-from dskype.spouts.batch import MessageBatch, select_lists
+from dskype.spouts.batch import Details, MessageBatch, select_lists
+from dskype.spouts.columns import lists_to_csr
 from dskype.spouts.expression import words
 from dskype.spouts.filters import compile_filter
 from dskype.spouts.input_mapping import MessageReader
+from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.readers import RecordFile, plain_lines
 from dskype.spouts.record_values import RecordError
-from dskype.spouts.records import Message, Subscription, TopkSubscription, areas_of, parse_subscription
+from dskype.spouts.records import Message, Subscription, TopkSubscription, areas_of, encode_attributes, parse_subscription
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -68,10 +71,16 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
     try:
         file = RecordFile(messages, settings.input)
         read = MessageReader(settings, file.mapping).read
+
+        def message(value: Any, number: int) -> Message:
+            found = read(value)
+            encode_attributes(settings.attributes, found)  # a message whose attributes are refused is malformed
+            return found
+
         lines = plain_lines(str(subscriptions))
     except OSError as ex:
         raise IllegalArgumentException(explain("The file of a sample cannot be read.", given=ex.filename, hint=str(ex))) from None
-    return _records(messages, file, lambda value, _: read(value), most), _records(subscriptions, lines, subscription, most)
+    return _records(messages, file, message, most), _records(subscriptions, lines, subscription, most)
 
 
 def _records(path: str | Path, source: Iterable[tuple[int, Any]], parse: Callable[[Any, int], Any], most: int) -> list[Any]:
@@ -89,7 +98,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
     """Return the sample that consists of some records.
 
     A boolean subscription has its rectangle; for distributors that know no rectangles it counts as a top-k subscription for its trigger terms at the centre of its rectangle, without a
-    threshold. For distributors that know no areas, an area counts at its centre.
+    threshold. For distributors that know no areas, an area counts at its centre. Messages have their terms that are no words, too, as a topology routes them by these.
     Thresholds are those of a window with all the messages, or with the last ones if the settings have a shorter count window.
     """
     tokenizer = settings.analyzer()
@@ -105,6 +114,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
         weights,
         areas_of(messages),
     )
+    batch = _with_other_terms(batch, messages, settings)
     rows = []
     for s in subscriptions:
         if isinstance(s, TopkSubscription):
@@ -132,6 +142,17 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
     window = batch.slice(max(0, n - settings.extent), n) if settings.window_kind == "count" else batch
     found, counts = sample_thresholds(sample, window, settings.space.diagonal_deg)
     return sample._replace(thresholds=np.where(np.array(bounded), found, -np.inf), filled=np.minimum(1.0, counts / sample.k))
+
+
+def _with_other_terms(batch: MessageBatch, messages: list[Message], settings: Settings) -> MessageBatch:
+    """Return messages with their terms that are no words, by which subscriptions without words are found."""
+    found = MessageTerms(settings)
+    attributes = lists_to_csr([encode_attributes(settings.attributes, message) for message in messages], np.int64)
+    prefixes = found.prefixes(pa.array([message.text for message in messages], pa.string()))
+    return found.add(
+        batch,
+        found.of(Details.empty(batch.n)._replace(attribute_offsets=attributes[0], attributes=attributes[1], prefix_offsets=prefixes[0], prefixes=prefixes[1])),
+    )
 
 
 def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float) -> tuple[np.ndarray, np.ndarray]:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dskype.bolts.message_terms import MessageTerms
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import lists_to_csr
 from dskype.spouts.expression import join
 from dskype.spouts.expression_parser import Language
+from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ import operator as operators
 import random
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 
@@ -143,6 +143,56 @@ def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
     return [t for t in tokens if t not in stop_words]
 
 
+def fold(word: str) -> str:
+    """Take the marks away that stand after Latin and Greek letters, one letter at a time."""
+    kept, folds = "", False
+    for character in unicodedata.normalize("NFD", word):
+        if "\u0300" <= character <= "\u036f":
+            if folds:
+                continue
+        else:
+            folds = unicodedata.name(character, "").startswith(("LATIN SMALL LETTER", "GREEK SMALL LETTER")) and ord(character) < 0x400
+        kept += character
+    return unicodedata.normalize("NFC", kept)
+
+
+def analyzed(
+    text: str, language: str | None = None, stop: Sequence[str] = (), fold_accents: bool = False, synonyms: Sequence[tuple[str, str]] = ()
+) -> list[str | None]:
+    """Return the words of a text as an analyzer makes them, and None for each stop word.
+
+    :param synonyms: (word, what it becomes).
+    """
+    fold_word = fold if fold_accents else str
+    stop_words = {fold_word(word) for entry in stop for word in words(entry)}
+    stem = str
+    if language:
+        import Stemmer  # most tests need no stemmer
+
+        stem = Stemmer.Stemmer(language).stemWord
+
+    def shorten(word: str) -> str:
+        found = fold_word(stem(word))
+        return found if words(found) == [found] else word
+
+    def form(word: str) -> str | None:
+        word = fold_word(word)
+        if word in stop_words:
+            return None
+        found = word if word.endswith("\u02b9") else shorten(word)
+        if found != word and shorten(found) != found:
+            found += "\u02b9"
+        return word if found in stop_words else found
+
+    becomes = {form(word): form(target) for word, target in synonyms}
+    found = []
+    for word in map(form, words(text)):
+        while word in becomes and becomes[word] != word:
+            word = becomes[word]
+        found.append(word)
+    return found
+
+
 def spelled(word: str, seed: object) -> str:
     """Return a word as a keyboard, a phone or a typesetter may write it; it stays the same word."""
     rng = random.Random(f"{word} {seed}")
@@ -245,32 +295,37 @@ def satisfies(expression: Any, terms: set[Any]) -> bool:
     return expression in terms
 
 
-def holds(expression: Any, message: dict[str, Any], stop_words: Collection[str] = ()) -> bool:
+def holds(expression: Any, message: dict[str, Any], stop_words: Collection[str] = (), read: Callable[[Any, str], Sequence[str | None]] | None = None) -> bool:
     """Tell whether a message satisfies an expression of any form.
 
     :param message: ``text``, which may be an object of fields, or fields with U+001F between them, and ``attributes``, both as in its record.
+    :param read: returns the words of a field, by its name and text, with None for each stop word; without it they are as written.
     """
     text = message["text"]
     fields = text if isinstance(text, dict) else dict(enumerate(text.split("\x1f")))
-    cut = {name: [None if word in stop_words else word for word in words(part)] for name, part in fields.items()}
-    return _holds(expression, cut, message.get("attributes") or {})
+    if read is None:
+        cut = written = {name: [None if word in stop_words else word for word in words(part)] for name, part in fields.items()}
+    else:
+        cut = {name: read(name, part) for name, part in fields.items()}
+        written = {name: [word for word in words(part) if read(name, word) != [None]] for name, part in fields.items()}
+    return _holds(expression, cut, written, message.get("attributes") or {})
 
 
-def _holds(expression: Any, fields: dict[Any, list[str | None]], attributes: dict[str, Any]) -> bool:
+def _holds(expression: Any, fields: dict[Any, Any], written: dict[Any, Any], attributes: dict[str, Any]) -> bool:
     if not isinstance(expression, list):
         return any(expression in found for found in fields.values())
     operator, *rest = expression
     if operator == "all":
         return True
     if operator == "not":
-        return not _holds(rest[0], fields, attributes)
+        return not _holds(rest[0], fields, written, attributes)
     if operator in ("and", "or", "atleast"):
         least = rest.pop(0) if operator == "atleast" else len(rest) if operator == "and" else 1
-        return sum(_holds(part, fields, attributes) for part in rest) >= least
+        return sum(_holds(part, fields, written, attributes) for part in rest) >= least
     if operator == "in":
-        return _holds(rest[1], {0: fields.get(rest[0], [])}, attributes)
+        return _holds(rest[1], {0: fields.get(rest[0], [])}, {0: written.get(rest[0], [])}, attributes)
     if operator == "prefix":
-        return any(word is not None and word[: len(rest[0])] == rest[0] for found in fields.values() for word in found)
+        return any(word is not None and word[: len(rest[0])] == rest[0] for found in written.values() for word in found)
     if operator == "phrase":
         return any(_has_phrase(found, *rest) for found in fields.values())
     return _compares(attributes.get(rest[0]), *rest[1:])

@@ -10,13 +10,13 @@ from dskype.bolts.boolean import INDEXES
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.filters import Filters
 from dskype.bolts.message_queue import Arrived
-from dskype.bolts.message_terms import MessageTerms
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.attributes import term_hash, value_hash
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.expression import words
 from dskype.spouts.expression_parser import parse
 from dskype.spouts.filters import EVERY_MESSAGE, VERSION, compile_filter, compile_program, is_wordless
+from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary

@@ -12,7 +12,8 @@ from dskype.distribution.learning import Cost, Postings, learn_ranges, learn_tre
 from dskype.distribution.partitioned import measure
 from dskype.distribution.plans import leaves
 from dskype.distribution.sampling import make_sample
-from dskype.spouts.records import Message, TopkSubscription
+from dskype.distribution.trials import try_out
+from dskype.spouts.records import Message, TopkSubscription, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
@@ -320,3 +321,46 @@ def test_the_topology_learns_from_files_and_takes_plans(tmp_path):
     ):
         with pytest.raises(IllegalArgumentException, match=text):
             check_distributor(Settings.from_conf({**conf, "dskype.distributor.options": options}))
+
+
+WORDLESS = Settings.from_conf({"dskype.attributes": {"category": "string"}, "dskype.boolean.wordless": True, "dskype.boolean.prefixes": True})
+
+
+@pytest.mark.parametrize("written", ['category = "c{}"', "museum{:02d}*"])
+@pytest.mark.parametrize("name", ["hybrid", "space-partitioning", "text-partitioning"])
+def test_a_plan_balances_subscriptions_that_no_word_leads_to(name, written):
+    """The load of a task: of each subscription there, the messages that lead to it. Half of the values are ten times as frequent as the others."""
+    rng = np.random.default_rng(5)
+    chances = np.repeat([10, 1], 20) / 220
+
+    def sample():
+        kinds = rng.choice(40, 4000, p=chances).tolist()
+        records = [
+            {
+                "text": f"museum{kind:02d}{'abc'[i % 3]}",
+                "lat": float(rng.uniform(-80, 80)),
+                "lon": float(rng.uniform(-170, 170)),
+                "attributes": {"category": f"c{kind}"},
+            }
+            for i, kind in enumerate(kinds)
+        ]
+        wanted = rng.integers(0, 40, 2000).tolist()
+        subscriptions = [
+            parse_subscription(
+                b"s", json.dumps({"type": "boolean", "expression": written.format(kind)}).encode(), tokenizer=WORDLESS.analyzer(), language=WORDLESS.language
+            )
+            for kind in wanted
+        ]
+        made = make_sample([parse_message(json.dumps(record).encode()) for record in records], subscriptions, vocabulary, WORDLESS)
+        return made, np.array(kinds), wanted
+
+    vocabulary = Vocabulary.build(["other"], WORDLESS.analyzer())
+    (learned, *_), (other, kinds, wanted) = sample(), sample()
+    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, learned))
+    placed = try_out(found, other, False)
+    leads = np.zeros((4, 4000), np.int64)
+    np.add.at(leads, (placed.routes.tasks, placed.routes.rows), 1)
+    loads = [
+        sum(leads[task][kinds == wanted[i]].sum() for i in range(2000) if task in placed.tasks[placed.offsets[i] : placed.offsets[i + 1]]) for task in range(4)
+    ]
+    assert max(loads) <= 1.15 * np.mean(loads), loads

@@ -19,12 +19,13 @@ from dskype.bolts import boolean
 from dskype.bolts.dskype_topology import dskype_topology
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
-from dskype.deploy.verification import Inputs, Report
-from dskype.deploy.verification.reading_expressions import read_expression
+from dskype.deploy.verification import Inputs, Report, geometry
+from dskype.deploy.verification.reading_expressions import needs_word, read_expression, read_keywords
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor
 from dskype.distribution.agrid_distributor import AGridDistributor
 from dskype.distribution.gridt_distributor import GridtDistributor
+from dskype.spouts.analyzers import stop_list
 from dskype.spouts.expression import to_text
 from dskype.spouts.kafka import MessageSpout
 from dskype.spouts.settings import Settings
@@ -36,8 +37,12 @@ from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from tests import languages, naive
 
+from . import places as plain_places
+
 TOPICS = Topics.for_topology("dskype")
 SPACE = [-10.0, -10.0, 10.0, 10.0]
+TURNED_SPACE = [-180.0, -10.0, 180.0, 10.0]
+"""The space of worlds that are turned, so that the antimeridian runs through their middle."""
 DIAGONAL = math.hypot(20, 20)
 WORDS = ["lake", "park", "café", "river", "hill", "old", "new", "harbour", "東京", "st"]
 STOP_WORD = "old"
@@ -46,13 +51,71 @@ KNOWN = {word: df for df, word in enumerate(sorted(WORDS[:8]), 1)}
 """How many of 20 documents a word is in, where there is a vocabulary; it has not all of them."""
 
 
+def vocabulary(conf=None):
+    """Return the file of a vocabulary for a topology with a configuration; without one, for words as they are written."""
+    settings = Settings.from_conf(conf or {})
+    analyzer = settings.analyzer()
+    return _vocabulary(None if analyzer.plain else analyzer.identity, json.dumps(known(conf or {})))
+
+
 @functools.cache
-def vocabulary():
-    """Return the file of a vocabulary."""
+def _vocabulary(identity, frequencies):
+    about = {"documents": 20, "words": 2} | ({} if identity is None else {"analyzer": json.loads(identity)})
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".vocabulary", delete=False) as file:
-        file.write("\n".join(['{"documents": 20, "words": 2}', *(f"{word}\t{df}" for word, df in KNOWN.items())]) + "\n")
+        file.write("\n".join([json.dumps(about), *(f"{word}\t{df}" for word, df in sorted(json.loads(frequencies).items()))]) + "\n")
     atexit.register(Path(file.name).unlink, missing_ok=True)
     return file.name
+
+
+def known(conf):
+    """Return word -> how many documents it is in, as the fields of a topology with a vocabulary have the words."""
+    read = reader(conf)
+    return {form: df for word, df in KNOWN.items() for field in conf.get("dskype.text.fields") or [""] for form in read(field, word) if form is not None}
+
+
+FORMS = {
+    "lake": ["lakes", "lake", "pond"],
+    "park": ["parks", "parked", "Parks"],
+    "café": ["cafe", "cafés", "cafes"],
+    "river": ["rivers", "brook", "brooks"],
+    "hill": ["hills", "the"],
+    "new": ["news", "newer"],
+    "harbour": ["harbours", "harboured", "port"],
+}
+"""What else is written for words where texts are analyzed."""
+RULES = ["river, brook", "pond => lake", "port, harbours"]
+ANALYZERS = [
+    {"language": "english"},
+    {"language": "english", "stop": True, "fold_accents": True, "synonyms": RULES},
+    {"fold_accents": True, "stop": ["new", "the"]},
+    {"language": "french", "fold_accents": True, "synonyms": RULES[:1]},
+    {"synonyms": RULES},
+]
+
+
+def reader(conf):
+    """Return what reads a field of a text: (name, text) -> its words in the plainest way, None for each stop word."""
+    fields, more = conf.get("dskype.text.fields"), tuple(conf.get("dskype.stop.words", ()))
+    own = {name: _plain_options(one, more) for name, one in fields.items() if one is not None} if isinstance(fields, dict) else {}
+    general = _plain_options(conf.get("dskype.text.analyzer", "plain"), more)
+    return lambda name, text: _read(text, own.get(name, general))
+
+
+def _plain_options(analyzer, more):
+    """Return the arguments of :func:`naive.analyzed` for an analyzer."""
+    given = {} if analyzer == "plain" else analyzer
+    stop = stop_list(given["language"]) if given.get("stop") is True else given.get("stop") or ()
+    pairs = []
+    for rule in given.get("synonyms", ()):
+        left, arrow, right = rule.partition("=>")
+        listed = left.split(",")
+        pairs += [(word, right if arrow else listed[0]) for word in (listed if arrow else listed[1:])]
+    return given.get("language"), (*stop, *more), given.get("fold_accents", False), tuple(pairs)
+
+
+@functools.lru_cache(100_000)
+def _read(text, options):
+    return naive.analyzed(text, *options)
 
 
 def topology(tasks, name="dskype", message_topics=None):
@@ -205,6 +268,7 @@ BAD_AREAS = [
     b'{"text": "lake", "bbox": [0, 1, 1, 0]}',
     b'{"text": "lake", "bbox": [40, 0, 50, 1]}',
 ]
+BAD_SUBSCRIPTIONS = [b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}']
 
 
 def another_plan(rng, name, tasks, options, plan, seen=None):
@@ -295,14 +359,53 @@ LONG_STEPS = {"steps_ms": (200, 30_000, 40_000), "most": 3, "lives": EXPIRING}
 """What :func:`random_subscription` and :func:`play` take so that boolean subscriptions end by themselves while it plays: a task ends one only a minute after its time, when a message comes."""
 
 
-def speak(rng, record, simulation):
-    """Let most subscriptions say something that takes the whole language."""
-    settings = Settings.from_conf(simulation.conf)
-    if rng.random() < 0.6:
-        found = to_text(languages.random_expression(rng, settings.language, 2, [word for word in WORDS if word not in settings.stop_words]))
-        record["where" if record["type"] == "topk" else "expression"] = found
-    if record["type"] == "boolean" and rng.random() < 0.5:
-        del record[rng.choice(["bbox", "expression"] if settings.wordless else ["bbox"])]
+def inflected(rng, words):
+    """Return words, some of them in another form."""
+    return [rng.choice(FORMS[word]) if word in FORMS and rng.random() < 0.5 else word for word in words]
+
+
+class Speech:
+    """Lets messages and subscriptions say what takes the whole language.
+
+    :param rng: what it draws from.
+    :param conf: the configuration of the topology.
+    """
+
+    def __init__(self, rng, conf):
+        self._rng, self._settings = rng, Settings.from_conf(conf)
+        self._whole = bool(self._settings.attributes)
+        self._analyzed = not self._settings.analyzer().plain
+        read, fields = reader(conf), self._settings.text_fields or ("",)
+        forms = [*WORDS, *(form for forms in FORMS.values() for form in forms)] if self._analyzed else WORDS
+        self._words = [word for word in forms if all(read(field, word) != [None] for field in fields)]
+
+    def of_message(self, record, number):
+        """Return a message, perhaps with attributes, with fields of its text, and with other forms of its words."""
+        rng, fields = self._rng, self._settings.text_fields
+        if self._whole:
+            record = record | {"attributes": languages.random_attributes(rng)}
+        text = naive.written(inflected(rng, naive.words(record["text"])), number) if self._analyzed else record["text"]
+        if fields:
+            other = rng.choices(WORDS, k=rng.randint(0, 4))
+            text = {fields[0]: text, fields[1]: naive.written(inflected(rng, other) if self._analyzed else other, number)}
+        return record | {"text": text}
+
+    def of_subscription(self, record):
+        """Return a subscription that perhaps has an expression of the whole language."""
+        if record is None:
+            return None
+        rng, record, topk = self._rng, dict(record), record["type"] == "topk"
+        if topk and self._analyzed:
+            record["keywords"] = inflected(rng, [word for text in record["keywords"] for word in naive.words(text)])
+        if rng.random() < 0.6 and (self._whole or not topk):
+            record["where" if topk else "expression"] = to_text(languages.random_expression(rng, self._settings.language, 2, self._words))
+        elif not topk and rng.random() < 0.2:
+            del record["expression"]
+            record["keywords"] = [naive.spelled(word, rng.random()) for word in rng.choices(self._words, k=rng.randint(1, 3))]
+        if not topk and rng.random() < 0.7:
+            for name in ("expression", "keywords") if self._settings.wordless and rng.random() < 0.75 else ("bbox",):
+                record.pop(name, None)
+        return record
 
 
 def play(
@@ -322,6 +425,7 @@ def play(
     drain=True,
     trouble=None,
     whole=None,
+    places=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -330,8 +434,10 @@ def play(
     :param steps_ms: lengths of the time in between.
     :param drain: whether to let it come to rest in the end.
     :param trouble: a generator with which to draw standstills, in which further messages come, and rebalances; None: there are none.
-    :param whole: a generator with which to draw attributes of messages, fields of their texts, and expressions of the whole language; None: there are none.
+    :param whole: a generator with which to draw what takes the whole language, see :class:`Speech`; None: there is nothing of it.
+    :param places: gives messages and subscriptions other places; None: they keep theirs.
     """
+    speech = None if whole is None else Speech(whole, simulation.conf)
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
         for _ in range(rng.randint(0, most)):
@@ -339,10 +445,10 @@ def play(
                 simulation.message(rng.choice(BAD + BAD_AREAS if areas else BAD), rng.randrange(partitions))
                 continue
             message = random_message(rng, number, areas)
-            if whole is not None:
-                message["attributes"] = languages.random_attributes(whole)
-                if fields := simulation.conf.get("dskype.text.fields"):
-                    message["text"] = {fields[0]: message["text"], fields[1]: naive.written(whole.choices(WORDS, k=whole.randint(0, 4)), number)}
+            if speech is not None:
+                message = speech.of_message(message, number)
+            if places is not None:
+                message = places.of_message(message)
             if timed:
                 message["ts"] = simulation.time_ms - rng.randint(-300, 300)
             simulation.message(message, rng.randrange(partitions))
@@ -350,19 +456,21 @@ def play(
         for _ in range(rng.choice([0, 0, 1, 2, 3])):
             chosen = rng.choice(ids)
             record = None if rng.random() < 0.25 else random_subscription(rng, topk, **(lives or {}))
-            if whole is not None and record is not None:
-                speak(whole, record, simulation)
+            if speech is not None:
+                record = speech.of_subscription(record)
+            if places is not None:
+                record = places.of_subscription(record)
             simulation.subscription(chosen, record)
         if rng.random() < 0.05:
-            simulation.subscription(
-                rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}'])
-            )
+            simulation.subscription(rng.choice(ids), rng.choice(BAD_SUBSCRIPTIONS))
         if planner is not None:
             planner.step()
         if trouble is not None and trouble.random() < 0.06:
             for _ in range(trouble.randint(1, 4)):
                 simulation.stand_still(trouble.choice([100, 300, 700, 2000]))
                 message = random_message(trouble, number, areas)
+                if places is not None:
+                    message = places.of_message(message)
                 if timed and trouble.random() < 0.7:
                     message["ts"] = simulation.time_ms - trouble.choice([0, 50, 300, 900])
                 simulation.message(message, trouble.randrange(partitions))
@@ -374,10 +482,10 @@ def play(
         simulation.drain(7 if timed else 4, ms=500)  # with time windows the last message waits until nothing has come for a while
 
 
-def options_of(name, tasks):
+def options_of(name, tasks, space=SPACE):
     """Return options of a distributor for a number of tasks."""
     if name in ("agrid", "hybrid", "space-partitioning", "text-partitioning"):  # lines between cells that cut the subscriptions
-        return {"granularity": 24, "box": SPACE}
+        return {"granularity": 24, "box": space}
     if name not in ("spatial-first", "keyword-first"):
         return {}
     n1 = max(n for n in range(1, tasks + 1) if tasks % n == 0 and n * n <= tasks)
@@ -441,8 +549,7 @@ def random_run(seed, most=5):
         "dskype.distributor": name,
         "dskype.distributor.options": options_of(name, n),
     }
-    if rng.random() < 0.7:
-        conf["dskype.vocabulary"] = vocabulary()
+    has_vocabulary = rng.random() < 0.7
     if timed:
         tasks["message-spout"] = rng.randint(1, partitions)
         conf |= {"dskype.window.messages": None, "dskype.window.span.ms": rng.choice([500, 2000]), "dskype.window.lateness.ms": rng.choice([0, 100])}
@@ -465,6 +572,17 @@ def random_run(seed, most=5):
         conf |= {"dskype.attributes": languages.ATTRIBUTES, "dskype.boolean.prefixes": whole.random() < 0.7, "dskype.boolean.wordless": whole.random() < 0.6}
         conf |= {"dskype.text.fields": list(languages.FIELDS)} if whole.random() < 0.5 else {}
         conf |= {"dskype.stop.words": [STOP_WORD]} if whole.random() < 0.5 else {}
+    forms = random.Random(f"analyzers {seed}")
+    if analyzed := forms.random() < 0.4:
+        if "dskype.text.fields" in conf and forms.random() < 0.7:
+            conf["dskype.text.fields"] = {name: forms.choice([*ANALYZERS, "plain", None]) for name in languages.FIELDS}
+        conf["dskype.text.analyzer"] = forms.choice(ANALYZERS)
+    if has_vocabulary:
+        conf["dskype.vocabulary"] = vocabulary(conf)
+    shapes = random.Random(f"regions {seed}")
+    places = plain_places.Places(shapes, shapes.choice([0.1, 0.3]), shapes.random() < 0.4) if shapes.random() < 0.4 else None
+    if places is not None and places.turned:
+        conf |= {"dskype.space": TURNED_SPACE, "dskype.distributor.options": conf["dskype.distributor.options"] | options_of(name, n, TURNED_SPACE)}
     carried = random.Random(f"fields {seed}")
     if carried.random() < 0.5:
         sources = ["text", "place", "time", "$.lat", "$.id", *(["price", "tags", "$.attributes.tags[0]"] if "dskype.attributes" in conf else [])]
@@ -475,15 +593,15 @@ def random_run(seed, most=5):
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
-    play(
-        simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole if "dskype.attributes" in conf else None
-    )
+    whole = whole if analyzed or "dskype.attributes" in conf else None
+    play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole, places=places)
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
             break
         simulation.drain(4)
-    if unfinished(simulation) and tasks.get("message-spout", 1) > 1:
-        # A spout task whose partition is quiet holds the watermark behind messages that were sent by the old plan, or withheld.
+    if tasks.get("message-spout", 1) > 1 and (unfinished(simulation) or metric(simulation, "plan_changes")):
+        # A spout task whose partition is quiet holds the watermark behind messages that were sent by the old plan, or withheld. Until it has passed them, lists of
+        # subscriptions that move stay as they are.
         for partition in range(partitions):
             simulation.message({**random_message(rng, 10_000 + partition), "ts": simulation.time_ms}, partition)
         simulation.drain(16)
@@ -493,13 +611,27 @@ def random_run(seed, most=5):
         place for place, code in refused.items() if place[0] == TOPICS.messages and code not in ("late", "early") and raw[place[1:]] not in BAD + BAD_AREAS
     ]
     assert not wrongly, f"good messages were refused: {wrongly}; reproduce with DSKYPE_SEED={seed}"
+    good = {(r.partition, r.offset): r.value for r in simulation.records(TOPICS.subscriptions) if r.value not in BAD_SUBSCRIPTIONS}
+    wrongly = [good[place[1:]] for place in refused if place[0] == TOPICS.subscriptions and place[1:] in good and not may_be_refused(good[place[1:]], conf)]
+    assert not wrongly, f"good subscriptions were refused: {wrongly}; reproduce with DSKYPE_SEED={seed}"
     assert not unfinished(simulation), f"subscriptions still move, or wait to begin; reproduce with DSKYPE_SEED={seed}"
     compared["withheld"] += metric(simulation, "withheld_messages")
     compared["plans"] += metric(simulation, "plan_changes")
     compared["filtered"] += sum(b'"where"' in (r.value or b"") for r in simulation.records(TOPICS.subscriptions))
     compared["wordless"] += sum(b'"boolean"' in r.value and b'"expression"' not in r.value for r in simulation.records(TOPICS.subscriptions) if r.value)
+    compared["regions"] += sum(b'"region"' in (r.value or b"") for topic in (TOPICS.messages, TOPICS.subscriptions) for r in simulation.records(topic))
+    compared["analyzed"] += analyzed
     compared["areas"] += sum(b'"bbox"' in r.value for r in simulation.records(TOPICS.messages))
     return compared, simulation.sim.fault_counts
+
+
+def may_be_refused(value, conf):
+    """Tell whether a subscription has a stop word where each word has to be one that counts, or needs no word although all have to."""
+    record, read, settings = json.loads(value), reader(conf), Settings.from_conf(conf)
+    words = naive.words(" ".join([*record.get("keywords", ()), record.get("expression", "")]))
+    if any(read(name, word) == [None] for word in words for name in settings.text_fields or [""]):
+        return True
+    return not settings.wordless and "expression" in record and not needs_word(read_expression(record["expression"], settings))
 
 
 def unfinished(simulation):
@@ -526,14 +658,17 @@ class World:
     watermark: int = -1
     refused: int = 0
     """How many messages were rightly refused as late, or as too far ahead."""
-    stop_words: tuple[str, ...] = ()
+    read: object = None
+    """See :func:`reader`."""
+    turned: bool = False
 
 
 def world_of(simulation, timed=False, hint=""):
     """Read the input back from the log: message numbers from the sequence topic, everything else from the input topics."""
     settings = Settings.from_conf(simulation.conf)
-    world = World(stop_words=settings.stop_words)
-    df, documents = (KNOWN, 20) if simulation.conf.get("dskype.vocabulary") else ({}, 1)
+    read = reader(simulation.conf)
+    world = World(read=read, turned=simulation.conf["dskype.space"] == TURNED_SPACE)
+    df, documents = (known(simulation.conf), 20) if simulation.conf.get("dskype.vocabulary") else ({}, 1)
     raw = {(r.partition, r.offset): r for r in simulation.records(TOPICS.messages)}
     numbered, tasks = {}, {}
     for _, run, _ in simulation.json(TOPICS.sequence):
@@ -545,15 +680,17 @@ def world_of(simulation, timed=False, hint=""):
     for seq, record in sorted(numbered.items()):
         value = json.loads(record.value)
         text = {settings.text_fields[0]: value["text"]} if settings.text_fields and isinstance(value["text"], str) else value["text"]
-        counts = Counter(naive.words(languages.joined(text), settings.stop_words))
+        parts = text if isinstance(text, dict) else dict(enumerate(text.split("\x1f")))
+        counts = Counter(word for name, part in parts.items() for word in read(name, part) if word is not None)
         id = json.dumps(value.get("id", f"{record.partition}-{record.offset}"))
-        west, south, east, north = value.get("bbox") or (value["lon"], value["lat"], value["lon"], value["lat"])
+        around = geometry.box_of(value["region"]) if "region" in value else value.get("bbox")
+        west, south, east, north = around or (value["lon"], value["lat"], value["lon"], value["lat"])
         message = {
             "seq": seq,
             "position": value.get("ts", record.timestamp_ms) if timed else seq,
             "lat": (south + north) / 2,
-            "lon": (west + east) / 2 if west <= east else ((west + east + 360) / 2 + 180) % 360 - 180,
-            "area": (west, south, east, north),
+            "lon": (west + east) / 2 if west <= east else 180 - (180 - (west + east + 360) / 2) % 360,
+            "place": {part: value[part] for part in ("lat", "lon", "bbox", "region") if part in value},
             "id": id,
             "weights": naive.norm_weights(counts, df, documents) if counts else {},
             "arrival_ms": record.timestamp_ms,
@@ -587,15 +724,26 @@ def world_of(simulation, timed=False, hint=""):
         world.newest[id] = None if record.value is None else registration
         if record.value is not None:
             value = json.loads(record.value)
-            words = [t for w in value["keywords"] for t in naive.words(w, settings.stop_words)] if "keywords" in value else None
             value["id"], value["at_ms"] = id, record.timestamp_ms
             if value["type"] == "topk":
+                words = [word for keyword in value["keywords"] for word in keywords_of(keyword, simulation.conf)]
                 value["weights"] = naive.norm_weights(Counter(words), df, documents)
                 value["where"] = read_expression(value["where"], settings) if "where" in value else None
-            elif settings.attributes:
+            elif "keywords" in value:
+                value["tree"] = read_keywords(value["keywords"], settings)
+            elif settings.attributes or not settings.analyzer().plain:
                 value["tree"] = read_expression(value["expression"], settings) if "expression" in value else ["all"]
             world.subscriptions[registration] = value
     return world
+
+
+def keywords_of(text, conf):
+    """Return the words of a top-k subscription for a text: as the first field has them, then what is new in each field with another analyzer."""
+    read, found = reader(conf), []
+    for name in conf.get("dskype.text.fields") or [""]:
+        before = set(found)
+        found += [word for word in read(name, text) if word is not None and word not in before]
+    return found
 
 
 def check_refusals(simulation, world, refused, tasks, timed, hint):
@@ -643,6 +791,8 @@ def check(simulation, timed=False, hint=""):
     extent = simulation.conf["dskype.window.span.ms" if timed else "dskype.window.messages"]
     compared = defaultdict(int)
     compared["refused"] = world.refused
+    west, south, east, north = simulation.conf["dskype.space"]
+    diagonal_deg = math.hypot(east - west, north - south)
     expected_cache = {}
 
     def expected(registration, watermark):
@@ -651,9 +801,9 @@ def check(simulation, timed=False, hint=""):
             subscription = world.subscriptions[registration]
             window = [m for m in world.messages if watermark - extent < m["position"] <= watermark]
             if subscription["where"] is not None:
-                window = [m for m in window if naive.holds(subscription["where"], m, world.stop_words)]
-            scores = {m["id"]: s for m in window if (s := naive.score(subscription, m, DIAGONAL)) is not None}
-            best = [(world_ids[seq], s) for seq, s in naive.topk(subscription, window, watermark, extent, DIAGONAL)]
+                window = [m for m in window if naive.holds(subscription["where"], m, read=world.read)]
+            scores = {m["id"]: s for m in window if (s := naive.score(subscription, m, diagonal_deg)) is not None}
+            best = [(world_ids[seq], s) for seq, s in naive.topk(subscription, window, watermark, extent, diagonal_deg)]
             expected_cache[key] = best, scores
         return expected_cache[key]
 
@@ -810,8 +960,8 @@ def check_matches(world, subscription, registration, deltas, active, removed, co
         for m in world.messages
         if after < m["position"] <= min(until, world.watermark)
         and m["arrival_ms"] < end_ms
-        and ("bbox" not in subscription or naive.overlapping(subscription["bbox"], m["area"]))
-        and (naive.holds(subscription["tree"], m, world.stop_words) if "tree" in subscription else satisfied(subscription["expression"], m["weights"]))
+        and plain_places.sharing(subscription, m["place"], world.turned)
+        and (naive.holds(subscription["tree"], m, read=world.read) if "tree" in subscription else satisfied(subscription["expression"], m["weights"]))
     ]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
     compared["match"] += len(found)

@@ -223,6 +223,7 @@ class Executor:
             hook.start(plan.conf, TopologyContext(plan, plan.executor_tasks(component, index)[0]))
         self._hosted = {task: self._load(task) for task in plan.executor_tasks(component, index)}
         self._unreported: set[int] = set()  # tasks that have handled records since the last report
+        self._restored: set[int] = set()  # tasks that have handled none here, and whose last process may have ended before its report
         self._unreported_s = 0.0
         limit = plan.component_conf(component)[Config.TOPOLOGY_MAX_SPOUT_PENDING]
         if self.is_spout and limit is not None:
@@ -547,17 +548,25 @@ class Executor:
         hosted.number, hosted.epoch, hosted.reply, hosted.batch_id, hosted.alone = number, self.epoch, reply, batch_id, alone
         return reply
 
+    def note_restored(self) -> bool:
+        """Let the next report say where restored tasks stand, and return whether there are any.
+
+        The process before this one may have ended with its last report unsent. Until a record came for such a task, the driver would count what it has received as
+        undelivered, and give a spout no credit because of pulses that it has seen.
+        """
+        self._restored = {task.id for task in self.tasks if task.version > 0}
+        return bool(self._restored)
+
     def report(self) -> list[OutRecord]:
-        """Return statistics and errors of the tasks that have handled records since the last report; [] if there are none."""
-        if not self._unreported:
+        """Return statistics and errors of the tasks that have handled records since the last report, or were restored; [] if there are none."""
+        restored, self._restored = self._restored - self._unreported, set()
+        if not (due := sorted(self._unreported | restored)):
             return []
-        tasks = [self._hosted[task].task for task in sorted(self._unreported)]
+        tasks = [self._hosted[task].task for task in due]
         busy_ms, self._unreported_s = self._unreported_s * 1000, 0.0
         self._unreported.clear()
         topic = metrics_topic(self.plan.name)
-        records: list[OutRecord] = []
-        for task in tasks:
-            records.extend(OutRecord(topic, None, None, json.dumps(error).encode()) for error in task.errors.take())
+        records = [OutRecord(topic, None, None, json.dumps(error).encode()) for task in tasks for error in task.errors.take()]
         line = {
             "v": 1,
             "kind": "stats",
@@ -568,11 +577,9 @@ class Executor:
             "pid": os.getpid(),
             "time_ms": self._now_ms(),
             "batch_ms": round(busy_ms, 3),
-            "tasks": [task.report() | self._progress(task) for task in tasks],
+            "tasks": [task.report() | self._progress(task) | ({"restored": True} if task.id in restored else {}) for task in tasks],
         }
-        key = f"{self.component}/{self.index}".encode()
-        records.append(OutRecord(topic, None, key, json.dumps(line).encode()))
-        return records
+        return [*records, OutRecord(topic, None, f"{self.component}/{self.index}".encode(), json.dumps(line).encode())]
 
     def _progress(self, task: Task) -> dict[str, int]:
         """Return a spout's journal entry; of a bolt, the time span of the inbox records that a restart would process again."""

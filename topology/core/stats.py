@@ -175,8 +175,10 @@ class TopologyStats:
             self._note_busy(record)
             self.compiling.pop((record.get("component"), record.get("executor")), None)
             for task in record["tasks"]:
+                before = self.tasks.get(task["task"], {})
                 self.tasks[task["task"]] = {
                     **task,
+                    "restored": bool(task.get("restored")) and (before.get("restored", True) or before["term"] < record.get("term", 0)),
                     "executor": record.get("executor"),
                     "pid": record.get("pid"),
                     "time_ms": record.get("time_ms"),
@@ -194,8 +196,8 @@ class TopologyStats:
         return max((ms for task in list(self.tasks.values()) if (ms := task.get("time_ms")) is not None), default=None)
 
     def reported(self, term: int) -> set[int]:
-        """Return the tasks that have reported under a driver's term, or a later one; older reports are of an earlier driver."""
-        return {id for id, task in list(self.tasks.items()) if task.get("term", 0) >= term}
+        """Return the tasks that have handled records under a driver's term, or a later one; older reports are of an earlier driver."""
+        return {id for id, task in list(self.tasks.items()) if task.get("term", 0) >= term and not task.get("restored")}
 
     def _is_newer(self, term: int, task: dict[str, Any]) -> bool:
         order = term, task.get("entry", 0), task.get("version", 0)

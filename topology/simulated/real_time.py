@@ -100,10 +100,13 @@ def _begun_again(sim: Any, ranges: dict[tuple[str, int], tuple[int, int]]) -> li
 
 
 def report(sim: Any) -> None:
-    """Let the executors of real-time queries report what they have done since they last did."""
-    for query in sim._queries.values():
-        for executor in query.executors.values() if query.component in sim.real_time else ():
-            for record in executor.report():
+    """Let the executors of real-time queries report what they have done since they last did; those that have ended start again before."""
+    for component in sorted(sim.real_time):
+        query = sim._queries[component]
+        for index in range(sim.plan.num_executors(component)):
+            if index not in query.executors:
+                sim._executor(query, index).note_restored()
+            for record in query.executors[index].report():
                 sim.log.write(record)
 
 

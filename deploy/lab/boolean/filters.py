@@ -17,7 +17,6 @@ import numpy as np
 
 from dskype.bolts.boolean import make_index
 from dskype.bolts.filters import Filters
-from dskype.bolts.message_terms import MessageTerms
 from dskype.deploy.demo import places
 from dskype.deploy.lab.boolean.measure import insert
 from dskype.deploy.lab.boolean.subscriptions import ALL, BooleanSubscriptions, boxes_around, sides_km
@@ -27,6 +26,7 @@ from dskype.deploy.machine.terminal import Progress
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.filters import compile_filter
+from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.region_table import RegionTable
 from dskype.spouts.regions import parse_region
 from dskype.spouts.settings import Settings

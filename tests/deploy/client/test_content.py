@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from dskype.bolts.filters import Filters
-from dskype.bolts.message_terms import MessageTerms
 from dskype.deploy.client.content import Content, Occurrence
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.expression import words
 from dskype.spouts.expression_parser import Language, parse
 from dskype.spouts.filters import compile_filter, compile_program
+from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.records import Message
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import BORDER, Tokenizer

@@ -105,3 +105,16 @@ def test_a_report_that_comes_late_changes_nothing():
         assert (known["entry"], known["version"]) == (json.loads(newer)["tasks"][0]["entry"], json.loads(newer)["tasks"][0]["version"])
     stats.feed(line(1, "t-2", version=1))  # another topology
     assert stats.tasks[1]["version"] == 1
+
+
+def test_a_report_of_a_restored_task_is_no_sign_of_a_batch():
+    def reported(*reports):
+        stats = TopologyStats()
+        for term, restored in reports:
+            record = json.loads(line(1000, 0)) | {"term": term}
+            record["tasks"][0] |= {"restored": True} if restored else {}
+            stats.feed_record(record)
+        return stats.reported(2)
+
+    assert reported((2, False)) == reported((2, True), (2, False)) == reported((2, False), (2, True)) == {1}
+    assert not reported((1, False)) and not reported((2, True)) and not reported((1, False), (2, True), (2, True))

@@ -100,7 +100,8 @@ class InboxLoop:
         self._next_s = 0.0  # when the next batch may begin
         self._worked_s = time.monotonic()  # when there was something last
         self._idle_s: float | None = None  # since when idle spouts wait to be asked
-        self._report_at: float | None = None  # when the next report is due; None: there is nothing to report
+        # When the next report is due; None: there is nothing to report.
+        self._report_at: float | None = time.monotonic() + _REPORT_EVERY_S if executor.note_restored() else None
 
     def step(self) -> None:
         """Process one batch, or wait a moment for one."""

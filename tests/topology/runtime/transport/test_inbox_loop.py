@@ -10,6 +10,7 @@ from dskype.topology import BasicBolt, Config, Fields, KafkaSpout, Spout, Topolo
 from dskype.topology.core.executor import Executor, Owner
 from dskype.topology.core.frames import encode_control, encode_pulse, expand_records
 from dskype.topology.core.snapshots import MemorySnapshotStore
+from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.transport import inbox_loop
 from dskype.topology.runtime.transport.inbox_loop import InboxLoop, KeptPositions
@@ -221,6 +222,31 @@ def test_a_successor_begins_where_everything_before_was_written(home):
     home.feeder.feed(["4"])
     steps(spout, home.loop("sum"))
     assert home.totals() == [(0, 1), (1, 3), (2, 7)]
+
+
+def test_a_successor_reports_what_its_predecessor_did_and_did_not_report(home):
+    """Nothing further comes for its tasks, and without the report their input would count as undelivered, and a spout's pulses as unseen."""
+    home.ask(1)
+    home.feeder.feed(["1"])
+    steps(home.loop("feeder"), home.loop("sum"), times=1)
+    stats = TopologyStats()
+
+    def read():
+        for record in home.log.read("t.metrics", 0, 0, home.log.end("t.metrics", 0)):
+            stats.feed(record.value, home.plan.task_component)
+        return stats
+
+    assert not read().tasks
+    for component in ("feeder", "sum"):
+        successor = home.loop(component)
+        while Reader.clock.now < 101:
+            successor.step()
+        Reader.clock.now = 100.0
+    (spout,), (bolt,) = map(home.plan.component_tasks, ("feeder", "sum"))
+    assert read().tasks[spout]["pulse"] == 1 and stats.tasks[spout]["sent"] == {str(bolt): 1}
+    assert stats.undelivered_by_task() == {bolt: 0, home.plan.component_tasks("next")[0]: 1}
+    assert not stats.reported(0), "neither has run a batch"
+    assert not home.loop("next")._executor.report(), "it has done nothing yet"
 
 
 def test_without_kept_positions_a_successor_begins_at_its_snapshot_and_emits_again(home):

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from dskype.bolts import message_terms_kernels as kernels
+from dskype.spouts import message_terms_kernels as kernels
 from dskype.spouts.attributes import term_hash
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import lists_to_csr, read_only
