@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "boolean", _runner("boolean.run"), "repeat the experiments of LAPS, Tornado and PS2Stream on boolean indexes", _filler("boolean.run", cluster=False)
     )
     actions.add("filters", _runner("boolean.filters"), "measure what filters add to boolean subscriptions", _filler("boolean.filters", cluster=False))
+    actions.add("monitor", _runner("boolean.lucene"), "compare boolean subscriptions with Lucene's monitor", _filler("boolean.lucene", cluster=False))
     actions.add("regions", _runner("boolean.regions"), "measure how long regions of subscriptions take to decide", _filler("boolean.regions", cluster=False))
     actions.add(
         "balancing",

@@ -93,17 +93,17 @@ class FilterWorld:
 
     :param texts, lat, lon: of a corpus.
     :ivar words: the two words of each subscription, in reading order; ``subscriptions`` has their ids.
-    :ivar texts, prices, categories: of the messages.
+    :ivar texts, prices, categories: of the messages; ``vocabulary`` is that of all texts.
     """
 
     def __init__(self, texts: list[str], lat: np.ndarray, lon: np.ndarray, subscriptions: int, messages: int, rng: np.random.Generator) -> None:
         tokenizer = Tokenizer()
-        self._vocabulary = Vocabulary.build(texts, tokenizer)
+        self.vocabulary = Vocabulary.build(texts, tokenizer)
         rows = rng.integers(0, len(texts), messages)
         self.texts = [texts[row] for row in rows.tolist()]
         self.prices = rng.integers(0, _PRICES, messages).astype(np.float64)
         self.categories = [CATEGORIES[i] for i in rng.integers(0, len(CATEGORIES), messages).tolist()]
-        words = self._vocabulary.analyze(self.texts, tokenizer)
+        words = self.vocabulary.analyze(self.texts, tokenizer)
         pairs = [_ATTRIBUTES.encode({"price": price, "category": category}) for price, category in zip(self.prices.tolist(), self.categories)]
         numbers, none = np.arange(messages), np.zeros(messages + 1, np.int64)
         self.messages = MessageBatch(numbers, numbers, lat[rows], lon[rows], words.offsets, words.terms, words.weights)
@@ -112,9 +112,13 @@ class FilterWorld:
         origins, self.words = _neighbours([tokenizer.tokens(text) for text in texts], subscriptions, rng)
         sides = sides_km(rng, subscriptions, 1, 50, False)
         boxes = boxes_around(lat[origins], lon[origins], sides, sides)
-        self._ids = self._vocabulary.ids([word for pair in self.words for word in pair]).reshape(-1, 2)
+        self._ids = self.vocabulary.ids([word for pair in self.words for word in pair]).reshape(-1, 2)
         ids = np.sort(self._ids, axis=1).ravel().astype(np.int32)
         self.subscriptions = BooleanSubscriptions(boxes, np.arange(0, 2 * subscriptions + 1, 2), ids, np.full(subscriptions, ALL, np.int8))
+
+    def batches(self, n: int) -> list[tuple[MessageBatch, Details]]:
+        """Return the messages in ``n`` batches of one size."""
+        return [(self.messages.select(rows), self.details.select(rows)) for rows in np.split(np.arange(self.messages.n), n)]
 
     def drawn(self, line: Line, seed: int) -> list[int]:
         """Return the numbers that are drawn for the subscriptions of a line."""
@@ -135,7 +139,7 @@ class FilterWorld:
             tell(start / n)
         if line.expression is not None:
             programs: dict[Any, list[int]] = {}
-            absent = self._vocabulary.ids_of([ABSENT])
+            absent = self.vocabulary.ids_of([ABSENT])
             for slot, (words, ids, drawn) in enumerate(zip(self.words, self._ids.tolist(), self.drawn(line, seed))):
                 key = (*words, drawn) if line.by_words else drawn
                 if key not in programs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.region_table import RegionTable
 from dskype.spouts.settings import Settings
 
-__all__ = ["add_arguments", "read_world", "run"]
+__all__ = ["add_arguments", "match_batches", "read_world", "run"]
 
 _BATCH = 256
 _GOALS = {"NOT": 1.1, "attribute": 1.3, "string": 1.3, "circle": 1.3, "polygon": 2.0, "phrase": 1.5}
@@ -62,22 +63,25 @@ def run(args: argparse.Namespace) -> None:
     first, *others = lines()
     chosen = [first, *(line for line in others if not args.only or line.name in args.only.split(","))]
     made = [(line.name, *world.tables(line, args.seed, show_share(f"filters: {line.name}"))) for line in chosen]
-    batches = [(world.messages.select(rows), world.details.select(rows)) for rows in np.split(np.arange(world.messages.n), args.batches)]
+    batches = world.batches(args.batches)
     spent = {name: np.full(len(batches), np.iinfo(np.int64).max) for name, _, _ in made}
     matched = {}
     for number in range(args.rounds):
         progress(f"round {number + 1} of {args.rounds}")
         for name, filters, regions in made:
-            found, matched[name] = _measure(index, filters, regions, batches)
+            found, pairs = match_batches(index, filters, regions, batches)
             np.minimum(spent[name], found, out=spent[name])
+            matched[name] = sum(len(slots) for _, slots in pairs)
     progress.end()
     _print({name: (int(of.sum()), matched[name]) for name, of in spent.items()}, world)
 
 
-def _measure(index: Any, filters: Filters, regions: RegionTable, batches: list[tuple[MessageBatch, Details]]) -> tuple[np.ndarray, int]:
-    """Return the ns of each batch (int64[batches]), and the number of matches."""
+def match_batches(
+    index: Any, filters: Filters, regions: RegionTable, batches: Sequence[tuple[MessageBatch, Details]]
+) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+    """Return the CPU time of each batch, ns (int64[batches]), and what was found: rows of messages, and slots."""
     terms = MessageTerms(Settings())
-    spent, matched = np.zeros(len(batches), np.int64), 0
+    spent, pairs = np.zeros(len(batches), np.int64), []
     with quiet():
         for number, (messages, details) in enumerate(batches):
             began = time.process_time_ns()
@@ -90,16 +94,17 @@ def _measure(index: Any, filters: Filters, regions: RegionTable, batches: list[t
                 if not kept.all():
                     found, slots = found[kept], slots[kept]
             spent[number] = time.process_time_ns() - began
-            matched += len(slots)
-    return spent, matched
+            pairs.append((found, slots))
+    return spent, pairs
 
 
 def _print(found: dict[str, tuple[int, int]], world: FilterWorld) -> None:
     (base, candidates), *_ = found.values()
+    each_of = max(1, candidates)
     n = world.messages.n
     print(f"{world.subscriptions.n:,} subscriptions with two words, {n:,} messages, {candidates / n:.1f} candidates each")
     print(f"{'':<20}{'us/message':>11}{'ratio':>7}{'goal':>6}{'matches':>9}{'ns/candidate':>14}{'more':>7}{'ns/match':>10}")
     for name, (ns, matches) in found.items():
         goal = f"{_GOALS[name]:.1f}" if name in _GOALS else ""
-        each = f"{ns / candidates:>14.0f}{(ns - base) / candidates:>7.0f}{ns / max(1, matches):>10.0f}"
+        each = f"{ns / each_of:>14.0f}{(ns - base) / each_of:>7.0f}{ns / max(1, matches):>10.0f}"
         print(f"{name:<20}{ns / 1e3 / n:>11.2f}{ns / base:>7.2f}{goal:>6}{matches / n:>9.1f}{each}")
