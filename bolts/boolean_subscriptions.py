@@ -86,7 +86,8 @@ class BooleanSubscriptions:
             rows, slots = rows[touching], slots[touching]
         if self._filters and len(slots):
             satisfied = self._filters.satisfying(arrived.messages, arrived.details, terms, rows, slots)
-            rows, slots = rows[satisfied], slots[satisfied]
+            if not satisfied.all():
+                rows, slots = rows[satisfied], slots[satisfied]
         if (self._expiring or self._expired) and len(slots):
             self._cover(int(slots.max()))
             alive = arrived.arrival_ms[rows] < self._ends_ms[slots]

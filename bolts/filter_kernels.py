@@ -6,12 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts.boolean.program_kernels import contains
 from dskype.spouts.filter_kernels import COUNT, EXISTS, IF, NOT, NUMBER, PHRASE, TERM, UNLESS, VALUE
 from dskype.topology.kernel_cache import njit
 
-__all__ = ["Texts", "satisfying"]
+__all__ = ["LENGTH_SHIFT", "LINE", "LONG", "Texts", "satisfying"]
 
+LINE = 8
+"""Numbers in the line of a slot: a cache line."""
+LENGTH_SHIFT = 8
+"""A line begins with its first operation, below these bits, and its length. Length 0: the program is elsewhere."""
+LONG = 1
+"""Begins a line whose program is elsewhere, between the next two numbers; the operation is not that of the program."""
+_AHEAD = 128
+"""Lines that are read before the first program runs, so that the waits for memory overlap."""
+_OPERATION = (1 << LENGTH_SHIFT) - 1
 _BORDER = -2
 _MOST_WORDS = 64
 _MOST_COUNTS = 64
@@ -40,27 +48,26 @@ class Texts(NamedTuple):
 
 @njit(cache=True)
 def _index(terms, first, last, term):
-    """Return at which place among the rising ``terms[first:last]`` ``term`` is, or -1."""
-    at, end = first, last
-    while at < end:
-        middle = (at + end) >> 1
-        if terms[middle] < term:
-            at = middle + 1
-        else:
-            end = middle
-    return at - first if at < last and terms[at] == term else -1
+    """Return at which place among the rising ``terms[first:last]`` ``term`` is, or -1. The loop takes the same way whatever is found, so that the processor foresees it."""
+    at, n = first, last - first
+    while n > 1:
+        half = n >> 1
+        at += half * (terms[at + half - 1] < term)
+        n -= half
+    return at - first if n == 1 and terms[at] == term else -1
 
 
 @njit(cache=True)
-def _follows(program, at, n, within, texts, row, place, end, wanted):
-    """Tell whether the other words of a phrase follow the one at ``place``, before ``end``: each taken as near as possible."""
+def _follows(program, at, n, within, order, place, last, wanted):
+    """Tell whether the other words of a phrase follow the one at ``place`` in the same field: each taken as near as possible."""
     left = within
     for i in range(1, n):
-        step = program[at + 2 * i] - program[at + 2 * i - 2]
-        nearest = place + step
+        nearest = place + program[at + 2 * i] - program[at + 2 * i - 2]
         found = False
-        for other in range(nearest, min(end, nearest + left + 1)):
-            if texts.order[other] == wanted[i]:
+        for other in range(place + 1, min(last, nearest + left + 1)):
+            if order[other] == _BORDER:
+                return False
+            if other >= nearest and order[other] == wanted[i]:
                 left -= other - nearest
                 place = other
                 found = True
@@ -71,29 +78,24 @@ def _follows(program, at, n, within, texts, row, place, end, wanted):
 
 
 @njit(cache=True)
-def _has_phrase(program, at, texts, row, wanted):
+def _has_phrase(program, at, terms, begin, stop, order, first, last, wanted):
     """Tell whether a message has the phrase whose operands begin at ``at``.
 
+    :param terms: those of the message from ``begin`` to ``stop``.
+    :param order: its words in reading order from ``first`` to ``last``.
     :param wanted: int64[], room for the words' places among the message's terms.
     """
     field, within, n = program[at], program[at + 1], program[at + 2]
     at += 3
     for i in range(n):
-        wanted[i] = _index(texts.terms, texts.offsets[row], texts.offsets[row + 1], program[at + 2 * i + 1])
+        wanted[i] = _index(terms, begin, stop, program[at + 2 * i + 1])
         if wanted[i] < 0:
             return False
-    first, last = texts.order_offsets[row], texts.order_offsets[row + 1]
-    number, end = np.int64(0), first
-    while end <= last:
-        first = end
-        while end < last and texts.order[end] != _BORDER:
-            end += 1
-        if field < 0 or field == number:
-            for place in range(first, end):
-                if texts.order[place] == wanted[0] and _follows(program, at, n, within, texts, row, place, end, wanted):
-                    return True
-        number += 1
-        end += 1
+    number = np.int64(0)
+    for place in range(first, last):
+        number += order[place] == _BORDER
+        if order[place] == wanted[0] and (field < 0 or field == number) and _follows(program, at, n, within, order, place, last, wanted):
+            return True
     return False
 
 
@@ -103,72 +105,106 @@ def _as_number(bits):
 
 
 @njit(cache=True)
-def _run(programs, base, end, texts, row, wanted, needed, left):
-    """Tell whether a message satisfies the program ``programs[base:end]``; targets of jumps count from ``base``."""
-    first, last = texts.attribute_offsets[row], texts.attribute_offsets[row + 1]
-    found, counts, at = False, -1, base + 1
-    while at < end:
-        op = programs[at]
-        if op == TERM:
-            found = contains(texts.terms, texts.offsets[row], texts.offsets[row + 1], programs[at + 1]) or contains(
-                texts.extra, texts.extra_offsets[row], texts.extra_offsets[row + 1], programs[at + 1]
-            )
-            at += 2
-        elif op == NUMBER or op == VALUE or op == EXISTS:
-            found = False
-            for pair in range(first, last, 2):
-                if texts.attributes[pair] == programs[at + 1]:
-                    value = texts.attributes[pair + 1]
-                    if op == EXISTS:
-                        found = True
-                    elif op == VALUE:
-                        found = value == programs[at + 2]
-                    else:
-                        found = _as_number(programs[at + 2]) <= _as_number(value) <= _as_number(programs[at + 3])
-                    if found:
-                        break
-            at += 2 if op == EXISTS else 3 if op == VALUE else 4
-        elif op == PHRASE:
-            found = _has_phrase(programs, at + 1, texts, row, wanted)
-            at += 4 + 2 * programs[at + 3]
-        elif op == NOT:
-            found = not found
-            at += 1
-        elif op == UNLESS:
-            at = at + 2 if found else base + programs[at + 1]
-        elif op == IF:
-            at = base + programs[at + 1] if found else at + 2
-        elif op == COUNT:
-            counts += 1
-            needed[counts], left[counts] = programs[at + 1], programs[at + 2]
-            at += 3
-        else:
-            needed[counts] -= found
-            left[counts] -= 1
-            if needed[counts] == 0 or needed[counts] > left[counts]:
-                found = needed[counts] == 0
-                counts -= 1
-                at = base + programs[at + 1]
-            else:
-                at += 2
+def _has_attribute(attributes, first, last, op, key, low, high):
+    """Tell whether among the pairs ``attributes[first:last]`` is one that satisfies an EXISTS, VALUE or NUMBER."""
+    for pair in range(first, last, 2):
+        if attributes[pair] == key:
+            value = attributes[pair + 1]
+            if op == EXISTS or (op == VALUE and value == low) or (op == NUMBER and _as_number(low) <= _as_number(value) <= _as_number(high)):
+                return True
+    return False
+
+
+@njit(cache=True)
+def _signature(terms, first, last):
+    """Return which of 64 bits the terms have, for a quick look whether a term is missing."""
+    found = np.int64(0)
+    for at in range(first, last):
+        found |= np.int64(1) << (terms[at] & 63)
     return found
 
 
 @njit(cache=True)
-def satisfying(programs, spans, rows, slots, texts):
+def _run(program, chosen, n, rows, texts, scratch, found):
+    """Run the programs ``program[begin:end]`` of ``n`` pairs of a message and a program, and say in ``found`` which messages satisfy them.
+
+    :param chosen: int64[n, 3]: number of the pair, begin, end.
+    :param scratch: int64[], room for the words of a phrase and for what is open of COUNT.
+    """
+    offsets, terms, extra_offsets, extra, order_offsets, order, attribute_offsets, attributes = texts
+    needed, left, wanted = scratch[:_MOST_COUNTS], scratch[_MOST_COUNTS : 2 * _MOST_COUNTS], scratch[2 * _MOST_COUNTS :]
+    row, signature = np.int64(-1), np.int64(0)
+    for i in range(n):
+        pair, at, end = chosen[i, 0], chosen[i, 1], chosen[i, 2]
+        if end - at > len(wanted):
+            wanted = np.empty(end - at, np.int64)
+        if rows[pair] != row:
+            row = np.int64(rows[pair])
+            signature = _signature(terms, offsets[row], offsets[row + 1]) | _signature(extra, extra_offsets[row], extra_offsets[row + 1])
+        base, holds, counts = at - 1, False, -1  # targets of jumps count from the version
+        while at < end:
+            op = program[at] & _OPERATION
+            if op == TERM:
+                term = program[at + 1]
+                holds = (signature >> (term & 63)) & 1 != 0 and (
+                    _index(terms, offsets[row], offsets[row + 1], term) >= 0 or _index(extra, extra_offsets[row], extra_offsets[row + 1], term) >= 0
+                )
+                at += 2
+            elif op == NOT:
+                holds = not holds
+                at += 1
+            elif op == NUMBER or op == VALUE or op == EXISTS:
+                size = 2 if op == EXISTS else 3 if op == VALUE else 4
+                low, high = program[min(at + 2, end - 1)], program[min(at + 3, end - 1)]
+                holds = _has_attribute(attributes, attribute_offsets[row], attribute_offsets[row + 1], op, program[at + 1], low, high)
+                at += size
+            elif op == PHRASE:
+                holds = _has_phrase(program, at + 1, terms, offsets[row], offsets[row + 1], order, order_offsets[row], order_offsets[row + 1], wanted)
+                at += 4 + 2 * program[at + 3]
+            elif op == UNLESS:
+                at = at + 2 if holds else base + program[at + 1]
+            elif op == IF:
+                at = base + program[at + 1] if holds else at + 2
+            elif op == COUNT:
+                counts += 1
+                needed[counts], left[counts] = program[at + 1], program[at + 2]
+                at += 3
+            else:
+                needed[counts] -= holds
+                left[counts] -= 1
+                if needed[counts] == 0 or needed[counts] > left[counts]:
+                    holds = needed[counts] == 0
+                    counts -= 1
+                    at = base + program[at + 1]
+                else:
+                    at += 2
+        found[pair] = holds
+
+
+@njit(cache=True)
+def satisfying(lines, steps, rows, slots, texts):
     """Tell for each pair of a message and a slot whether the message satisfies the slot's program; True where it has none.
 
-    :param programs: int64[], and ``spans``: int64[slots, 2], begin and end of each slot's program; 0, 0: none. Slots beyond have none.
-    :param rows, slots: int32[m].
+    :param lines: int64[n, LINE], of the slots: a program without its version, with its length above its first operation (:data:`LENGTH_SHIFT`); or :data:`LONG`, and
+        its begin and its end in ``steps``, int64[]; or zeros. Slots beyond have none.
+    :param rows, slots: int32[m]. Fastest in the order of the messages.
     :returns: bool[m].
     """
-    found = np.ones(len(rows), np.bool_)
-    wanted, needed, left = np.empty(_MOST_WORDS, np.int64), np.empty(_MOST_COUNTS, np.int64), np.empty(_MOST_COUNTS, np.int64)
-    for i in range(len(rows)):
-        slot = slots[i]
-        if slot < len(spans) and spans[slot, 1] > 0:
-            begin, end = spans[slot, 0], spans[slot, 1]
-            if end - begin > len(wanted):
-                wanted = np.empty(end - begin, np.int64)
-            found[i] = _run(programs, begin, end, texts, rows[i], wanted, needed, left)
+    found, m, size = np.ones(len(rows), np.bool_), len(rows), len(lines)
+    flat = lines.ravel()
+    short, long, scratch = np.empty((_AHEAD, 3), np.int64), np.empty((_AHEAD, 3), np.int64), np.empty(2 * _MOST_COUNTS + _MOST_WORDS, np.int64)
+    for start in range(0, m, _AHEAD):
+        n = n_long = 0
+        for i in range(start, min(start + _AHEAD, m)):
+            slot = np.int64(slots[i])
+            first = lines[slot, 0] if slot < size else 0
+            short[n, 0], short[n, 1], short[n, 2] = i, LINE * slot, LINE * slot + (first >> LENGTH_SHIFT)
+            n += first > LONG
+            if first == LONG:
+                long[n_long, 0], long[n_long, 1], long[n_long, 2] = i, lines[slot, 1], lines[slot, 2]
+                n_long += 1
+        if n:
+            _run(flat, short, n, rows, texts, scratch, found)
+        if n_long:
+            _run(steps, long, n_long, rows, texts, scratch, found)
     return found

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.bolts import filter_kernels as kernels
+from dskype.bolts.boolean.lanes.memory import Rows
+from dskype.bolts.filter_kernels import LENGTH_SHIFT, LINE, LONG
 from dskype.spouts.batch import Details, MessageBatch, select_lists
 from dskype.spouts.columns import csr_to_lists, lists_to_csr, read_only
 from dskype.spouts.filters import VERSION
@@ -52,104 +54,144 @@ class Programs(NamedTuple):
         offsets, index = select_lists(self.offsets, rows)
         return Programs(offsets, self.steps[index])
 
+    def lines(self) -> np.ndarray:
+        """Return them as lines (:func:`dskype.bolts.filter_kernels.satisfying`), int64[n, LINE]; long ones lead to :attr:`steps`."""
+        begins, lengths = self.offsets[:-1] + 1, self.sizes() - 1
+        lines = np.zeros((len(lengths), LINE), np.int64)
+        short, long = np.flatnonzero((lengths > 0) & (lengths <= LINE)), np.flatnonzero(lengths > LINE)
+        for at in range(LINE):
+            rows = short[lengths[short] > at]
+            lines[rows, at] = self.steps[begins[rows] + at]
+        lines[short, 0] += lengths[short] << LENGTH_SHIFT
+        lines[long, 0], lines[long, 1], lines[long, 2] = LONG, begins[long], begins[long] + lengths[long]
+        return lines
+
     def satisfying(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a program whether the message satisfies it; see :meth:`Filters.satisfying`."""
-        begins, ends = self.offsets[:-1], self.offsets[1:]
-        spans = np.where(ends > begins, (begins, ends), 0).T
-        return _satisfying(self.steps, np.ascontiguousarray(spans), messages, details, extra, rows, which)
+        return _satisfying(self.lines(), self.steps, messages, details, extra, rows, which)
 
 
 def _satisfying(
-    programs: np.ndarray, spans: np.ndarray, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray
+    lines: np.ndarray, steps: np.ndarray, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray
 ) -> np.ndarray:
     texts = kernels.Texts(*map(_readable, (messages.offsets, messages.terms, *extra, *details[:4])))
-    return kernels.satisfying(_readable(programs), _readable(spans), _readable(rows), _readable(slots), texts)
+    return kernels.satisfying(_readable(lines), _readable(steps), _readable(rows), _readable(slots), texts)
 
 
 def _readable(array: np.ndarray) -> np.ndarray:
     """Return a read-only view for which kernels are compiled already; arrays of frames may lie anywhere in memory, and these are copied."""
-    return read_only(np.require(array, requirements=["C", "A"]))
+    flags = array.flags
+    if not (flags.aligned and flags.c_contiguous):
+        array = np.require(array, requirements=["C", "A"])
+    return read_only(array) if array.flags.writeable else array
 
 
 class Filters:
-    """Programs (:mod:`dskype.spouts.filters`) by slot, one behind another in one array.
+    """Programs (:mod:`dskype.spouts.filters`) by slot.
 
-    Programs of forgotten slots stay until the array is full; then it is put together again. Memory: 16 bytes for each slot up to the
-    highest with a program, and 8 for each step, up to twice that.
+    A slot has a line of 64 bytes, which most programs fit in, so that a pair waits for memory once. Longer ones stand one behind another in an array. Those of forgotten
+    slots stay there until it is full; then it is put together again. Memory: 64 bytes for each slot up to the highest with a program, and 8 for each step of a long one, up to
+    twice that.
     """
 
     def __init__(self) -> None:
-        self._programs = np.zeros(0, np.int64)
-        self._spans = np.zeros((0, 2), np.int64)
-        self._used = self._live = 0  # steps that are written; those of programs that are still there
+        self._lines = Rows(np.int64, LINE)
+        self._steps = np.zeros(0, np.int64)
+        self._used = self._live = 0  # long steps that are written; those of programs that are still there
+        self._size = 0  # slots with a program
 
     def __bool__(self) -> bool:
         """Tell whether any slot has a filter."""
-        return self._live > 0
+        return self._size > 0
 
     def set(self, slot: int, program: Sequence[int]) -> None:
         """Give an empty slot a program.
 
         :raises IllegalArgumentException: the program is of another version of this product.
         """
-        if program[0] != VERSION:
-            raise IllegalArgumentException(explain("The filter of a subscription has another format.", given=program[0], legal=str(VERSION)))
-        if slot >= len(self._spans):
-            self._spans = np.concatenate((self._spans, np.zeros((slot + 16 - len(self._spans) + slot // 2, 2), np.int64)))
-        if self._used + len(program) > len(self._programs):
-            self._make_room(len(program))
-        begin, end = self._used, self._used + len(program)
-        self._programs[begin:end] = program
-        self._spans[slot] = begin, end
-        self._used = end
-        self._live += len(program)
+        _check_version(program[0])
+        self._lines.reserve(slot + 1)
+        length, line = len(program) - 1, self._lines.array[slot]
+        if length <= LINE:
+            line[:length] = program[1:]
+            line[0] += length << LENGTH_SHIFT
+        else:
+            line[:3] = LONG, *self._append(np.array(program[1:], np.int64))
+        self._size += 1
+
+    def _append(self, steps: np.ndarray) -> tuple[int, int]:
+        """Write steps of long programs; return where they begin and end."""
+        if self._used + len(steps) > len(self._steps):
+            self._make_room(len(steps))
+        begin, self._used = self._used, self._used + len(steps)
+        self._steps[begin : self._used] = steps
+        self._live += len(steps)
+        return begin, self._used
+
+    def _make_room(self, size: int) -> None:
+        lines = self._lines.array
+        slots = np.flatnonzero(lines[:, 0] == LONG)
+        offsets, index = select_lists(lines[slots, 1:3].ravel(), 2 * np.arange(len(slots)))
+        steps = np.zeros(max(64, 2 * (self._live + size)), np.int64)
+        steps[: len(index)] = self._steps[index]
+        lines[slots, 1], lines[slots, 2] = offsets[:-1], offsets[1:]
+        self._steps, self._used = steps, len(index)
 
     def clear(self, slot: int) -> None:
         """Empty a slot; nothing happens if it has no program."""
-        if slot < len(self._spans):
-            self._live -= int(self._spans[slot, 1] - self._spans[slot, 0])
-            self._spans[slot] = 0
-
-    def _make_room(self, size: int) -> None:
-        programs = np.zeros(max(64, 2 * (self._live + size)), np.int64)
-        used = 0
-        for slot in np.flatnonzero(self._spans[:, 1]).tolist():
-            begin, end = self._spans[slot].tolist()
-            programs[used : used + end - begin] = self._programs[begin:end]
-            self._spans[slot] = used, used + end - begin
-            used += end - begin
-        self._programs, self._used = programs, used
+        if slot < len(self._lines.array) and (line := self._lines.array[slot])[0]:
+            if line[0] == LONG:
+                self._live -= int(line[2] - line[1])
+            line[:] = 0
+            self._size -= 1
 
     def satisfying(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a slot whether the message satisfies the slot's program, bool[m]; True where it has none. O(steps).
 
         :param messages: with their words.
         :param extra: their other terms (:meth:`dskype.spouts.message_terms.MessageTerms.of`).
-        :param rows, slots: int32[m].
+        :param rows, slots: int32[m]; pairs of one message are best next to each other.
         """
-        return _satisfying(self._programs, self._spans, messages, details, extra, rows, slots)
+        return _satisfying(self._lines.array, self._steps, messages, details, extra, rows, slots)
 
     def programs(self, slots: np.ndarray) -> Programs:
         """Return the programs of slots (int32[n]), in that order."""
-        spans = np.zeros((len(slots), 2), np.int64)
-        known = slots < len(self._spans)
-        spans[known] = self._spans[slots[known]]
-        parts = [self._programs[begin:end] for begin, end in spans.tolist() if end]
-        offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
-        return Programs(offsets, np.concatenate(parts) if parts else np.zeros(0, np.int64))
+        lines = np.zeros((len(slots), LINE), np.int64)
+        known = slots < len(self._lines.array)
+        lines[known] = self._lines.array[slots[known]]
+        long = lines[:, 0] == LONG
+        lengths = np.where(long, lines[:, 2] - lines[:, 1], lines[:, 0] >> LENGTH_SHIFT)
+        lines[~long, 0] &= (1 << LENGTH_SHIFT) - 1
+        offsets = np.concatenate(([0], np.cumsum(lengths + (lengths > 0))))
+        steps = np.full(offsets[-1], VERSION, np.int64)
+        for rows, begins, source in ((np.flatnonzero(~long), LINE * np.flatnonzero(~long), lines.ravel()), (np.flatnonzero(long), lines[long, 1], self._steps)):
+            owner = np.repeat(np.arange(len(rows)), lengths[rows])
+            nth = np.arange(len(owner)) - (np.cumsum(lengths[rows]) - lengths[rows])[owner]
+            steps[offsets[rows][owner] + 1 + nth] = source[begins[owner] + nth]
+        return Programs(offsets, steps)
 
     def snapshot(self) -> Any:
         """Return the state as arrays."""
-        slots = np.flatnonzero(self._spans[:, 1])
+        slots = np.flatnonzero(self._lines.array[:, 0])
         programs = self.programs(slots)
         return {"slots": slots, "lengths": programs.sizes(), "steps": programs.steps}
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot; None: of a version without filters."""
         self.__init__()  # type: ignore[misc]
-        if state is None:
+        if state is None or not len(state["slots"]):
             return
-        begin = 0
-        for slot, length in zip(np.asarray(state["slots"]).tolist(), np.asarray(state["lengths"]).tolist()):
-            self.set(slot, np.asarray(state["steps"])[begin : begin + length].tolist())
-            begin += length
+        slots, lengths = np.asarray(state["slots"]), np.asarray(state["lengths"])
+        programs = Programs(np.concatenate(([0], np.cumsum(lengths))), np.asarray(state["steps"], np.int64))
+        for version in np.unique(programs.steps[programs.offsets[:-1]]).tolist():
+            _check_version(version)
+        self._lines.reserve(int(slots.max()) + 1)
+        self._lines.array[slots] = lines = programs.lines()
+        self._size, self._steps = len(slots), programs.steps
+        self._live = int((lines[:, 2] - lines[:, 1])[lines[:, 0] == LONG].sum())
+        self._make_room(0)
+
+
+def _check_version(version: int) -> None:
+    if version != VERSION:
+        raise IllegalArgumentException(explain("The filter of a subscription has another format.", given=version, legal=str(VERSION)))

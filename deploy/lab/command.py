@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     actions.add("distances", _runner("topk.distances"), "measure what distances in metres cost top-k subscriptions", _filler("topk.distances", cluster=False))
     actions.add("filters", _runner("boolean.filters"), "measure what filters add to boolean subscriptions", _filler("boolean.filters", cluster=False))
+    actions.add("monitor", _runner("boolean.lucene"), "compare boolean subscriptions with Lucene's monitor", _filler("boolean.lucene", cluster=False))
     actions.add("regions", _runner("boolean.regions"), "measure how long regions of subscriptions take to decide", _filler("boolean.regions", cluster=False))
     actions.add(
         "balancing",

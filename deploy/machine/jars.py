@@ -189,7 +189,7 @@ def _locked(name: str) -> tuple[Jar, ...]:
 def _set_folder(name: str, jars: Sequence[Jar]) -> str:
     """Return a folder name that depends on the content: another lock file means another folder, so versions never mix."""
     digest = hashlib.sha256("\n".join(sorted(j.sha256 + j.coordinate for j in jars)).encode()).hexdigest()
-    version = next(j.version for j in jars if re.match(r"spark-sql-kafka|kafka_", j.artifact))
+    version = next(j.version for j in jars if re.match(r"spark-sql-kafka|kafka_|lucene-core", j.artifact))
     return f"{name}-{version}-{digest[:12]}"
 
 
@@ -297,12 +297,25 @@ def fetch(names: Iterable[str] = SETS, progress: ProgressCallback | None = None,
             list(pool.map(lambda n: _fetch_set(n, locked[n], tell, force), missing))
     elif missing:
         _fetch_set(missing[0], locked[missing[0]], tell, force)
-    result = {}
-    for name in names:
-        folder = _existing(name, locked[name]) or paths.jars_dir() / _set_folder(name, locked[name])
-        _raise_on(_check(folder, locked[name], full=False), folder)
-        result[name] = [folder / j.file_name for j in locked[name]]
-    return result
+    return {name: _checked(name, locked[name]) for name in names}
+
+
+def fetch_others(manifest: Path, name: str, progress: ProgressCallback | None = None) -> list[Path]:
+    """Fetch a set of another lock file, of what is not part of this product, and return its files as :func:`fetch` does.
+
+    :raises JarsError: see :func:`fetch`.
+    """
+    jars = read_manifest(manifest)[name]
+    if _existing(name, jars) is None:
+        _fetch_set(name, jars, progress or (lambda p: None), False)
+    return _checked(name, jars)
+
+
+def _checked(name: str, jars: Sequence[Jar]) -> list[Path]:
+    """Return the files of a set that has been fetched."""
+    folder = _existing(name, jars) or paths.jars_dir() / _set_folder(name, jars)
+    _raise_on(_check(folder, jars, full=False), folder)
+    return [folder / j.file_name for j in jars]
 
 
 def _fetch_set(name: str, jars: Sequence[Jar], tell: ProgressCallback, force: bool) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from dskype.bolts.boolean import INDEXES
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
+from dskype.bolts.filter_kernels import LINE
 from dskype.bolts.filters import Filters
 from dskype.bolts.message_queue import Arrived
 from dskype.distribution.subscriptions import BooleanSubscription
@@ -175,6 +176,8 @@ def test_filters_are_kept_by_slot():
     extra = MessageTerms(SETTINGS).of(details)
     expected = [[naive.holds(tree, m, SETTINGS.stop_words) for m in messages] for tree in trees]
     assert not filters
+    lengths = {len(whole(tree)) - 1 for tree in trees}
+    assert {LINE - 1, LINE, LINE + 1} <= lengths and min(lengths) < 4  # some fit into a line, and some only just
     for step in range(400):
         slot = rng.choice([rng.randrange(8), rng.randrange(400)])
         if slot in programs or (programs and rng.random() < 0.3):
@@ -194,7 +197,7 @@ def test_filters_are_kept_by_slot():
         rows = np.tile(np.arange(len(messages), dtype=np.int32), len(slots) // len(messages))
         wanted = [not programs or slot not in programs or expected[programs[slot]][row] for slot, row in zip(slots.tolist(), rows.tolist())]
         assert filters.satisfying(batch, details, extra, rows, slots).tolist() == wanted
-    assert len(filters._programs) < 8 * sum(len(whole(trees[i])) for i in programs.values()) + 128
+    assert 0 < len(filters._steps) < 8 * sum(len(whole(trees[i])) for i in programs.values()) + 128
     filters.restore(None)
     assert not filters
 
