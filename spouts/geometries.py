@@ -1,15 +1,19 @@
-"""Places of records in the forms of others: GeoJSON and WKT, turned into the fields of a message."""
+"""Places of records in the forms of others: GeoJSON, WKT and the columns of GeoParquet, turned into the fields of a message."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
+import struct
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dskype.spouts.record_values import shown
+from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["GeometryError", "from_geojson", "from_wkt"]
+__all__ = ["GeometryError", "from_geojson", "from_wkt", "geo_columns", "wkb_to_geojson"]
 
 
 class GeometryError(ValueError):
@@ -163,3 +167,121 @@ def _nested(text: str, at: int) -> Any:
     if at < len(text) or len(open_lists) != 1 or position or len(open_lists[0]) != 1:
         raise GeometryError("a geometry in WKT", text, _WKT)
     return open_lists[0][0]
+
+
+# -- GeoParquet -----------------------------------------------------------------------------------
+
+_KINDS = {1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon", 7: "GeometryCollection"}
+_NATIVE = {
+    "point": "Point",
+    "polygon": "Polygon",
+    "multipolygon": "MultiPolygon",
+    "linestring": "LineString",
+    "multipoint": "MultiPoint",
+    "multilinestring": "MultiLineString",
+}
+_DEGREES = {("OGC", "CRS84"), ("OGC", "CRS84h"), ("EPSG", "4326"), ("EPSG", "4979")}
+
+
+def geo_columns(metadata: str | bytes, file: str) -> dict[str, Callable[[Any], Any]]:
+    """Return the columns of geometries that the key ``geo`` of a GeoParquet file names: column -> the function that turns a value into GeoJSON.
+
+    :param file: for errors.
+    :raises IllegalArgumentException: a column has coordinates that are no degrees, or an encoding that is not known.
+    """
+    try:
+        columns = json.loads(metadata)["columns"].items()
+        described = [(name, about["encoding"], about.get("crs", {}), about.get("edges")) for name, about in columns]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise IllegalArgumentException(explain("The key 'geo' of a Parquet file is not that of GeoParquet.", given=file)) from None
+    found: dict[str, Callable[[Any], Any]] = {}
+    for name, encoding, crs, _ in described:
+        id = crs.get("id", {}) if isinstance(crs, Mapping) else {}
+        # Without a system of coordinates they are degrees (OGC:CRS84); null says that nobody knows it.
+        if crs and (id.get("authority"), str(id.get("code"))) not in _DEGREES:
+            given = f"{name}: {id.get('authority')}:{id.get('code')}" if id else f"{name}: {shown(crs.get('name') if isinstance(crs, Mapping) else crs)}"
+            hint = "write it in EPSG:4326 first, for example with geopandas: to_crs(4326)"
+            raise IllegalArgumentException(explain("Coordinates have to be degrees.", given=given, legal="OGC:CRS84 or EPSG:4326", hint=hint))
+        if encoding == "WKB":
+            found[name] = wkb_to_geojson
+        elif encoding in _NATIVE:
+            found[name] = _native(_NATIVE[encoding])
+        else:
+            raise IllegalArgumentException(explain("The encoding of a column of geometries is not known.", given=encoding, legal=f"WKB, {', '.join(_NATIVE)}"))
+    return found
+
+
+def _native(kind: str) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        return None if value is None else {"type": kind, "coordinates": _positions(value)}
+
+    return read
+
+
+def _positions(value: Any) -> Any:
+    """Return nested lists of ``{"x", "y"}`` as nested lists of positions."""
+    if isinstance(value, Mapping):
+        position = [value.get("x"), value.get("y")]
+        return [] if any(number is None or math.isnan(number) for number in position) else position
+    return [_positions(entry) for entry in value]
+
+
+def wkb_to_geojson(value: bytes | None) -> dict[str, Any] | None:
+    """Return a geometry in well-known binary, as ISO or PostGIS write it, as a GeoJSON object; None for None.
+
+    Heights and measures are left out. Kinds that no message can be are there without coordinates. What cannot be read has the type ``WKB``, so that the record is refused
+    where it is used.
+
+    >>> wkb_to_geojson(bytes.fromhex("0101000000" + "0000000000002140" + "0000000000804740"))
+    {'type': 'Point', 'coordinates': [8.5, 47.0]}
+    """
+    if value is None:
+        return None
+    try:
+        found, end = _wkb(value, 0)
+    except (struct.error, KeyError, IndexError, ValueError):
+        return {"type": "WKB"}
+    return found if end == len(value) else {"type": "WKB"}
+
+
+def _wkb(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+    """Return the geometry at a place, and where it ends."""
+    order = {0: ">", 1: "<"}[data[at]]
+    (code,) = struct.unpack_from(f"{order}I", data, at + 1)
+    at += 9 if code & 0x20000000 else 5  # a reference system, by PostGIS
+    dimensions = code // 1000 % 10 if not code & 0xC0000000 else 0
+    more = {0: 0, 1: 1, 2: 1, 3: 2}[dimensions] + bool(code & 0x80000000) + bool(code & 0x40000000)
+    kind = _KINDS[(code & 0x0FFFFFFF) % 1000]
+    position = struct.Struct(f"{order}{2 + more}d")
+
+    def count(at: int) -> int:
+        (n,) = struct.unpack_from(f"{order}I", data, at)
+        if n > len(data):
+            raise ValueError
+        return int(n)
+
+    def ring(at: int) -> tuple[list[list[float]], int]:
+        n, at = count(at), at + 4
+        end = at + n * position.size
+        if end > len(data):
+            raise ValueError
+        return [list(numbers[:2]) for numbers in position.iter_unpack(data[at:end])], end
+
+    if kind == "Point":
+        lon, lat, *_ = position.unpack_from(data, at)
+        return {"type": kind, "coordinates": [] if math.isnan(lon) or math.isnan(lat) else [lon, lat]}, at + position.size
+    if kind == "Polygon":
+        rings, n, at = [], count(at), at + 4
+        for _ in range(n):
+            one, at = ring(at)
+            rings.append(one)
+        return {"type": kind, "coordinates": rings}, at
+    if kind == "MultiPolygon":
+        polygons, n, at = [], count(at), at + 4
+        for _ in range(n):
+            polygon, at = _wkb(data, at)
+            if polygon["type"] != "Polygon":
+                raise ValueError
+            polygons.append(polygon["coordinates"])
+        return {"type": kind, "coordinates": polygons}, at
+    return {"type": kind}, len(data)

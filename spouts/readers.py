@@ -17,6 +17,7 @@ from typing import Any
 
 import zstandard
 
+from dskype.spouts.geometries import geo_columns, wkb_to_geojson
 from dskype.spouts.input_mapping import InputMapping
 from dskype.spouts.record_values import RecordError, plain_value, refusal, shown
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -130,12 +131,30 @@ class RecordFile:
         try:
             number = 0
             with parquet.ParquetFile(self.name) as file:
+                geometries = _geometries(file.schema_arrow, self.name)
                 for batch in file.iter_batches(batch_size=_ROWS):
                     for row in batch.to_pylist():
                         number += 1
+                        for name, as_geojson in geometries.items():
+                            row[name] = as_geojson(row[name])
                         yield number, plain_value(row)
         except pa.ArrowException as ex:
             raise IllegalArgumentException(explain("The file cannot be read to its end.", given=self.name, hint=str(ex))) from None
+
+
+def _geometries(schema: Any, file: str) -> dict[str, Any]:
+    """Return the columns of geometries of a Parquet file: column -> the function that turns a value into GeoJSON.
+
+    They are those that the key ``geo`` names (GeoParquet), or, without it, those of Parquet's own type for geometries in well-known binary.
+    """
+    if metadata := (schema.metadata or {}).get(b"geo"):
+        return {name: read for name, read in geo_columns(metadata, file).items() if name in schema.names}
+    marked = (b"ARROW:extension:name", b"geoarrow.wkb")
+    return {
+        field.name: wkb_to_geojson
+        for field in schema
+        if getattr(field.type, "extension_name", None) == "geoarrow.wkb" or (field.metadata or {}).get(marked[0]) == marked[1]
+    }
 
 
 def _opened(name: str, stack: contextlib.ExitStack) -> Any:
