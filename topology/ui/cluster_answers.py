@@ -14,6 +14,7 @@ from dskype.topology.config import DEFAULTS
 from dskype.topology.core.redaction import redact
 from dskype.topology.planning.outline import ExecutorOutline
 from dskype.topology.ui.formats import encoded, lapsed
+from dskype.topology.ui.progress import Pace, Progress
 from dskype.topology.ui.view import ClusterSource, TopologyView
 
 __all__ = [
@@ -127,12 +128,17 @@ def topology_row(view: TopologyView, version: str) -> dict[str, Any]:
     }
 
 
+_SOON_SECS = 600
+"""A topology that catches up within this time needs nothing."""
 _REPORTS_OLD_SECS = 10
 """A topology that is active has reports every second. Numbers that are older than this are shown as old."""
 
 
-def health(source: ClusterSource) -> dict[str, Any]:
-    """Answer ``health``: whether the brokers answer the server, how every topology is, and what is wrong, in sentences for the pages. It does not block."""
+def health(source: ClusterSource, progress: Progress) -> dict[str, Any]:
+    """Answer ``health``: whether the brokers answer the server, how every topology is, and what is wrong, in sentences for the pages. It does not block.
+
+    :param progress: has noted where the spouts were at earlier questions.
+    """
     contact = source.contact()
     views = source.topologies() if contact.heard_ms is not None else []
     problems = []
@@ -140,32 +146,66 @@ def health(source: ClusterSource) -> dict[str, Any]:
         asks = "Are they up, and are their address and the security settings right?"
         hint = asks if contact.heard_ms is None else "Are they up, and does the network reach them? What is shown is from that time."
         cause = f" ({contact.why})" if contact.why else ""
-        problems.append(
-            {
-                "what": f"{contact.as_text().capitalize()}{cause}. {hint} The pages go on by themselves when the brokers answer.",
-                "sinceMs": contact.heard_ms,
-                "topology": None,
-                "numbersOld": True,
-            }
-        )
+        what = f"{contact.as_text().capitalize()}{cause}. {hint} The pages go on by themselves when the brokers answer."
+        problems.append(_problem("unknown", what, contact.heard_ms, numbers_old=True))
+    paces = progress.look(views) if contact.answer else {}
     for view in views if contact.answer else ():
-        problems += _problems_of(view)
+        problems += _problems_of(view, paces.get(view.id))
     return {
         "brokers": {"answer": contact.answer, "heardMs": contact.heard_ms, "silentSeconds": round(contact.silent_s, 1)},
-        "topologies": [{"id": v.id, "name": v.name, "status": v.summary["status"], "health": v.health, "reportAgeSeconds": v.report_age_secs} for v in views],
+        "topologies": [_state_of(view, paces.get(view.id)) for view in views],
         "problems": problems,
     }
 
 
-def _problems_of(view: TopologyView) -> list[dict[str, Any]]:
+def _state_of(view: TopologyView, pace: Pace | None) -> dict[str, Any]:
+    found = {"id": view.id, "name": view.name, "status": view.summary["status"], "health": view.health, "reportAgeSeconds": view.report_age_secs}
+    return {
+        **found,
+        "waiting": None if pace is None else pace.waiting,
+        "takenPerSecond": None if pace is None or pace.taken_per_s is None else round(pace.taken_per_s, 1),
+    }
+
+
+def _problem(state: str, what: str, since_ms: int | None, topology: str | None = None, *, numbers_old: bool = False) -> dict[str, Any]:
+    """Return a problem.
+
+    :param state: ``stuck``, ``behind`` or ``unknown``.
+    """
+    return {"state": state, "what": what, "sinceMs": since_ms, "topology": topology, "numbersOld": numbers_old}
+
+
+def _problems_of(view: TopologyView, pace: Pace | None) -> list[dict[str, Any]]:
     found, age_secs = view.health, view.report_age_secs
     since_ms = None if view.silent_s is None else view.now_ms - int(view.silent_s * 1000)
     if found["state"] not in ("starting", "running"):
-        return [{"what": f"Topology {view.name} is {found['state']}: {'; '.join(found['why'])}", "sinceMs": since_ms, "topology": view.id, "numbersOld": False}]
-    if view.summary["status"] == "ACTIVE" and found["state"] == "running" and age_secs is not None and age_secs > _REPORTS_OLD_SECS:
+        return [_problem("stuck", f"Topology {view.name} is {found['state']}: {'; '.join(found['why'])}", since_ms, view.id)]
+    if view.summary["status"] != "ACTIVE" or found["state"] != "running":
+        return []
+    if age_secs is not None and age_secs > _REPORTS_OLD_SECS:
         what = f"The tasks of topology {view.name} have reported nothing for {age_secs:.0f} s; its numbers are from then."
-        return [{"what": what, "sinceMs": view.now_ms - int(age_secs * 1000), "topology": view.id, "numbersOld": True}]
-    return []
+        return [_problem("unknown", what, view.now_ms - int(age_secs * 1000), view.id, numbers_old=True)]
+    if pace is None or pace.state == "running":
+        return []
+    busiest = _busiest(view)
+    if pace.state == "stuck":
+        what = f"Topology {view.name} is stuck: {pace.waiting:,} records wait, and its spouts have taken none for half a minute. Its logs may say why; 'dskype status' shows what waits for what."
+        return [_problem("stuck", what, pace.since_ms, view.id)]
+    surplus = (pace.taken_per_s or 0) - (pace.coming_per_s or 0)
+    if surplus > 0 and pace.waiting / surplus < _SOON_SECS:
+        hint = f"It catches up in about {pace.waiting / surplus:,.0f} s."
+    elif busiest is None:
+        hint = "Give it more executors, or a machine with more processors."
+    else:
+        name, share = busiest
+        hint = f"Its busiest bolt is {name}, {share:.0%} of the time: give it more executors ('dskype rebalance {view.name} -e {name}=N'), or a machine with more processors."
+    return [_problem("behind", f"Topology {view.name} is behind: {pace.as_text()}. {hint}", pace.since_ms, view.id)]
+
+
+def _busiest(view: TopologyView) -> tuple[str, float] | None:
+    """Return the bolt that is busy for the greatest share of the time, and the share; None if no bolt has measured it."""
+    name, share = max(((bolt, view.capacity(bolt)) for bolt in view.plan.ids(kind="bolt")), key=lambda pair: pair[1], default=("", 0.0))
+    return (name, share) if share > 0 else None
 
 
 def topology_summary(source: ClusterSource, version: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from dskype.topology.ui.events import EventStream
 from dskype.topology.ui.extension import Answer, Extension, StreamAnswer
 from dskype.topology.ui.guard import Guard
 from dskype.topology.ui.lanes import Lane, reader_of, until_gone
+from dskype.topology.ui.progress import Progress
 from dskype.topology.ui.reader_metrics import scrape
 from dskype.topology.ui.replies import TYPES, as_json, refusal, response_of
 from dskype.topology.ui.view import BrokersAwayError, ClusterSource, TopologyView, find
@@ -80,11 +81,11 @@ class UiOptions:
 
 def make_app(options: UiOptions) -> ASGIApp:
     """Return the ASGI application."""
-    api = _Api(options)
+    api, progress = _Api(options), Progress()
     routes = [Route(f"/api/v1/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.readers().items()]
     routes += [Route(f"/api/v1/{path}", api.changing(answer), methods=["POST"]) for path, answer in api.changers().items()]
     routes += [Route(f"/api/ui/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.own_readers().items()]
-    routes += [Route("/api/ui/health", api.at_once(lambda: as_json(cluster.health(options.source))), methods=["GET"])]
+    routes += [Route("/api/ui/health", api.at_once(lambda: as_json(cluster.health(options.source, progress))), methods=["GET"])]
     routes += [Route("/api/ui/usage", api.at_once(lambda: as_json(options.usage.as_json())), methods=["GET"])]
     routes += [Route("/metrics", api.at_once(lambda: Response(scrape(options.usage), media_type=CONTENT_TYPE_PLAIN_0_0_4)), methods=["GET"])]
     routes += [Route("/api/ui/pages", api.reading(lambda r: _linked(options.extensions)), methods=["GET"])]

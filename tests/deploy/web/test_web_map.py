@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -254,3 +255,19 @@ def test_a_thousand_messages_a_second_cost_one_drawing_a_frame(page):
     frames, kept = page.run(script, some)
     assert frames <= 3 and kept == 4000
     choose(page, "id", "x")
+
+
+def test_one_line_says_how_far_a_topology_is_behind_and_what_to_do(browser, kafka, served, source):
+    view = source.views[0]
+    ends, tasks = {("t", 0): 0}, view.reports.stats.tasks
+    source.views = [replace(view, ends=ends)]
+    tasks[1] = {"component": "message-spout", "kafka": [["t", 0, 0, 0]]}
+    browser.open(served.url)
+    browser.wait("document.querySelector('#health').innerText.startsWith('Running dskype')")
+    ends["t", 0], tasks[1]["kafka"] = 50_000, [["t", 0, 10, 10]]
+    browser.wait("document.querySelector('#health').innerText.startsWith('Behind. Topology dskype is behind: 49,990 records wait;')")
+    assert "Give it more executors" in browser.text("#health") and "Since 2" not in browser.text("#health").split("Since")[0]
+    assert browser.run("return document.querySelectorAll('#health [role=alert]').length") <= 1
+    tasks[1]["kafka"] = [["t", 0, 50_000, 50_000]]
+    browser.wait("document.querySelector('#health').innerText.startsWith('Running dskype:')")
+    assert browser.problems() == []

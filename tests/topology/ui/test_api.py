@@ -473,6 +473,7 @@ def test_nothing_is_said_to_run_and_no_broker_to_lead_while_the_brokers_do_not_a
     assert row["health"]["state"] == "unknown" and "have not answered for 20 s" in row["health"]["why"][0]
     (problem,) = health(client)["problems"]
     assert problem == {
+        "state": "unknown",
         "what": "The brokers have not answered for 20 s. Are they up, and does the network reach them? What is shown is from that time. "
         "The pages go on by themselves when the brokers answer.",
         "sinceMs": 1_000,

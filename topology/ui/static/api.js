@@ -1,6 +1,6 @@
 // The REST API, the token for changes, and pages that renew themselves.
 
-import { el, moment, show } from "./dom.js";
+import { count, el, moment, rate, show } from "./dom.js";
 
 const EVERY_MS = 5000;
 const HEALTH_EVERY_MS = 2000;
@@ -95,36 +95,56 @@ export async function keep(render) {
 }
 
 /** What the server has just said of itself: whether the brokers answer it, and what is wrong. `changed` events come with each answer. */
-export const health = Object.assign(new EventTarget(), { brokers: true, heardMs: Date.now(), problems: [] });
+export const health = Object.assign(new EventTarget(), { brokers: true, heardMs: Date.now(), problems: [], topologies: null });
 
 const healthBox = document.querySelector("header").insertAdjacentElement("afterend", el("div", { id: "health" }));
+const WORDS = { stuck: "Stuck", behind: "Behind", unknown: "Not known" };
+
+/** Return the line of a server that has nothing to complain of: what it has just seen, and when. */
+function allWell(topologies) {
+  if (topologies === null) return el("p", { class: "state asking" }, "Asking the server how it is...");
+  const running = topologies.filter(({ status, health }) => status === "ACTIVE" && health.state === "running");
+  const others = topologies.filter((one) => !running.includes(one)).map(({ name, status, health }) => `${name} is ${health.state === "starting" ? "starting" : status.toLowerCase()}`);
+  const flows = running.map(({ name, waiting, takenPerSecond }) => `${name}${takenPerSecond === null ? "" : `: ${rate(takenPerSecond)} records/s`}${waiting ? `, ${count(waiting)} wait` : ""}`);
+  const said = [...flows, ...others].join("; ") || "no topology runs";
+  return el("p", { class: `state ${running.length && !others.length ? "running" : "asking"}` }, el("b", {}, running.length ? "Running" : "Nothing runs"), ` ${said}. `, el("span", { class: "quiet" }, `Seen at ${moment(health.heardMs / 1000).slice(11)}.`));
+}
 
 function showHealth() {
   const told = new Set([...healthBox.children].map((line) => line.dataset.about)); // these are renewed without being read out again
-  const lines = health.problems.map(({ what, sinceMs, topology }) => {
-    const about = String(topology);
+  const lines = health.problems.map(({ state, what, sinceMs, topology }) => {
+    const about = `${state} ${topology}`;
     const since = sinceMs === null ? "" : el("span", { class: "quiet" }, ` Since ${moment(sinceMs / 1000)}.`);
-    return el("p", { class: "problem", "data-about": about, role: told.has(about) ? null : "alert" }, what, since);
+    return el("p", { class: `problem ${state}`, "data-about": about, role: told.has(about) ? null : "alert" }, el("b", {}, `${WORDS[state]}. `), what, since);
   });
-  healthBox.replaceChildren(...lines);
+  healthBox.replaceChildren(...(lines.length ? lines : [allWell(health.topologies)]));
   document.body.dataset.numbers = health.problems.some(({ numbersOld }) => numbersOld) ? "old" : "new";
   health.dispatchEvent(new Event("changed"));
 }
 
-/** Ask the server how it is, every two seconds while the page is visible. */
+/** Ask the server how it is. */
+async function askHealth() {
+  try {
+    const response = await fetch("/api/ui/health", { signal: AbortSignal.timeout(PATIENCE_MS) });
+    const { brokers, problems, topologies } = await response.json();
+    Object.assign(health, { brokers: brokers.answer !== false, heardMs: Date.now(), problems, topologies: brokers.answer === null ? null : topologies });
+  } catch {
+    const what = "The web server of this page does not answer. Does 'dskype ui' run? What is shown is from that time; the page goes on by itself when it answers again.";
+    Object.assign(health, { brokers: false, problems: [{ state: "unknown", what, sinceMs: health.heardMs, topology: null, numbersOld: true }] });
+  }
+  showHealth();
+}
+
+/** Ask every two seconds while the page is visible. One that was hidden says nothing of then. */
 async function watchHealth() {
+  healthBox.replaceChildren(allWell(null));
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden || Date.now() - health.heardMs < 2 * HEALTH_EVERY_MS) return;
+    healthBox.replaceChildren(allWell(null));
+    askHealth();
+  });
   for (;;) {
-    if (!document.hidden) {
-      try {
-        const response = await fetch("/api/ui/health", { signal: AbortSignal.timeout(PATIENCE_MS) });
-        const { brokers, problems } = await response.json();
-        Object.assign(health, { brokers: brokers.answer !== false, heardMs: Date.now(), problems });
-      } catch {
-        const what = "The web server of this page does not answer. Does 'dskype ui' run? What is shown is from that time; the page goes on by itself when it answers again.";
-        Object.assign(health, { brokers: false, problems: [{ what, sinceMs: health.heardMs, topology: null, numbersOld: true }] });
-      }
-      showHealth();
-    }
+    if (!document.hidden) await askHealth();
     await pause(HEALTH_EVERY_MS);
   }
 }
