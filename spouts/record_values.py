@@ -119,7 +119,8 @@ SCALE_MAX_M = 100_000_000
 
 def scale_of(record: dict[str, Any]) -> float | None:
     """Return ``scale_m`` of a top-k subscription whose ``distance`` is ``metres``; None: its distances are in degrees."""
-    distance, scale_m = record.get("distance"), record.get("scale_m")
+    distance: Any = record.get("distance")
+    scale_m: Any = record.get("scale_m")
     given = shown(scale_m) if "scale_m" in record else "nothing"
     if distance is not None and not (isinstance(distance, str) and distance in ("degrees", "metres")):
         raise refusal("invalid-distance", "Expected 'distance'", shown(distance), "degrees | metres", "metres need 'scale_m'")
