@@ -84,7 +84,7 @@ class _Kafka:
         monkeypatch.setattr(pubsub, "make_store", self.store)
         monkeypatch.setattr(pubsub, "time", SimpleNamespace(monotonic=lambda: self.seconds, sleep=self.wait, time_ns=time.time_ns))
         monkeypatch.setattr(pubsub.PubSub, "scan", lambda client, topic: self.read(topic))
-        monkeypatch.setattr(pubsub.PubSub, "_send", lambda client, *record: self.send(*record))
+        monkeypatch.setattr(pubsub.PubSub, "_send", lambda client, *record: self.send(*record[:3]))
         monkeypatch.setattr(pubsub.PubSub, "require", lambda client, *topics: None)
         monkeypatch.setattr(pubsub.PubSub, "_exists", lambda client, *topics: True)
         monkeypatch.setattr(pubsub.PubSub, "running_conf", lambda client: self.simulation.conf)
