@@ -21,12 +21,62 @@ from dskype.spouts.records import Limits, parse_message
 
 __all__ = ["Look", "guess_csv", "guess_mapping", "look", "look_at_values"]
 
-_TEXTS = ("full_text", "text", "tweet", "message", "body", "content", "description", "caption", "comment", "review", "summary", "title", "headline", "name")
+_TEXTS: tuple[str, ...] = (
+    "full_text",
+    "text",
+    "tweet",
+    "message",
+    "body",
+    "content",
+    "description",
+    "caption",
+    "comment",
+    "review",
+    "summary",
+    "title",
+    "headline",
+    "name",
+)
+_TEXTS += (
+    "texte",
+    "texto",
+    "testo",
+    "tekst",
+    "nachricht",
+    "beschreibung",
+    "kommentar",
+    "mensaje",
+    "descripcion",
+    "descripción",
+    "titel",
+    "titre",
+    "nom",
+    "nombre",
+    "nome",
+)
 _HEADLINES = ("title", "headline", "name", "subject")
 _IDS = ("id_str", "id", "_id", "uuid", "guid", "gid", "identifier", "key")
 _TIMES = ("ts", "timestamp", "created_at", "createdat", "created", "time", "datetime", "date_time", "date", "published", "published_at", "event_time", "at")
-_LATS = ("lat", "latitude", "y", "lat_deg", "geo_lat", "gps_lat")
-_LONS = ("lon", "lng", "long", "longitude", "x", "lon_deg", "geo_lon", "gps_lon")
+_LATS: tuple[str, ...] = ("lat", "latitude", "y", "lat_deg", "geo_lat", "gps_lat")
+_LATS += ("breite", "breitengrad", "geo_breite", "latitud", "latitudine", "breedtegraad", "szerokość", "широта", "緯度", "纬度", "위도")
+_LONS: tuple[str, ...] = ("lon", "lng", "long", "longitude", "x", "lon_deg", "geo_lon", "gps_lon")
+_LONS += (
+    "länge",
+    "laenge",
+    "längengrad",
+    "laengengrad",
+    "geo_laenge",
+    "geo_länge",
+    "longitud",
+    "longitudine",
+    "lengtegraad",
+    "długość",
+    "долгота",
+    "経度",
+    "经度",
+    "경도",
+)
+"""Names of columns in several languages; the first of two that fit counts."""
 _BOXES = ("bbox", "bounding_box", "extent")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 _DELIMITERS = (",", "\t", ";", "|")

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dskype.deploy.cli.arguments import UsageError, check_options, client_options, offline_settings, open_client, output, positive
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FILE|TOPIC", help="JSON lines, a JSON array, GeoJSON, CSV, TSV or Parquet; .gz and .zst too; or the name of a topic")
     parser.add_argument("--records", metavar="N", type=positive, default=200, help="how many to look at; default: 200")
     parser.add_argument("--show", metavar="N", type=positive, default=5, help="how many messages to show; default: 5")
+    parser.add_argument("--as-topology", action="store_true", help="print a whole topology file that reads the topic, for 'dskype up', in place of the mapping")
     check_options(parser)
     output(parser)
 
@@ -30,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     from dskype.spouts.input_mapping import InputMapping, MessageReader
     from dskype.spouts.record_values import RecordError
 
+    if args.as_topology and os.path.exists(args.source):
+        raise UsageError(f"--as-topology is for topics; {args.source} is a file, which 'dskype publish' reads")
     settings = offline_settings(args)
     given = settings.input
     found = _look(args, given)
@@ -61,7 +65,9 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         _report(args, messages, refused)
-        if given is None and not needed:
+        if args.as_topology:
+            put(_topology(args.source, found.options if given is None else given.options, settings.input))
+        elif given is None and not needed:
             say("the records have DSkype's own form: they need no mapping")
         elif given is None:
             put(*_yaml(args.source, found.options, found.others))
@@ -112,6 +118,26 @@ def _report(args: argparse.Namespace, messages: list[dict[str, Any]], refused: l
         say(f"  refused: line {error['line']}: {error['error']}")
     if len(refused) > _REFUSED:
         say(f"  refused: {len(refused) - _REFUSED:,} more")
+
+
+def _topology(topic: str, options: Mapping[str, Any], given: Any) -> str:
+    """Return the topology file that comes with the product, with a topic whose records have a form of their own."""
+    from dskype.deploy.machine.registry import TOPOLOGIES
+
+    text = Path(TOPOLOGIES, "dskype.yaml").read_text(encoding="utf-8")
+    form = {} if given is None else {name: given.options[name] for name in ("format", "csv", "registry") if given.options[name]}
+    mapping = {**form, **{name: value for name, value in options.items() if value is not None or name not in ("text", "place")}}
+    if mapping.get("registry", {}).keys() - {"url"}:
+        mapping["registry"] = {"url": mapping["registry"]["url"]}
+        say("note: of dskype.input.registry only the url is in the file; the rest may have a password")
+    topics = f"  dskype.input.topics: {json.dumps({topic: mapping}, ensure_ascii=False)}"
+    for line, more in (
+        ("\nconfig:\n", f"\nconfig:\n{topics}\n"),
+        ("constructorArgs: [dskype.messages]", f"constructorArgs: [[dskype.messages, {json.dumps(topic)}]]"),
+    ):
+        assert text.count(line) == 1
+        text = text.replace(line, more)
+    return text.rstrip("\n")
 
 
 def _yaml(source: str, options: Mapping[str, Any], others: Mapping[str, str]) -> list[str]:

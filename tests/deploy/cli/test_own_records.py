@@ -15,8 +15,10 @@ from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.result_lines import Texts
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.topics import ensure_topics
+from dskype.deploy.machine.registry import registry
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
+from dskype.topology.flux import load
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import read_to_end
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
@@ -148,3 +150,18 @@ def test_messages_of_other_topics_are_explained_and_shown_with_their_texts(kafka
         asked = [TWEET["id_str"], f"{topic}-0-1", "0-0", "unknown"]
         assert texts.find(asked) == {json.dumps(id): text for id, text in zip(asked, ["Late coffee", "Early tea", "own"])}
         texts.close()
+
+
+def test_a_topology_file_that_reads_a_topic_is_printed(kafka: KafkaSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = f"tweets-{uuid.uuid4().hex[:8]}"
+    with TopicAdmin(kafka) as admin:
+        admin.create({topic: 1}, {})
+    write(kafka, topic, [(None, TWEET)])
+    code, out, _ = inspected(capsys, topic, "--as-topology", "-c", 'dskype.input.registry={"url": "http://u:secret@r", "auth": "x"}')
+    assert code == 0 and '"x"' not in out
+    (tmp_path / "mine.yaml").write_text(out)
+    loaded = load(str(tmp_path / "mine.yaml"), registry=registry())
+    assert list(loaded.topology.components["message-spout"].obj.topics) == ["dskype.messages", topic]
+    settings = Settings.from_conf(loaded.config)
+    assert settings.mapping_of(topic, "dskype.messages").canonical(TWEET)["text"] == "Late coffee"
+    assert cli.main(["inspect", str(tmp_path / "mine.yaml"), "--as-topology"]) == 2
