@@ -18,6 +18,7 @@ from dskype.deploy.metrics.ui_server import UiServer, UiSettings
 from dskype.deploy.web.extension import make_extension
 from dskype.topology.core.steady_clock import now_ms
 from tests.deploy.web.memory_kafka import MemoryKafka
+from tests.deploy.web.pages import draw, take, type_into
 from tests.deploy.web.scene import messages, run_for, run_plan, watched
 from tests.deploy.web.server import TOKEN, OneTopology, view
 from tests.deploy.web.test_result_feed import write_result
@@ -75,26 +76,25 @@ def main() -> int:
     kafka, source = stage()
     end, size = threading.Event(), 0
     with tempfile.TemporaryDirectory() as folder, UiServer(source, UiSettings(port=0, token=TOKEN), [make_extension(kafka, source)]) as server:
-        browser = Browser(Path(folder), (1180, 900))
+        browser = Browser(Path(folder), (1280, 900))
         try:
-            browser.open(f"{server.url}dskype/map.html?sub=lake-park&partitions=true")
+            browser.open(f"{server.url}#token={TOKEN}")
             threading.Thread(target=publish, args=(kafka, end), daemon=True).start()
-            browser.wait("document.querySelectorAll('#list tbody tr').length === 6")
             browser.wait("parseInt(document.querySelector('#counts').innerText.replaceAll(',', '')) > 3000", 60)
-            for _ in range(2):
-                browser.run("document.querySelector('.leaflet-control-zoom-out').click()")
-                browser.wait("!document.querySelector('.leaflet-zoom-anim')")
-            browser.run("window.scrollTo(0, 0)")
-            browser.wait("!document.querySelector('.leaflet-zoom-anim')")
+            browser.run("dskype.map.setView([44, -90], 4.5, { animate: false })")
+            take(browser, "polygon")
+            draw(browser, (0.45, 0.62), (0.36, 0.45), (0.5, 0.34), (0.72, 0.4), (0.75, 0.6), (0.45, 0.62), clicks=True)
+            type_into(browser, "expression", "coffee AND (lake OR park)")
+            browser.wait("document.querySelector('.count')?.innerText.includes('match')")
             size += save(browser, "map")
             end.set()
             browser.open(f"{server.url}dskype/load.html")
             browser.wait("document.querySelectorAll('#charts canvas').length === 6 && document.querySelector('#plan img')?.naturalWidth > 0")
             size += save(browser, "load")
-            browser.open(f"{server.url}dskype/subscribe.html?sub=lake-park#token={TOKEN}")
             browser.resize(430, 932)
+            browser.open(f"{server.url}#sub=lake-park")
             browser.wait("document.querySelectorAll('#list tbody tr').length === 6")
-            browser.run("document.querySelector('#watched').scrollIntoView()")
+            browser.run("window.scrollTo(0, 0)")
             size += save(browser, "subscribe")
         finally:
             browser.close()

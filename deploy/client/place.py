@@ -39,19 +39,26 @@ class Place:
         """Tell whether the regions share a place; where one of the two has none, its rectangle or point counts."""
         if self._region is None and message.region is None:
             return True
-        areas = None if message.bbox is None else np.array([message.bbox], np.float64)
-        shapes = np.array(message.region or (), np.float64)
+        return self._touching(message.lat, message.lon, message.bbox, message.region)
+
+    def _touching(self, lat: float, lon: float, bbox: Any, region: Any) -> bool:
+        shapes = np.array(region or (), np.float64)
         found = self._table.touches(
             _FIRST,
             _FIRST,
-            np.array([message.lat]),
-            np.array([message.lon]),
-            areas=areas,
+            np.array([lat]),
+            np.array([lon]),
+            areas=None if bbox is None else np.array([bbox], np.float64),
             shape_offsets=np.array([0, len(shapes)]),
             shapes=shapes,
             boxes=np.array([self._bbox], np.float64),
         )
         return bool(found[0])
+
+    def prepare(self) -> None:
+        """Load what tests regions, which takes seconds where it has to be compiled, so that the first message takes no longer than the others."""
+        if self._region is not None:
+            self._touching(0.0, 0.0, None, None)
 
     def explain_region(self, message: Message) -> dict[str, Any] | None:
         """Say whether the regions share a place; see :func:`~dskype.deploy.client.explanation.explain_boolean`."""

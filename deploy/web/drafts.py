@@ -133,6 +133,8 @@ def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]
     place = Place(subscription) if isinstance(subscription, BooleanSubscription) else None
     topics = client.message_topics
     matched, inside, looked, since_ms, examples = 0, 0, 0, None, list[dict[str, Any]]()
+    if place is not None:
+        place.prepare()
     until_s = time.monotonic() + most_ms / 1000
     for record in records:
         if time.monotonic() > until_s:

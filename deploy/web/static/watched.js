@@ -101,7 +101,7 @@ export class Watched {
     const entries = watch.isTopk ? watch.list : watch.newest;
     const placed = entries.filter(({ lat }) => lat !== undefined);
     show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(columns(watch), entries, "nothing yet")] : []);
-    show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", ({ op }) => op], ...columns(watch)], watch.newest, "nothing yet"));
+    show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", ({ op }) => op], ...columns({ isTopk: false })], watch.newest, "nothing yet"));
     show("placed", el("p", { class: "quiet" }, `${placed.length} of ${entries.length} ${watch.isTopk ? "in the list" : "of the newest"} have a known place`));
     this.#pin(watch, placed);
   }

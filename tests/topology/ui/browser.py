@@ -94,6 +94,11 @@ class Browser:
         found = self._call("POST", "/element", {"using": "xpath", "value": xpath})
         self._call("POST", f"/element/{found[_ELEMENT]}/click")
 
+    def press(self, keys: str) -> None:
+        """Press keys, one after the other; WebDriver has characters for keys without one."""
+        actions = [{"type": kind, "value": one} for one in keys for kind in ("keyDown", "keyUp")]
+        self._call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
     def accept(self) -> str:
         """Accept the question that the page asks, and return its text."""
         text = self._call("GET", "/alert/text")
@@ -111,6 +116,11 @@ class Browser:
     def problems(self) -> list[str]:
         """Return what the console has shown since the last call: errors, warnings, violations of the content security policy."""
         return [f"{entry['level']}: {entry['message']}" for entry in self._call("POST", "/se/log", {"type": "browser"}) if entry["level"] != "INFO"]
+
+    def prefer(self, scheme: str) -> None:
+        """Let pages see that the user prefers ``light`` or ``dark`` colours; an empty text: no preference."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}})
 
     def leave(self) -> None:
         """Show an empty page, and forget what the console has shown."""

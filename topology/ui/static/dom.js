@@ -31,7 +31,7 @@ export function table(columns, rows, empty = "none") {
   if (!rows.length) return el("p", { class: "quiet" }, empty);
   const heads = columns.map(([heading, , kind]) => el("th", { class: kind, scope: "col" }, heading));
   const body = rows.map((row) => el("tr", {}, columns.map(([, cell, kind]) => el("td", { class: kind }, ...[cell(row)].flat().map(asNode)))));
-  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, body)));
+  return el("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": `table of ${rows.length} rows` }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, body)));
 }
 
 function asNode(value) {

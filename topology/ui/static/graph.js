@@ -74,7 +74,7 @@ export function graph(nodes, rates) {
   const right = Math.max(...Object.values(at).map(({ x }) => x)) + WIDTH + MARGIN;
   const bottom = Math.max(...Object.values(at).map(({ y }) => y)) + HEIGHT + MARGIN;
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, svg("path", { d: "M 0 0 L 8 4 L 0 8 z" }));
-  return svg("svg", { viewBox: `0 0 ${right} ${bottom}`, width: right, height: bottom, role: "img", "aria-label": "components and streams" }, svg("defs", {}, arrow), edges, boxes);
+  return svg("svg", { viewBox: `0 0 ${right} ${bottom}`, width: right, height: bottom, role: "group", "aria-label": "components and streams" }, svg("defs", {}, arrow), edges, boxes);
 }
 
 const short = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
