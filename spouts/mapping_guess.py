@@ -81,7 +81,13 @@ _BOXES = ("bbox", "bounding_box", "extent")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 _DELIMITERS = (",", "\t", ";", "|")
 _WKT = re.compile(r"\s*(SRID\s*=\s*\d+\s*;\s*)?(POINT|POLYGON|MULTIPOLYGON)\b", re.IGNORECASE)
+_GEONAMES = (
+    "id,name,ascii_name,text,lat,lon,feature_class,feature_code,country,other_countries,admin1,admin2,admin3,admin4,population,elevation,dem,timezone,date"
+).split(",")
+"""The columns of a dump of GeoNames (download.geonames.org/export/dump); ``text`` are its alternate names."""
 _DEPTH, _FIELDS, _OTHERS = 5, 400, 40
+_LINES = 2_000
+"""Lines that show whether texts have quotes, and commas without them: a text with a comma may be rare."""
 _SHARE = 0.5
 """The share of the records that have a field, from which on it counts as usual."""
 
@@ -118,7 +124,7 @@ def look(file: str | Path, most: int = 200, mapping: InputMapping | None = None)
     :raises IllegalArgumentException: it is damaged, or names no columns.
     """
     if mapping is None:
-        mapping = _form(first_lines(file), None)
+        mapping = _form(first_lines(file, _LINES), None)
     return _look_at(itertools.islice(RecordFile(file, mapping), most), mapping)
 
 
@@ -367,6 +373,8 @@ def _quoted(lines: Sequence[str], delimiter: str) -> list[list[str]] | None:
 def _column_names(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return names for columns without a header."""
     count = min(map(len, rows))
+    if {len(row) for row in rows} == {len(_GEONAMES)} and all(len(row[6]) <= 1 and _NUMBER.fullmatch(row[4]) and _NUMBER.fullmatch(row[5]) for row in rows):
+        return list(_GEONAMES)
     columns = [[row[i].strip() for row in rows] for i in range(count)]
     names = [f"column{i}" for i in range(1, count + 1)]
     if len(set(columns[0])) == len(rows) and not any("." in value and _NUMBER.fullmatch(value) for value in columns[0]):

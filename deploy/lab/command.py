@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions; the module of each is imported when it is called."""
     actions = Actions(parser)
     actions.add("throughput", _runner("system.throughput"), "measure throughput and latency by the number of subscriptions", _filler("system.throughput"))
+    actions.add("generate", _runner("generate"), "write messages with the statistics of the papers' data sets", _filler("generate", cluster=False))
     actions.add("skype", _runner("skype.run"), "repeat the experiments of the Skype paper on one core", _filler("skype.run", cluster=False))
     actions.add(
         "boolean", _runner("boolean.run"), "repeat the experiments of LAPS, Tornado and PS2Stream on boolean indexes", _filler("boolean.run", cluster=False)

@@ -43,21 +43,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default: 0)")
 
 
-def read_world(file: str | None, subscriptions: int, messages: int, seed: int) -> FilterWorld:
+def read_world(args: argparse.Namespace, messages: int) -> FilterWorld:
     """Draw subscriptions and messages from a file of messages, or from the places of the demonstration."""
-    if file:
-        texts, lat, lon = read_rows(Path(file))
+    if args.messages:
+        texts, lat, lon = read_rows(Path(args.messages), args.join)
     else:
         found = places.load()
         texts, lat, lon = found.texts.to_pylist(), found.lat, found.lon
-    return FilterWorld(texts, lat, lon, subscriptions, messages, np.random.default_rng([seed, 59]))
+    return FilterWorld(texts, lat, lon, args.subscriptions, messages, np.random.default_rng([args.seed, 59]))
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure all lines and print a table."""
     progress = Progress()
     progress("drawing subscriptions")
-    world = read_world(args.messages, args.subscriptions, args.batches * _BATCH, args.seed)
+    world = read_world(args, args.batches * _BATCH)
     index = make_index("lanes", {})
     insert(index, world.subscriptions, np.arange(world.subscriptions.n), show_share("inserting them"))
     first, *others = lines()

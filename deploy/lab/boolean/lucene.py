@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress()
     libraries = jars.fetch_others(_JARS, "lucene", lambda p: progress(str(p)))
     progress("drawing subscriptions")
-    world = read_world(args.messages, args.subscriptions, args.batches * _BATCH, args.seed)
+    world = read_world(args, args.batches * _BATCH)
     chosen = [line for line in lines() if line.region is None and (not args.only or line.name in args.only.split(","))]
     print(f"{args.subscriptions:,} subscriptions with two words and a rectangle, {world.messages.n:,} messages; us/message of one thread")
     print(f"{'':<20}{'matches':>9}{'DSkype':>8}{'with words':>12}{'monitor':>9}{'in batches':>12}{'ratio':>7}{'register, us':>14}  {'same pairs'}")

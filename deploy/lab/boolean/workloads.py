@@ -27,7 +27,7 @@ from dskype.deploy.lab.boolean.subscriptions import (
 )
 from dskype.deploy.lab.corpus import Corpus
 from dskype.spouts.areas import centres
-from dskype.spouts.batch import MessageBatch, select_lists
+from dskype.spouts.batch import MessageBatch
 
 __all__ = [
     "WORKLOADS",
@@ -130,11 +130,13 @@ def draw_messages(
     """Draw messages: places and words of random messages of the corpus.
 
     :param words: fewest and most, uniform between. A message with more words loses some; one with fewer gets words of other messages.
-    :param area_km: least and greatest width and height of rectangles around the places; None: points.
+    :param area_km: least and greatest width and height of rectangles around the places; None: points. Messages of a corpus with areas have their own.
     """
     rows = _rows(corpus, n, rng)
     lists = [_terms(corpus, row) for row in rows] if words is None else _bundles(corpus, rows, rng.integers(words[0], words[1] + 1, n), rng)
     areas = None if area_km is None else boxes_around(corpus.lat[rows], corpus.lon[rows], sides_km(rng, n, *area_km), sides_km(rng, n, *area_km))
+    if areas is not None and corpus.areas is not None:
+        areas = corpus.areas[rows]
     return _messages(corpus.lat[rows], corpus.lon[rows], lists, areas)
 
 
@@ -151,8 +153,7 @@ def crowded(corpus: Corpus, regions: slice, times: int, regions_seed: int = 0) -
     cells = _regions_of(corpus.lat, corpus.lon)
     rows = np.flatnonzero(np.isin(cells, _switched(regions_seed, _REGIONS**2)[regions]))
     rows = np.concatenate((np.arange(len(corpus)), np.repeat(rows, times - 1)))
-    offsets, index = select_lists(corpus.offsets, rows)
-    return replace(corpus, lat=corpus.lat[rows], lon=corpus.lon[rows], offsets=offsets, terms=corpus.terms[index], weights=corpus.weights[index])
+    return corpus.of_rows(rows)
 
 
 def with_uniform_words(corpus: Corpus, seed: int = 0) -> Corpus:

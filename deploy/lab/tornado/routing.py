@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"expected multiples of {args.cells[0]} in --cells, so that partitions may be the same on all grids, given: {args.cells}")
     if args.messages:
         source = Path(args.messages).name
-        _, lat, lon = read_rows(Path(args.messages))
+        _, lat, lon = read_rows(Path(args.messages), args.join)
     else:
         source, found = "GeoNames places (cities500)", places.load()
         lat, lon = found.lat, found.lon
