@@ -108,8 +108,8 @@ def _plain_options(analyzer, more):
     pairs = []
     for rule in given.get("synonyms", ()):
         left, arrow, right = rule.partition("=>")
-        listed = left.split(",")
-        pairs += [(word, right if arrow else listed[0]) for word in (listed if arrow else listed[1:])]
+        listed = [word.strip() for word in left.split(",")]
+        pairs += [(word, right.strip() if arrow else listed[0]) for word in (listed if arrow else listed[1:])]
     return given.get("language"), (*stop, *more), given.get("fold_accents", False), tuple(pairs)
 
 
