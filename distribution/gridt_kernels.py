@@ -142,7 +142,8 @@ def place(area, terms, grid, tasks, count):
     :param area: float64[4]; ``terms``: int64[n], the routing terms of a subscription; others as in :func:`route_areas`.
     """
     found = np.empty(count, np.int64)
-    return np.sort(found[: _gather(area, terms, grid, tasks, (np.zeros(count, np.int64), 1), found)])
+    first = np.int64(1)  # with a plain 1, another form of _gather would be compiled for this constant
+    return np.sort(found[: _gather(area, terms, grid, tasks, (np.zeros(count, np.int64), first), found)])
 
 
 @njit(cache=True)

@@ -98,12 +98,12 @@ _SIGMA = np.array(
 )
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _rotate(x, n):
     return (x >> np.uint64(n)) | (x << np.uint64(64 - n))
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _mix(a, b, c, d, x, y):
     a = a + b + x
     d = _rotate(d ^ a, 32)
@@ -113,6 +113,32 @@ def _mix(a, b, c, d, x, y):
     d = _rotate(d ^ a, 16)
     c = c + d
     return a, _rotate(b ^ c, 63), c, d
+
+
+@njit(cache=True)
+def _compress(h, m, read, last):
+    """Mix a block, ``m`` uint64[16], into the state ``h`` uint64[8] of BLAKE2b; ``read`` is how many bytes it ends after. Apart from the bytes, because their arrays are of two types."""
+    v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
+    v8, v9, v10, v11 = _IV[0], _IV[1], _IV[2], _IV[3]
+    v12, v13, v14, v15 = _IV[4] ^ np.uint64(read), _IV[5], ~_IV[6] if last else _IV[6], _IV[7]
+    for r in range(12):
+        s = _SIGMA[r % 10]
+        v0, v4, v8, v12 = _mix(v0, v4, v8, v12, m[s[0]], m[s[1]])
+        v1, v5, v9, v13 = _mix(v1, v5, v9, v13, m[s[2]], m[s[3]])
+        v2, v6, v10, v14 = _mix(v2, v6, v10, v14, m[s[4]], m[s[5]])
+        v3, v7, v11, v15 = _mix(v3, v7, v11, v15, m[s[6]], m[s[7]])
+        v0, v5, v10, v15 = _mix(v0, v5, v10, v15, m[s[8]], m[s[9]])
+        v1, v6, v11, v12 = _mix(v1, v6, v11, v12, m[s[10]], m[s[11]])
+        v2, v7, v8, v13 = _mix(v2, v7, v8, v13, m[s[12]], m[s[13]])
+        v3, v4, v9, v14 = _mix(v3, v4, v9, v14, m[s[14]], m[s[15]])
+    h[0] ^= v0 ^ v8
+    h[1] ^= v1 ^ v9
+    h[2] ^= v2 ^ v10
+    h[3] ^= v3 ^ v11
+    h[4] ^= v4 ^ v12
+    h[5] ^= v5 ^ v13
+    h[6] ^= v6 ^ v14
+    h[7] ^= v7 ^ v15
 
 
 @njit(cache=True)
@@ -127,27 +153,7 @@ def _unknown_id(data, start, end, h, m):
         m[:] = 0
         for i in range(at, stop):
             m[(i - at) >> 3] |= np.uint64(data[i]) << np.uint64(8 * ((i - at) & 7))
-        v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
-        v8, v9, v10, v11 = _IV[0], _IV[1], _IV[2], _IV[3]
-        v12, v13, v14, v15 = _IV[4] ^ np.uint64(stop - start), _IV[5], ~_IV[6] if last else _IV[6], _IV[7]
-        for r in range(12):
-            s = _SIGMA[r % 10]
-            v0, v4, v8, v12 = _mix(v0, v4, v8, v12, m[s[0]], m[s[1]])
-            v1, v5, v9, v13 = _mix(v1, v5, v9, v13, m[s[2]], m[s[3]])
-            v2, v6, v10, v14 = _mix(v2, v6, v10, v14, m[s[4]], m[s[5]])
-            v3, v7, v11, v15 = _mix(v3, v7, v11, v15, m[s[6]], m[s[7]])
-            v0, v5, v10, v15 = _mix(v0, v5, v10, v15, m[s[8]], m[s[9]])
-            v1, v6, v11, v12 = _mix(v1, v6, v11, v12, m[s[10]], m[s[11]])
-            v2, v7, v8, v13 = _mix(v2, v7, v8, v13, m[s[12]], m[s[13]])
-            v3, v4, v9, v14 = _mix(v3, v4, v9, v14, m[s[14]], m[s[15]])
-        h[0] ^= v0 ^ v8
-        h[1] ^= v1 ^ v9
-        h[2] ^= v2 ^ v10
-        h[3] ^= v3 ^ v11
-        h[4] ^= v4 ^ v12
-        h[5] ^= v5 ^ v13
-        h[6] ^= v6 ^ v14
-        h[7] ^= v7 ^ v15
+        _compress(h, m, stop - start, last)
         at = stop
     big = np.uint64(0)
     for i in range(8):
