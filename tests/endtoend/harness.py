@@ -62,7 +62,10 @@ def vocabulary(conf=None):
 def _vocabulary(identity, frequencies):
     about = {"documents": 20, "words": 2} | ({} if identity is None else {"analyzer": json.loads(identity)})
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".vocabulary", delete=False) as file:
-        file.write("\n".join([json.dumps(about), *(f"{word}\t{df}" for word, df in sorted(json.loads(frequencies).items()))]) + "\n")
+        file.write(
+            "\n".join([json.dumps(about), *(f"{word}\t{df}" for word, df in sorted(json.loads(frequencies).items(), key=lambda pair: (pair[1], pair[0])))])
+            + "\n"
+        )
     atexit.register(Path(file.name).unlink, missing_ok=True)
     return file.name
 

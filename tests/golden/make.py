@@ -2,25 +2,30 @@
 
 Run it once per version, before its release; files of earlier versions stay as they are. Run again it writes files that
 differ in measured times only, unless formats or components have changed.
+
+``python -m tests.golden.make unreleased`` writes the scenes that the newest release does not have, into a folder of that name: what users of the present
+sources keep is to be read by the next version, too. Before that is released, delete the folder.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 
 from dskype.deploy.machine import paths
 
 paths.export_numba_cache()  # before anything imports numba
 
-from tests.golden.scenes import HERE, scenes  # noqa: E402
+from tests.golden.scenes import HERE, UNRELEASED, new_scenes, scenes  # noqa: E402
 
 _MOST_BYTES = 300_000
 
 
 def main() -> None:
     """Write the files of this version."""
-    folder = HERE / importlib.metadata.version("dskype")
-    made = scenes()
+    released = sys.argv[1:] != [UNRELEASED]
+    folder = HERE / (importlib.metadata.version("dskype") if released else UNRELEASED)
+    made = scenes() if released else new_scenes()
     size = sum(map(len, made.values()))
     assert size < _MOST_BYTES, f"the state of a version is kept for good; expected less than {_MOST_BYTES} bytes, given: {size}"
     folder.mkdir(exist_ok=True)

@@ -17,12 +17,16 @@ from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.tuples import InRecord
+from tests import languages
 from tests.endtoend import harness
+from tests.endtoend.places import Places
 from tests.topology.simulated import test_faults as plain
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
 HERE = Path(__file__).parent
 SEED = 11
+UNRELEASED = "unreleased"
+"""The folder of what the present sources leave, where that is not the state of a release."""
 
 
 # -- what is kept ---------------------------------------------------------------------------------
@@ -132,21 +136,57 @@ def dskype_scenes() -> dict[str, tuple[dict, dict, bool]]:
     return found
 
 
+LANGUAGE = {
+    "dskype.attributes": languages.ATTRIBUTES,
+    "dskype.boolean.prefixes": True,
+    "dskype.boolean.wordless": True,
+    "dskype.text.fields": {"title": {"fold_accents": True, "stop": ["new", "the"], "synonyms": harness.RULES}, "body": "plain"},
+}
+"""Settings of scenes with the whole language. No stemmer is among them: snapshots name its version, which is not ours."""
+
+
+def language_scenes() -> dict[str, tuple[dict, dict, bool]]:
+    """Return the same for scenes with filters, regions, attributes and analyzers."""
+    found = dskype_scenes()
+    return {f"{name}-language": ({**found[name][0], **LANGUAGE}, *found[name][1:]) for name in ("dskype-hashing", "dskype-keyword", "dskype-hybrid")}
+
+
+class Draw:
+    """Draws messages and subscriptions, of the whole language if the topology takes it."""
+
+    def __init__(self, conf: dict, seed: int) -> None:
+        self.rng = random.Random(seed)
+        whole = "dskype.attributes" in conf
+        self.whole = random.Random(f"language {seed}") if whole else None
+        self.speech = harness.Speech(self.whole, conf) if whole else None
+        self.places = Places(random.Random(f"places {seed}"), 0.3, turned=False) if whole else None
+
+    def message(self, number: int) -> dict:
+        """Return a message without an id."""
+        found = harness.random_message(self.rng, number)
+        return found if self.speech is None else self.places.of_message(self.speech.of_message(found, number))
+
+    def subscription(self) -> dict:
+        """Return a subscription."""
+        found = harness.random_subscription(self.rng)
+        return found if self.speech is None else self.places.of_subscription(self.speech.of_subscription(found))
+
+
 def make_dskype(name: str) -> bytes:
     """Run DSkype through messages and subscriptions and stop it while it works."""
-    conf, tasks, timed = dskype_scenes()[name]
-    simulation = harness.Simulation({**conf, "dskype.vocabulary": harness.vocabulary()}, tasks, seed=SEED)
-    rng = random.Random(SEED)
+    conf, tasks, timed = (dskype_scenes() | language_scenes())[name]
+    simulation = harness.Simulation({**conf, "dskype.vocabulary": harness.vocabulary(conf)}, tasks, seed=SEED)
+    draw = Draw(conf, SEED)
     simulation.subscription("all", {"type": "boolean", "bbox": [-10, -10, 10, 10], "expression": " OR ".join(harness.WORDS[:6])})
     for i in range(10):  # an even start, so that every task has a snapshot
-        simulation.subscription(f"a{i}", harness.random_subscription(rng))
-        simulation.message({**harness.random_message(rng, -1 - i), "id": f"a{i}", **({"ts": simulation.time_ms} if timed else {})})
+        simulation.subscription(f"a{i}", draw.subscription())
+        simulation.message({**draw.message(-1 - i), "id": f"a{i}", **({"ts": simulation.time_ms} if timed else {})})
         simulation.step()
         simulation.step()
-    harness.play(simulation, rng, messages=15, subscriptions=6, timed=timed)
+    harness.play(simulation, draw.rng, messages=15, subscriptions=6, timed=timed, whole=draw.whole, places=draw.places)
     for i in range(8):
-        simulation.message({**harness.random_message(rng, 0), "id": f"b{i}", **({"ts": simulation.time_ms} if timed else {})})
-        simulation.subscription(f"b{i}", harness.random_subscription(rng))
+        simulation.message({**draw.message(0), "id": f"b{i}", **({"ts": simulation.time_ms} if timed else {})})
+        simulation.subscription(f"b{i}", draw.subscription())
         simulation.step(3, ms=50)
     return kept(simulation.sim, simulation.time_ms, conf=conf, tasks=tasks, timed=timed)
 
@@ -154,7 +194,7 @@ def make_dskype(name: str) -> bytes:
 def go_on_dskype(path: Path, seed: int | None = None) -> tuple[harness.Simulation, bool]:
     """Continue to the end with further messages and subscriptions; with a seed, under faults."""
     state = opened(path)
-    simulation = harness.Simulation({**state["conf"], "dskype.vocabulary": harness.vocabulary()}, state["tasks"])
+    simulation = harness.Simulation({**state["conf"], "dskype.vocabulary": harness.vocabulary(state["conf"])}, state["tasks"])
     simulation.time_ms = state["time_ms"] + 5_000
 
     def clock() -> int:
@@ -164,10 +204,10 @@ def go_on_dskype(path: Path, seed: int | None = None) -> tuple[harness.Simulatio
     simulation.sim = SimulatedTopology(simulation.plan, simulation.log, clock, seed=seed, faults=Faults() if seed is None else Faults.heavy())
     simulation.sim.store.files = dict(state["files"])
     simulation.sim.activate()
-    rng = random.Random(SEED + 1)
+    draw = Draw(state["conf"], SEED + 1)
     for i in range(12):
-        simulation.message({**harness.random_message(rng, 0), "id": f"c{i}", **({"ts": simulation.time_ms} if state["timed"] else {})})
-        simulation.subscription(rng.choice(["a1", "a2", f"c{i}"]), None if rng.random() < 0.3 else harness.random_subscription(rng))
+        simulation.message({**draw.message(0), "id": f"c{i}", **({"ts": simulation.time_ms} if state["timed"] else {})})
+        simulation.subscription(draw.rng.choice(["a1", "a2", f"c{i}"]), None if draw.rng.random() < 0.3 else draw.subscription())
         simulation.step(1000 if seed is None else 10)
     simulation.drain(16)
     return simulation, state["timed"]
@@ -178,7 +218,12 @@ def go_on_dskype(path: Path, seed: int | None = None) -> tuple[harness.Simulatio
 
 def scenes() -> dict[str, bytes]:
     """Make every scene: name -> what it leaves."""
-    return {**{name: make_plain(name) for name in TOPOLOGIES}, **{name: make_dskype(name) for name in dskype_scenes()}}
+    return {**{name: make_plain(name) for name in TOPOLOGIES}, **{name: make_dskype(name) for name in dskype_scenes()}, **new_scenes()}
+
+
+def new_scenes() -> dict[str, bytes]:
+    """Make the scenes that the newest released version does not have."""
+    return {name: make_dskype(name) for name in language_scenes()}
 
 
 def files() -> Iterator[tuple[str, Path]]:

@@ -11,9 +11,10 @@ from dskype.bolts.window.base import WINDOWS
 from dskype.distribution import DISTRIBUTORS
 from dskype.topology.core.snapshots import SnapshotError, decode_snapshot
 from tests.endtoend import harness
+from tests.endtoend.harness import TOPICS
 from tests.topology.simulated import test_faults as plain
 
-from .scenes import dskype_scenes, files, go_on_dskype, go_on_plain, log_of, opened, plain_plan
+from .scenes import UNRELEASED, dskype_scenes, files, go_on_dskype, go_on_plain, language_scenes, log_of, opened, plain_plan
 
 pytestmark = pytest.mark.product(schedules=True)
 
@@ -22,8 +23,17 @@ PLAIN, DSKYPE = ([p for p in FILES if p.values[0].stem.startswith("dskype") is k
 
 
 def test_this_version_has_left_its_state():
-    stems = {path.stem for version, path in files() if version == importlib.metadata.version("dskype")}
-    assert stems == {*plain.TOPOLOGIES, *dskype_scenes()}, "run: python -m tests.golden.make"
+    own = [path.stem for version, path in files() if version in (importlib.metadata.version("dskype"), UNRELEASED)]
+    assert sorted(own) == sorted([*plain.TOPOLOGIES, *dskype_scenes(), *language_scenes()]), "run: python -m tests.golden.make, see there"
+
+
+def test_the_whole_language_is_in_it():
+    for path in (p.values[0] for p in DSKYPE if p.values[0].stem.endswith("-language")):
+        records = [
+            record[2] or b"" for topic, _, records in opened(path)["log"] if topic in (TOPICS.messages, TOPICS.subscriptions) for record in records if record
+        ]
+        for what in (b'"where"', b'"region"', b'"attributes"', b'"title"', b'"keywords"'):
+            assert sum(what in record for record in records) > 1, f"{path.stem}: {what!r}"
 
 
 def test_every_kind_of_every_part_is_in_it():
