@@ -11,6 +11,8 @@ from dskype.bolts import boolean
 from dskype.bolts.busiest import Busiest
 from dskype.bolts.filters import Filters
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.objects import StatePairs
+from dskype.bolts.results.events import ENTER, INSIDE, LEAVE
 from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.message_terms import MessageTerms
@@ -44,9 +46,15 @@ class BooleanSubscriptions:
         self._ends_ms = np.zeros(0, np.int64)  # by slot; those behind it do not end
         self._expiring = SortedList()  # (end in ms, slot) of those that have not expired
         self._expired: set[int] = set()  # slots that have expired, and have not been forgotten yet
+        self._objects = settings.objects
+        self._begun = np.zeros(0, np.int64)  # by slot, with objects: the watermark at which it became active
+        self._inside: set[int] = set()  # slots of subscriptions that want updates inside
 
-    def open(self, name: str, registration: str, subscription: BooleanSubscription) -> int:
-        """Begin a subscription; return its slot."""
+    def open(self, name: str, registration: str, subscription: BooleanSubscription, watermark: int = -1) -> int:
+        """Begin a subscription; return its slot.
+
+        :param watermark: of the task.
+        """
         slot = self.metadata.allocate()
         self.slots[name] = slot
         self.metadata.set(slot, name, registration, subscription.meta)
@@ -59,6 +67,12 @@ class BooleanSubscriptions:
             self._cover(slot)
             self._ends_ms[slot] = subscription.expires_ms
             self._expiring.add((subscription.expires_ms, slot))
+        if self._objects:
+            if slot >= len(self._begun):
+                self._begun = np.concatenate((self._begun, np.zeros(slot + 16 - len(self._begun) + slot // 2, np.int64)))
+            self._begun[slot] = watermark if subscription.begun is None else subscription.begun
+            if subscription.inside:
+                self._inside.add(slot)
         return slot
 
     def _cover(self, slot: int) -> None:
@@ -75,10 +89,40 @@ class BooleanSubscriptions:
             self._expiring.discard((int(self._ends_ms[slot]), slot))
             self._ends_ms[slot] = _NEVER_MS
         self._expired.discard(slot)
+        self._inside.discard(slot)
         self.metadata.release(slot)
 
     def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows, slots): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived."""
+        rows, slots = self._alive(*self._satisfying(arrived), arrived.arrival_ms)
+        self.busiest.count(slots)
+        return rows, slots
+
+    def compare(self, pairs: StatePairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what updates of objects mean: (rows, slots, ops), a row of the update, the slot of a subscription, and ``ENTER``, ``INSIDE`` or ``LEAVE``.
+
+        A subscription has matched a state if it was active when the state began, and had not expired when the message arrived that the state began with.
+        """
+        rows, slots = self._satisfying(pairs.states)
+        rows, slots = self._alive(*self._alive(rows, slots, pairs.states.arrival_ms), pairs.since_ms)
+        known = pairs.since[rows] > self._begun[slots]
+        rows, slots = rows[known], slots[known]
+        order = np.lexsort((pairs.before[rows], slots, updates := pairs.updates()[rows]))
+        rows, slots, updates = rows[order], slots[order], updates[order]
+        second = np.zeros(len(rows), bool)  # the state before, where the new one matches too
+        second[1:] = (slots[1:] == slots[:-1]) & (updates[1:] == updates[:-1])
+        ops = np.where(pairs.before[rows] == 1, LEAVE, ENTER).astype(np.int8)
+        ops[:-1][second[1:]] = INSIDE
+        wanted = ~second
+        if (inside := ops == INSIDE).any():
+            asked = np.isin(slots, np.array(sorted(self._inside), np.int64))
+            wanted &= ~inside | asked
+        rows, slots, ops = rows[wanted], slots[wanted], ops[wanted]
+        self.busiest.count(slots)
+        return rows, slots, ops
+
+    def _satisfying(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
+        """Return (rows, slots) of messages and subscriptions that match, whether these have expired or not."""
         terms = self._terms.of(arrived.details)
         rows, slots = self._index.match(self._terms.add(arrived.messages, terms))
         if len(slots) and (len(self._regions) or len(arrived.details.regions)):
@@ -88,11 +132,14 @@ class BooleanSubscriptions:
             satisfied = self._filters.satisfying(arrived.messages, arrived.details, terms, rows, slots)
             if not satisfied.all():
                 rows, slots = rows[satisfied], slots[satisfied]
+        return rows, slots
+
+    def _alive(self, rows: np.ndarray, slots: np.ndarray, arrival_ms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Leave out the subscriptions that had expired at the times of the rows."""
         if (self._expiring or self._expired) and len(slots):
             self._cover(int(slots.max()))
-            alive = arrived.arrival_ms[rows] < self._ends_ms[slots]
+            alive = arrival_ms[rows] < self._ends_ms[slots]
             rows, slots = rows[alive], slots[alive]
-        self.busiest.count(slots)
         return rows, slots
 
     def _touching(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
@@ -103,15 +150,17 @@ class BooleanSubscriptions:
         shapes = {"shape_offsets": details.region_offsets, "shapes": details.regions}
         return self._regions.touches(slots, rows, messages.lat, messages.lon, areas=messages.areas, boxes=self._index.boxes(slots), **shapes)
 
-    def pop_expired(self, arrived: Arrived) -> list[int]:
+    def pop_expired(self, *applied: Arrived) -> list[int]:
         """Return the slots of subscriptions that have expired since the last call. The owner forgets each of them, at once or later.
 
         A subscription counts as expired when no message can follow that arrived before its expiry.
+
+        :param applied: the messages that have been applied since, one or more.
         """
         found: list[int] = []
         if not self._expiring:
             return found
-        now_ms = int(arrived.arrival_ms.min()) - self._slack_ms
+        now_ms = min(int(arrived.arrival_ms.min()) for arrived in applied) - self._slack_ms
         while self._expiring and self._expiring[0][0] <= now_ms:
             found.append(self._expiring.pop(0)[1])
         self._expired.update(found)
@@ -134,6 +183,7 @@ class BooleanSubscriptions:
             "expired": sorted(self._expired),
             "programs": self._filters.snapshot(),
             "regions": self._regions.snapshot(),
+            **({"begun": np.array(self._begun), "inside": sorted(self._inside)} if self._objects else {}),
         }
 
     def restore(self, state: Any) -> None:
@@ -149,5 +199,7 @@ class BooleanSubscriptions:
         for slot, ends_ms in state["ends_ms"]:
             self._cover(slot)
             self._ends_ms[slot] = ends_ms
+        if "begun" in state:  # only with objects
+            self._begun, self._inside = np.array(state["begun"]), set(state["inside"])
         self._expired = set(state.get("expired", ()))  # absent from snapshots of earlier versions
         self._expiring = SortedList((ends_ms, slot) for slot, ends_ms in self._expiries() if slot not in self._expired)

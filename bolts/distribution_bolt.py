@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.checks import require_component
+from dskype.bolts.message_queue import Arrived, MessageQueue
+from dskype.bolts.objects import ObjectTable, ObjectUpdates, StatePairs
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.balancing import make_balancer
@@ -22,7 +24,7 @@ from dskype.spouts import expression as expressions
 from dskype.spouts import streams
 from dskype.spouts.analyzer_settings import synonym_files
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
-from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.batch import Details, MessageBatch, select_lists
 from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
 from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.message_terms import MessageTerms
@@ -32,6 +34,7 @@ from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.groupings import RowTasks
 from dskype.topology.tuples import TupleBatch
 
 __all__ = ["DistributionBolt"]
@@ -40,9 +43,9 @@ __all__ = ["DistributionBolt"]
 class DistributionBolt(BatchBolt):
     """Distributes messages and subscriptions (journal paper, section 7.2).
 
-    Input: ``messages`` (shuffle) and ``subscriptions`` (fields(subscription)). Output: ``matching`` and ``placements``, to the subscription
+    Input: ``messages`` (shuffle), with ``dskype.objects`` also ``updates`` (fields(object)), and ``subscriptions`` (fields(subscription)). Output: ``matching`` and ``placements``, to the subscription
     tasks that the distributor names, and ``window``, to the one message task that keeps the message (its sequence number modulo their
-    number).
+    number). An update of an object goes to subscription tasks alone, on ``pairs`` (:mod:`dskype.bolts.objects`).
 
     With a distributor that replicates, input is also ``shortages`` (fields(subscription)) and ``switched`` (all), from the subscription
     bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. With
@@ -65,6 +68,15 @@ class DistributionBolt(BatchBolt):
         for other in (self._subscription_bolt, self._message_bolt):
             require_component(topology, component_id, other, "The distribution bolt sends to a component that is not there.")
         inputs = topology.components[component_id].inputs
+        if settings.objects and not any(stream == streams.Updates.name for _, stream in inputs):
+            raise InvalidTopologyException(
+                explain(
+                    "dskype.objects needs a stream that the distribution bolt does not take.",
+                    given=sorted(stream for _, stream in inputs),
+                    legal="updates: FIELDS by object, from the message spout",
+                    component=component_id,
+                )
+            )
         if settings.balance is not None:
             self._check_balancing(component_id, settings, inputs)
         if distributor_class(settings.distributor).replicates:
@@ -108,8 +120,8 @@ class DistributionBolt(BatchBolt):
         return found | synonym_files(conf) | ({("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary else {})
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the direct streams ``matching``, ``placements``, ``window`` and ``interest``, and ``registrations``."""
-        for stream in (streams.Matching, streams.Placements, streams.Window, streams.Interest):
+        """Declare the direct streams ``matching``, ``pairs``, ``placements``, ``window`` and ``interest``, and ``registrations``."""
+        for stream in (streams.Matching, streams.Pairs, streams.Placements, streams.Window, streams.Interest):
             stream.declare(declarer, direct=True)
         streams.Registrations.declare(declarer)
 
@@ -136,6 +148,9 @@ class DistributionBolt(BatchBolt):
         else:
             others = [task for task in context.get_component_tasks(self._component) if task != context.get_this_task_id()]
             self._placement = SummarizedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent, others)
+        self._objects: ObjectTable | None = None
+        if settings.objects:
+            self._open_objects(settings, context)
         self._balancer: Balancer | None = None
         if settings.balance is not None and context.get_this_task_index() == 0:
             assert isinstance(self._placement, ReplicatedPlacement)
@@ -143,11 +158,21 @@ class DistributionBolt(BatchBolt):
             sources = len(context.get_component_tasks(self._component))
             self._balancer = make_balancer(settings, self._placement, partial(collector.send_record, plans, BALANCE_KEY), context, sources)
 
+    def _open_objects(self, settings: Settings, context: Any) -> None:
+        table = self._objects = ObjectTable(settings.objects_ttl_ms, settings.objects_max)
+        self._updates = MessageQueue(ObjectUpdates)
+        self._refused_objects, self._outdated = context.register_counter("refused_objects"), context.register_counter("outdated_updates")
+        context.register_gauge("objects", lambda: len(table))
+        if isinstance(self._placement, ReplicatedPlacement):
+            self._placement.begin_objects()
+
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""
         stream = batch.get_source_stream_id()
         if stream == streams.Messages.name:
             self._distribute_messages(batch)
+        elif stream == streams.Updates.name:
+            self._keep_updates(streams.Updates.of(batch))
         elif stream == streams.Subscriptions.name:
             for name, registration, record in streams.Subscriptions.of(batch).each("subscription", "registration", "record"):
                 self._handle_subscription(name, registration, record)
@@ -162,13 +187,40 @@ class DistributionBolt(BatchBolt):
             self._balancer.advance()
 
     def on_watermark(self, watermark: int) -> None:
-        """Record the watermark: placements say from when on they hold, and are reviewed from time to time."""
+        """Apply updates of objects, and record the watermark: placements say from when on they hold, and are reviewed from time to time."""
+        if self._objects is not None:
+            self._apply_updates(self._objects, watermark)
         self._placement.advance(watermark)
 
     # -- messages ---------------------------------------------------------------------------------
 
     def _distribute_messages(self, batch: TupleBatch) -> None:
         received = streams.Messages.of(batch)
+        messages, details = self._analyze(received)
+        lat, lon = messages.lat, messages.lon
+        shared = {
+            "seq": messages.seq,
+            "position": messages.position,
+            "id": received.id,
+            "terms": csr_to_lists(messages.offsets, messages.terms),
+            "weights": csr_to_lists(messages.offsets, messages.weights),
+        }
+        routes = self._routes(messages, details)
+        pairs = dict(zip(("lat", "lon"), areas_to_columns(lat, lon, messages.areas)))
+        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms, **details.columns())
+        if routes is None:
+            for task in self._subscription_tasks:
+                matching.emit_direct_batch(self._collector, task)
+        else:
+            self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
+        if self._objects is not None:
+            return  # nobody looks messages up: there are no top-k subscriptions
+        columns = details.columns()
+        del columns["region"]  # an area lies at its centre there
+        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, **columns), messages.seq)
+
+    def _analyze(self, received: streams.Messages | streams.Updates) -> tuple[MessageBatch, Details]:
+        """Return messages with their keywords, and what filters look at."""
         texts = to_strings(received.text)
         words = self._vocabulary.analyze(texts, self._tokenizer)
         details = Details(
@@ -179,28 +231,14 @@ class DistributionBolt(BatchBolt):
             *lists_to_csr(received.region, np.float64),
         )
         lat, lon, areas = columns_to_areas(received.lat, received.lon)
-        messages = MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, words.offsets, words.terms, words.weights, areas)
-        shared = {
-            "seq": messages.seq,
-            "position": messages.position,
-            "id": received.id,
-            "terms": csr_to_lists(words.offsets, words.terms),
-            "weights": csr_to_lists(words.offsets, words.weights),
-        }
+        return MessageBatch(np.array(received.seq), np.array(received.position), lat, lon, words.offsets, words.terms, words.weights, areas), details
+
+    def _routes(self, messages: MessageBatch, details: Details) -> RowTasks | None:
+        """Return which task indexes get which messages; None: every task gets all."""
         messages = self._message_terms.add(messages, self._message_terms.of(details))
         if self._balancer is not None:
             self._balancer.record(messages)
-        routes = self._placement.routes(messages)
-        pairs = dict(zip(("lat", "lon"), areas_to_columns(lat, lon, areas)))
-        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms, **details.columns())
-        if routes is None:
-            for task in self._subscription_tasks:
-                matching.emit_direct_batch(self._collector, task)
-        else:
-            self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
-        columns = details.columns()
-        del columns["region"]  # an area lies at its centre there
-        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, **columns), messages.seq)
+        return self._placement.routes(messages)
 
     def _send_to_message_tasks(self, window: streams.Window, seq: np.ndarray) -> None:
         tasks = self._message_tasks
@@ -217,6 +255,45 @@ class DistributionBolt(BatchBolt):
         for task, start, stop in zip(tasks, bounds, bounds[1:]):
             if start < stop:
                 by_task.slice(start, stop).emit_direct_batch(self._collector, task)
+
+    # -- objects ----------------------------------------------------------------------------------
+
+    def _keep_updates(self, received: streams.Updates) -> None:
+        """Keep updates until the watermark has passed them."""
+        messages, details = self._analyze(received)
+        states = Arrived(messages, to_strings(received.id), np.array(received.arrival_ms, np.int64), details)
+        self._updates.append(ObjectUpdates(states, to_strings(received.object), np.array(received.time_ms), np.array(received.deleted)))
+
+    def _apply_updates(self, table: ObjectTable, watermark: int) -> None:
+        outdated, refused = table.outdated, table.refused
+        pairs = table.apply(self._updates.pop_until(watermark), watermark)
+        if pairs.messages.n:
+            self._send_pairs(pairs)
+        self._outdated.inc(table.outdated - outdated)
+        if table.refused > refused:
+            self._refused_objects.inc(table.refused - refused)
+            limit, component = self._settings.objects_max, self._component
+            self._collector.report_error(
+                explain(
+                    f"A task has room for {limit:,} objects (dskype.objects.max), and has as many; updates of others are left out.",
+                    given=f"{table.refused - refused} updates",
+                    component=component,
+                    hint="delete objects, set dskype.objects.ttl.ms, use more tasks, or raise the limit where there is memory",
+                )
+            )
+
+    def _send_pairs(self, pairs: StatePairs) -> None:
+        """Send both states of an update to all tasks that need one of them."""
+        sent, routes, tasks = pairs.columns(), self._routes(pairs.messages, pairs.states.details), self._subscription_tasks
+        if routes is None:
+            for task in tasks:
+                sent.emit_direct_batch(self._collector, task)
+            return
+        updates = pairs.updates()
+        first = np.searchsorted(updates, np.arange(updates[-1] + 2))
+        keys = np.unique(updates[routes.rows] * len(tasks) + routes.tasks)
+        _, rows = select_lists(first, keys // len(tasks))
+        self._send_rows(sent, rows, np.repeat(keys % len(tasks), np.diff(first)[keys // len(tasks)]), tasks)
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -242,11 +319,18 @@ class DistributionBolt(BatchBolt):
             return TopkSubscription(record["k"], *place, terms, weights, record.get("meta"), program, record.get("scale_m"))
         expression = expressions.as_lists(record["expression"])
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
-        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"))
+        inside = record.get("inside") or None
+        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"), inside)
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""
-        state = {"words": WORD_RULE, "analyzer": self._tokenizer.identity, "vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
+        objects = {} if self._objects is None else {"objects": self._objects.snapshot(), "updates": self._updates.snapshot()}
+        state = {
+            "words": WORD_RULE,
+            "analyzer": self._tokenizer.identity,
+            "vocabulary": self._vocabulary.digest,
+            "placer": self._placement.snapshot(),
+        } | objects
         return state if self._balancer is None else state | {"balancer": self._balancer.snapshot()}
 
     def restore(self, state: Any) -> None:
@@ -268,5 +352,8 @@ class DistributionBolt(BatchBolt):
                 )
             )
         self._placement.restore(state["placer"])
+        if self._objects is not None and "objects" in state:
+            self._objects.restore(state["objects"])
+            self._updates.restore(state["updates"])
         if self._balancer is not None and "balancer" in state:
             self._balancer.restore(state["balancer"])

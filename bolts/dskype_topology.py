@@ -24,6 +24,7 @@ _SHUFFLE, _ALL, _DIRECT, _BY_SUBSCRIPTION = ShuffleGrouping(), AllGrouping(), Di
 
 _WIRING: tuple[tuple[str, type[streams.Stream], str, Grouping], ...] = (
     ("message-spout", streams.Messages, "distribution-bolt", _SHUFFLE),
+    ("message-spout", streams.Updates, "distribution-bolt", FieldsGrouping(Fields("object"))),
     ("subscription-spout", streams.Subscriptions, "distribution-bolt", _BY_SUBSCRIPTION),
     ("subscription-spout", streams.Plans, "distribution-bolt", _ALL),
     ("subscription-bolt", streams.Shortages, "distribution-bolt", _BY_SUBSCRIPTION),
@@ -31,6 +32,7 @@ _WIRING: tuple[tuple[str, type[streams.Stream], str, Grouping], ...] = (
     ("distribution-bolt", streams.Interest, "distribution-bolt", _DIRECT),
     ("subscription-bolt", streams.Balance, "distribution-bolt", _DIRECT),
     ("distribution-bolt", streams.Matching, "subscription-bolt", _DIRECT),
+    ("distribution-bolt", streams.Pairs, "subscription-bolt", _DIRECT),
     ("distribution-bolt", streams.Placements, "subscription-bolt", _DIRECT),
     ("subscription-bolt", streams.Transfers, "subscription-bolt", _DIRECT),
     ("aggregation-bolt", streams.Answers, "subscription-bolt", _DIRECT),

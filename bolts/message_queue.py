@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from dskype.spouts.batch import Details, MessageBatch
-from dskype.spouts.streams import Matching
-from dskype.topology.tuples import TupleBatch
+from dskype.spouts.streams import Matching, Pairs
 
-__all__ = ["Arrived", "MessageQueue"]
+__all__ = ["Arrived", "MessageQueue", "Queued"]
+
+
+class Queued(Protocol):
+    """Messages as columns, with whatever belongs to them."""
+
+    @property
+    def messages(self) -> MessageBatch:
+        """The messages."""
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """Return the messages of several parts, one after another; of none, no messages."""
+
+    def select(self, rows: np.ndarray) -> Self:
+        """Return the messages at ``rows``, in that order."""
+
+    def snapshot(self) -> Any:
+        """Return them as arrays and plain values."""
+
+    @classmethod
+    def restored(cls, state: Any) -> Self:
+        """Return the messages in a snapshot."""
 
 
 class Arrived(NamedTuple):
@@ -28,28 +50,59 @@ class Arrived(NamedTuple):
     arrival_ms: np.ndarray
     details: Details
 
+    @classmethod
+    def of(cls, received: Matching | Pairs) -> Arrived:
+        """Return the messages in a batch of a stream."""
+        ids = received.id if isinstance(received.id, pa.Array) else pa.array(received.id, pa.string())
+        return cls(MessageBatch.of(received), ids, np.array(received.arrival_ms, np.int64), Details.of(received))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Arrived]) -> Arrived:
+        """Return the messages of several parts, one after another."""
+        if not parts:
+            return cls(MessageBatch.empty(), pa.array([], pa.string()), np.zeros(0, np.int64), Details.empty())
+        messages, ids, arrival_ms, details = zip(*parts)
+        return cls(MessageBatch.concat(messages), pa.concat_arrays(ids), np.concatenate(arrival_ms), Details.concat(details))
+
     def select(self, rows: np.ndarray) -> Arrived:
         """Return the messages at ``rows``, in that order."""
         return Arrived(self.messages.select(rows), self.ids.take(pa.array(rows)), self.arrival_ms[rows], self.details.select(rows))
 
+    def snapshot(self) -> Any:
+        """Return the messages as arrays."""
+        return [self.messages.columns(), self.ids, self.arrival_ms, list(self.details)]
 
-class MessageQueue:
-    """Keeps messages until a watermark passes them, then returns them in order."""
+    @classmethod
+    def restored(cls, state: Any) -> Arrived:
+        """Return the messages in a snapshot; those of earlier versions have no details."""
+        columns, ids, arrival_ms, *rest = state
+        messages = MessageBatch(*map(np.array, columns))
+        details = Details(*map(np.array, rest[0])) if rest else Details.empty(messages.n)
+        return cls(messages, ids, np.array(arrival_ms), details)
 
-    def __init__(self) -> None:
-        self._batches: list[Arrived] = []
+
+_Q = TypeVar("_Q", bound=Queued)
+
+
+class MessageQueue(Generic[_Q]):
+    """Keeps messages until a watermark passes them, then returns them in order.
+
+    :param kind: the class of what is kept.
+    """
+
+    def __init__(self, kind: type[_Q]) -> None:
+        self._kind = kind
+        self._batches: list[_Q] = []
 
     def __len__(self) -> int:
         """Return the number of messages."""
         return sum(batch.messages.n for batch in self._batches)
 
-    def append(self, batch: TupleBatch) -> None:
-        """Add a frame of the stream ``matching``."""
-        received = Matching.of(batch)
-        ids = received.id if isinstance(received.id, pa.Array) else pa.array(received.id, pa.string())
-        self._batches.append(Arrived(MessageBatch.of(received), ids, np.array(received.arrival_ms, np.int64), Details.of(received)))
+    def append(self, batch: _Q) -> None:
+        """Add messages."""
+        self._batches.append(batch)
 
-    def pop_until(self, watermark: int) -> Arrived:
+    def pop_until(self, watermark: int) -> _Q:
         """Remove and return the messages up to a watermark, in rising order of (position, sequence number)."""
         due, left = [], []
         for batch in self._batches:
@@ -62,21 +115,14 @@ class MessageQueue:
                 batch = batch.select(np.flatnonzero(~passed))
             left.append(batch)
         self._batches = left
-        if not due:
-            return Arrived(MessageBatch.empty(), pa.array([], pa.string()), np.zeros(0, np.int64), Details.empty())
-        messages, ids, arrival_ms, details = zip(*due)
-        found = Arrived(MessageBatch.concat(messages), pa.concat_arrays(ids), np.concatenate(arrival_ms), Details.concat(details))
+        found = self._kind.concat(due)
         order = np.lexsort((found.messages.seq, found.messages.position))
         return found.select(order) if (order[1:] < order[:-1]).any() else found
 
     def snapshot(self) -> Any:
         """Return the messages as arrays."""
-        return [[messages.columns(), ids, arrival_ms, list(details)] for messages, ids, arrival_ms, details in self._batches]
+        return [batch.snapshot() for batch in self._batches]
 
     def restore(self, state: Any) -> None:
-        """Continue from a snapshot; messages in those of earlier versions have no details."""
-        self._batches = []
-        for columns, ids, arrival_ms, *rest in state:
-            messages = MessageBatch(*map(np.array, columns))
-            details = Details(*map(np.array, rest[0])) if rest else Details.empty(messages.n)
-            self._batches.append(Arrived(messages, ids, np.array(arrival_ms), details))
+        """Continue from a snapshot."""
+        self._batches = [self._kind.restored(batch) for batch in state]

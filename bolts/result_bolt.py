@@ -15,6 +15,7 @@ from dskype.bolts.results.allowance import LISTS, Allowance, share
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
 from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.results.events import MATCH
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.distribution import distributor_class
@@ -113,10 +114,12 @@ class ResultBolt(BatchBolt):
     def on_watermark(self, watermark: int) -> None:
         """Publish what waited for the watermark."""
         for matches in self._strategy.advance(watermark):
-            if self._publisher.groups_matches:
-                self._publisher.merged_matches(matches)
-            else:
+            if not self._publisher.groups_matches:
                 self._write_deltas(matches)
+                continue
+            plain = matches.ops == MATCH
+            self._publisher.merged_matches(matches.select(np.flatnonzero(plain)))
+            self._write_deltas(matches.select(np.flatnonzero(~plain)))
         self._write_merged()
 
     def _handle_lists(self, batch: Any) -> None:

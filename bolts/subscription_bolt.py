@@ -14,7 +14,8 @@ from typing import Any
 from dskype.bolts import boolean
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.checks import require_component
-from dskype.bolts.message_queue import MessageQueue
+from dskype.bolts.message_queue import Arrived, MessageQueue
+from dskype.bolts.objects import StatePairs
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.ownership import SingleOwner, SubscriptionOwner
 from dskype.bolts.replication.replicated_owner import ReplicatedOwner
@@ -33,14 +34,14 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs regions".split()
-"""Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing."""
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs regions begun inside pairs".split()
+"""Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing, the last three only with objects."""
 
 
 class SubscriptionBolt(BatchBolt):
     """Matches messages with the subscriptions of its task; see the module.
 
-    Input: ``matching`` and ``placements`` (direct, from distribution bolts), and ``answers`` (direct, from aggregation bolts).
+    Input: ``matching``, ``placements`` and with ``dskype.objects`` ``pairs`` (direct, from distribution bolts), and ``answers`` (direct, from aggregation bolts).
     Output: ``requests`` and ``progress`` (all, to message bolts), and ``results`` and ``lists`` (fields(subscription), to the
     result bolt). If no other component has to see the results, they are written straight to their topics. With a distributor
     that replicates, output is also ``shortages`` (fields(subscription)) and ``switched`` (all), to distribution bolts. With one whose subscriptions
@@ -62,6 +63,13 @@ class SubscriptionBolt(BatchBolt):
         make_engine(settings)
         boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         require_component(topology, component_id, self._distribution_bolt, "The distribution bolt is not there.")
+        if settings.objects and (self._distribution_bolt, streams.Pairs.name) not in topology.components[component_id].inputs:
+            legal = "pairs: DIRECT, from the distribution bolt"
+            raise InvalidTopologyException(
+                explain(
+                    "dskype.objects needs a stream that the subscription bolt does not take.", given=streams.Pairs.name, legal=legal, component=component_id
+                )
+            )
         if distributor_class(settings.distributor).transfers and (component_id, streams.Transfers.name) not in topology.components[component_id].inputs:
             raise InvalidTopologyException(
                 explain(
@@ -107,7 +115,8 @@ class SubscriptionBolt(BatchBolt):
         refusals = Refusals(settings.subscriptions_max, collector, context)
         counters = {name: context.register_counter(name) for name in ("deltas", "states", "postponed_lists", "matches", "evaluations", "unknown_unregistered")}
         self._announced = BEFORE_ALL
-        self._queue = MessageQueue()
+        self._queue = MessageQueue(Arrived)
+        self._pairs = MessageQueue(StatePairs) if settings.objects else None
         topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters, share(settings.topk_total_bytes_per_s, context))
         boolean_subscriptions = self._boolean = BooleanSubscriptions(settings)
         if replicates:
@@ -125,7 +134,10 @@ class SubscriptionBolt(BatchBolt):
         """Handle messages, placements or answers."""
         stream = batch.get_source_stream_id()
         if stream == streams.Matching.name:
-            self._queue.append(batch)
+            self._queue.append(Arrived.of(streams.Matching.of(batch)))
+        elif stream == streams.Pairs.name:
+            assert self._pairs is not None
+            self._pairs.append(StatePairs.of(streams.Pairs.of(batch)))
         elif stream == streams.Placements.name:
             self._owner.place(streams.Placements.of(batch), batch.get_source_task())
         elif stream == streams.Transfers.name:
@@ -140,7 +152,7 @@ class SubscriptionBolt(BatchBolt):
         arrived = self._queue.pop_until(watermark)
         changes = topk.advance(arrived, watermark)
         owner.publish_changes(changes, before)
-        owner.match(arrived)
+        owner.match(arrived, None if self._pairs is None else self._pairs.pop_until(watermark))
         owner.finish_watermark()
         owner.ask(changes.due)
         topk.write_lists(self._context.clock_ms())
@@ -170,6 +182,7 @@ class SubscriptionBolt(BatchBolt):
             **self._boolean.snapshot(),
             **self._owner.snapshot(),
             "allowance": self._allowance.snapshot(),
+            **({} if self._pairs is None else {"pairs": self._pairs.snapshot()}),
         }
         ordered = {key: state.pop(key) for key in _SNAPSHOT_KEYS if key in state}
         assert not state, f"not kept: {sorted(state)}"
@@ -181,6 +194,8 @@ class SubscriptionBolt(BatchBolt):
         if "allowance" in state:  # absent from snapshots of earlier versions
             self._allowance.restore(state["allowance"])
         self._queue.restore(state["queue"])
+        if self._pairs is not None and "pairs" in state:
+            self._pairs.restore(state["pairs"])
         self._topk.restore(state)
         self._boolean.restore(state)
         self._owner.restore(state)

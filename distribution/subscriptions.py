@@ -45,6 +45,8 @@ class BooleanSubscription(NamedTuple):
     :ivar meta: JSON text that comes back with every match, or None.
     :ivar program: decides whether a message that meets the condition matches (:mod:`dskype.spouts.filters`); None: it does.
     :ivar region: an encoded region (:mod:`dskype.spouts.regions`) that decides too, in the rectangle; None: the rectangle does.
+    :ivar inside: True: updates of objects that stay in are reported, too.
+    :ivar begun: the watermark at which it became active, with objects and where it may move; None: it is that of the task when it begins there.
     """
 
     bbox: Any
@@ -53,6 +55,8 @@ class BooleanSubscription(NamedTuple):
     meta: str | None
     program: Any = None
     region: Any = None
+    inside: bool | None = None
+    begun: int | None = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""

@@ -55,6 +55,7 @@ PARTS = {
         "Words": "docs/concepts/words",
         "Top-k subscriptions": "docs/concepts/topk",
         "Boolean subscriptions": "docs/concepts/boolean",
+        "Objects that move": "docs/concepts/objects",
         "Distribution": "docs/concepts/distribution",
         "Tornado": "docs/concepts/tornado",
         "PS2Stream": "docs/concepts/ps2stream",

@@ -9,7 +9,7 @@ import numpy as np
 
 from dskype.spouts.areas import columns_to_areas
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
-from dskype.spouts.streams import Matching, Window
+from dskype.spouts.streams import Matching, Pairs, Window
 
 __all__ = ["Details", "MessageBatch", "select_lists"]
 
@@ -62,7 +62,7 @@ class MessageBatch(NamedTuple):
         return cls(i, i, f, f, np.zeros(1, np.int64), i, f)
 
     @classmethod
-    def of(cls, received: Matching | Window, *, copy: bool = True) -> MessageBatch:
+    def of(cls, received: Matching | Pairs | Window, *, copy: bool = True) -> MessageBatch:
         """Return the messages in a batch of a stream.
 
         :param copy: False: the arrays may be read-only views of the frame.
@@ -151,13 +151,13 @@ class Details(NamedTuple):
         return cls(offsets, np.zeros(0, np.int16), offsets, none, offsets, none, offsets, np.zeros(0))
 
     @classmethod
-    def of(cls, received: Matching | Window) -> Details:
+    def of(cls, received: Matching | Pairs | Window) -> Details:
         """Return the details in a batch of a stream; those of frames of earlier versions are empty."""
         return cls(
             *lists_to_csr(received.order, np.int16),
             *lists_to_csr(received.attributes, np.int64),
             *lists_to_csr(received.prefixes, np.int64),
-            *(lists_to_csr(received.region, np.float64) if isinstance(received, Matching) else cls.empty(len(received.seq))[6:]),
+            *(cls.empty(len(received.seq))[6:] if isinstance(received, Window) else lists_to_csr(received.region, np.float64)),
         )
 
     def columns(self) -> dict[str, Any]:

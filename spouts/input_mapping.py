@@ -36,6 +36,7 @@ INPUT_DEFAULTS: dict[str, Any] = {
     "area": {"bbox": "$.bbox", "region": "$.region"},
     "time": {"ms": "$.ts"},
     "attributes": "$.attributes",
+    "object": "$.object",
 }
 """What a mapping consists of, with DSkype's own form as the default: the keys are those of ``dskype.input.*``."""
 
@@ -131,6 +132,7 @@ class InputMapping:
             *([self._time(given["time"])] if given["time"] is not None else ()),
             *([self._attributes(given["attributes"])] if given["attributes"] else ()),
         ]
+        self._object_part = None if given["object"] is None else self._id(given["object"], "object")
 
     def __reduce__(self) -> Any:
         return InputMapping, (self._options, self._key)
@@ -194,15 +196,18 @@ class InputMapping:
             raise refusal("invalid-csv", "Expected a message as one line of values", f"{len(rows)} lines")
         return self.csv.record(rows[0])
 
-    def canonical(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def canonical(self, record: Mapping[str, Any], objects: bool = False) -> dict[str, Any]:
         """Return a record of DSkype's own form. Its values are not checked yet; see :class:`MessageReader`.
 
+        :param objects: whether it may name an object.
         :raises RecordError: something is missing, or cannot be read; it names the path.
         """
         found: dict[str, Any] = {}
         for part in self._parts:
             if (fields := part(record)) is not None:
                 found.update(fields)
+        if objects and self._object_part is not None and (fields := self._object_part(record)) is not None:
+            found.update(fields)
         return found
 
     def located(self, error: RecordError) -> RecordError:
@@ -242,14 +247,14 @@ class InputMapping:
 
     # -- parts of a message ----------------------------------------------------------------------------
 
-    def _id(self, given: Any) -> _Part:
-        path = self._path("id", given)
+    def _id(self, given: Any, name: str = "id") -> _Part:
+        path = self._path(name, given)
         find = path.getter()
-        self._sources["invalid-id"] = str(path)
+        self._sources[f"invalid-{name}"] = str(path)
 
         def read(record: Any) -> dict[str, Any] | None:
             id = find(record)
-            return None if id is None or id == "" else {"id": id}
+            return None if id is None or id == "" else {name: id}
 
         return read
 
@@ -371,10 +376,10 @@ class MessageReader:
 
     def __init__(self, settings: Settings, mapping: InputMapping | None) -> None:
         self._settings, self._mapping = settings, mapping
-        space, limits, text_fields = settings.space, settings.limits, settings.text_fields
+        space, limits, text_fields, objects = settings.space, settings.limits, settings.text_fields, settings.objects
 
         def parse(value: bytes | dict[str, Any] | None) -> Message:  # takes 0.2 µs less than a functools.partial
-            return parse_message(value, space=space, limits=limits, text_fields=text_fields)
+            return parse_message(value, space=space, limits=limits, text_fields=text_fields, objects=objects)
 
         self._parse = parse
         self.read: Callable[[bytes | dict[str, Any] | None], Message] = self._parse if mapping is None else self._read_mapped
@@ -394,7 +399,7 @@ class MessageReader:
         return value if self._mapping is None else self._in_own_form(self._mapping, self._decoded(value))
 
     def _in_own_form(self, mapping: InputMapping, record: dict[str, Any]) -> dict[str, Any]:
-        found = mapping.canonical(record)
+        found = mapping.canonical(record, self._settings.objects)
         if type(found.get("attributes")) is dict:
             found["attributes"] = _typed(found["attributes"], self._settings.attributes)
         return found
@@ -415,7 +420,8 @@ class MessageReader:
         """
         try:
             message = self._parse(record)
-            encode_attributes(self._settings.attributes, message)
+            if not message.deleted:
+                encode_attributes(self._settings.attributes, message)
         except RecordError as error:
             raise self.located(error) from None
         return message

@@ -16,8 +16,8 @@ from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.input_mapping import MessageReader
-from dskype.spouts.record_values import RecordError
-from dskype.spouts.records import Message, areas_of, encode_attributes, parse_key, parse_plan, parse_subscription
+from dskype.spouts.record_values import RecordError, encode_json
+from dskype.spouts.records import Message, TopkSubscription, areas_of, encode_attributes, message_of_deletion, parse_key, parse_plan, parse_subscription
 from dskype.spouts.result_fields import FIELDS_OMITTED
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
@@ -31,7 +31,9 @@ _NO_TIME = -1
 
 
 class MessageSpout(KafkaSpout):
-    """Reads messages, gives each its sequence number and emits them as columns on stream ``messages``.
+    """Reads messages, gives each its sequence number and emits them as columns on stream ``messages``; those that are states of objects on ``updates``.
+
+    With ``dskype.objects`` a record without a value ends the object in its key.
 
     Topics whose records have another form need an input mapping, ``dskype.input.*``. Records of the topology's own topic of messages have DSkype's own form.
 
@@ -59,11 +61,14 @@ class MessageSpout(KafkaSpout):
     emits_watermarks = True
 
     def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(topics, kafka_options=kafka_options, first_poll_strategy="EARLIEST", outputs={streams.Messages.name: streams.Messages.fields})
+        super().__init__(
+            topics, kafka_options=kafka_options, first_poll_strategy="EARLIEST", outputs={s.name: s.fields for s in (streams.Messages, streams.Updates)}
+        )
 
     def declare_output_fields(self, declarer: Any) -> None:
-        """Declare the stream ``messages``."""
+        """Declare the streams ``messages`` and ``updates``."""
         streams.Messages.declare(declarer)
+        streams.Updates.declare(declarer)
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings; refuse several tasks with a count window, and mappings of topics that are not read."""
@@ -133,14 +138,16 @@ class MessageSpout(KafkaSpout):
         refused: list[tuple[Any, DeadLetter]] = []
         for record in records:
             try:
-                if read_fields is None:
+                if record.value is None and settings.objects:
+                    message, own, original = message_of_deletion(record.key, settings.limits), {}, {}
+                elif read_fields is None:
                     message = reader.read(record.value)
                 else:
                     message, own, original = reader.read_whole(record.value)
                 position = self._event_time_ms(message, record) if timed else 0
-                attributes.append(encode_attributes(settings.attributes, message))
+                attributes.append([] if message.deleted else encode_attributes(settings.attributes, message))
                 if read_fields is not None:
-                    fields.append(read_fields(message, own, original, record.timestamp_ms))
+                    fields.append("" if message.deleted else read_fields(message, own, original, record.timestamp_ms))
             except RecordError as error:
                 refused.append((record, reader.located(error)))
                 continue
@@ -174,21 +181,28 @@ class MessageSpout(KafkaSpout):
         topic = good[0][0].topic
         place = "" if topic == self.topics[0] else f"{topic}-"
         ids = [m.id if m.id is not None else f'"{place}{r.partition}-{r.offset}"' for r, m, _ in good]
+        if self._settings.objects:
+            ids = [id if m.object is None else f'{id},"object":{encode_json(m.object)}' for id, (_, m, _) in zip(ids, good)]
         if fields:
             ids = [id + behind for id, behind in zip(ids, fields, strict=True)]
             self._fields_omitted.inc(fields.count(FIELDS_OMITTED))
         lat, lon = _places([m for _, m, _ in good])
-        streams.Messages(
+        arrival_ms = np.array([r.timestamp_ms for r, _, _ in good], np.int64)
+        messages = streams.Messages(
             seq=seq,
             position=position,
             id=pa.array(ids, pa.string()),
             lat=lat,
             lon=lon,
             text=pa.array([m.text for _, m, _ in good], pa.string()),
-            arrival_ms=np.array([r.timestamp_ms for r, _, _ in good], np.int64),
+            arrival_ms=arrival_ms,
             attributes=csr_to_lists(*lists_to_csr(attributes, np.int64)) if self._settings.attributes else empty_lists(n, np.int64),
             region=csr_to_lists(*lists_to_csr([m.region for _, m, _ in good], np.float64)) if any(m.region for _, m, _ in good) else empty_lists(n, np.float64),
-        ).emit_batch(self._collector)
+        )
+        if self._settings.objects:
+            self._emit_objects(messages, [m for _, m, _ in good], arrival_ms)
+        else:
+            messages.emit_batch(self._collector)
         self._numbered += n
         self._write_runs(good, first)
         if timed:
@@ -198,6 +212,21 @@ class MessageSpout(KafkaSpout):
             self._newest_arrival = max(self._newest_arrival, int(arrival.max()))
         else:
             self._advance(int(seq[-1]))
+
+    def _emit_objects(self, messages: streams.Messages, parsed: Sequence[Message], arrival_ms: np.ndarray) -> None:
+        """Emit those of the messages that are states of objects on ``updates``, and the others on ``messages``."""
+        rows = np.array([i for i, message in enumerate(parsed) if message.object is not None], np.int64)
+        if len(rows) < len(parsed):
+            messages.take(np.setdiff1d(np.arange(len(parsed)), rows)).emit_batch(self._collector)
+        if len(rows):
+            found = [parsed[i] for i in rows.tolist()]
+            times_ms = [at if message.ts is None else message.ts for message, at in zip(found, arrival_ms[rows].tolist())]
+            streams.Updates(
+                **dict(zip(messages.fields.names, messages.take(rows).values())),
+                object=pa.array([message.object for message in found], pa.string()),
+                time_ms=np.array(times_ms, np.int64),
+                deleted=np.array([message.deleted for message in found], np.int8),
+            ).emit_batch(self._collector)
 
     def _follow(self) -> None:
         """Raise the watermark as far as the newest message allows, and the partitions that may have older ones."""
@@ -334,6 +363,9 @@ class SubscriptionSpout(KafkaSpout):
                 parsed = parse_subscription(
                     record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language
                 )
+                if settings.objects and isinstance(parsed, TopkSubscription):
+                    hint = "use a boolean subscription, or another topology without dskype.objects"
+                    raise RecordError(explain("Top-k subscriptions do not work with dskype.objects", given="topk", legal="boolean", hint=hint), "no-topk")
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:

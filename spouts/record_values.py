@@ -6,11 +6,28 @@ import json
 import math
 from datetime import date, datetime, time
 from decimal import Decimal
+from json.encoder import encode_basestring as _quoted
 from typing import Any, NoReturn
 
+from dskype.spouts.text import MOST_FOLDED_BYTES, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
 
-__all__ = ["RecordError", "encode_json", "json_object", "longest_bytes", "parse_json", "plain_value", "refusal", "scale_of", "shown"]
+__all__ = [
+    "RecordError",
+    "check_folded",
+    "check_text",
+    "check_time",
+    "encode_json",
+    "json_object",
+    "longest_bytes",
+    "message_id",
+    "object_id",
+    "parse_json",
+    "plain_value",
+    "refusal",
+    "scale_of",
+    "shown",
+]
 
 
 class RecordError(DeadLetter):
@@ -132,3 +149,68 @@ def scale_of(record: dict[str, Any]) -> float | None:
     if scale_m is not None:
         raise refusal("invalid-scale", "Expected 'scale_m' only with 'distance': metres", given, "nothing", "add 'distance': 'metres'")
     return None
+
+
+def check_text(text: Any, name: str, max_bytes: int) -> str:
+    """Return a text, if it is one of whole characters and not too long.
+
+    :param name: of its field.
+    :raises RecordError: it is not.
+    """
+    if type(text) is not str:
+        raise refusal("invalid-text", f"Expected '{name}' as a string", shown(text))
+    try:
+        size = len(text) if text.isascii() or len(text) > max_bytes else len(text.encode())
+    except UnicodeEncodeError as e:
+        words = f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})"
+        raise refusal("invalid-text", words, shown(text[e.start : e.start + 1])) from None
+    if size > max_bytes:
+        given = f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"
+        raise refusal("long-text", f"Expected a shorter '{name}'", given, f"up to {max_bytes} bytes of UTF-8")
+    return text
+
+
+def check_folded(text: str, name: str, max_bytes: int) -> str:
+    """Refuse a text that would become far longer when it is normalised, without normalising it."""
+    if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
+        raise refusal(
+            "long-text", f"Expected '{name}' shorter when it is normalised", f"{size} bytes", f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded"
+        )
+    return text
+
+
+def message_id(id: Any, max_bytes: int) -> str:
+    """Return the id of a message as JSON text.
+
+    :raises RecordError: it is none.
+    """
+    if type(id) is int and -(1 << 63) <= id < 1 << 63:
+        return str(id)
+    if type(id) is not str or not id:
+        raise refusal("invalid-id", "Expected 'id' as a string or an integer", shown(id), f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits")
+    if not id.isascii() or len(id) > max_bytes:
+        check_text(id, "id", max_bytes)
+    return _quoted(id)
+
+
+def object_id(id: Any, max_bytes: int) -> str:
+    """Return the id of an object as text: 17 and "17" are the same object."""
+    if type(id) is int and -(1 << 63) <= id < 1 << 63:
+        return str(id)
+    if type(id) is not str or not id:
+        legal = f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits"
+        raise refusal("invalid-object", "Expected 'object' as a string or an integer", shown(id), legal)
+    return check_text(id, "object", max_bytes)
+
+
+_SECONDS = range(946684800, 4102444800)
+"""The years 2000 to 2099 in seconds since the epoch. As milliseconds they are days of January and February 1970, which nobody means."""
+
+
+def check_time(ts: Any) -> None:
+    """Refuse what is no time of a message in ms, or is meant in seconds."""
+    seconds = type(ts) is int and ts in _SECONDS
+    if type(ts) is not int or not 0 <= ts < 9007199254740992 or seconds:
+        legal = "an integer from 0 to 9007199254740991"
+        hint = f"this is a time in seconds: {ts * 1000}" if seconds else None
+        raise refusal("invalid-ts", "Expected 'ts' in ms since the epoch", shown(ts), legal, hint)

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from json.encoder import encode_basestring as _quoted
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import ExpressionError, Language, of_keywords, parse
 from dskype.spouts.filters import is_wordless
-from dskype.spouts.record_values import RecordError, encode_json, json_object, longest_bytes, refusal, scale_of, shown
+from dskype.spouts.record_values import (
+    RecordError,
+    check_folded,
+    check_text,
+    check_time,
+    encode_json,
+    json_object,
+    longest_bytes,
+    message_id,
+    object_id,
+    refusal,
+    scale_of,
+    shown,
+)
 from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import BORDER, MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
@@ -35,6 +47,7 @@ __all__ = [
     "areas_of",
     "encode_attributes",
     "longest_record_bytes",
+    "message_of_deletion",
     "message_text",
     "parse_key",
     "parse_message",
@@ -92,6 +105,8 @@ class Message(NamedTuple):
     :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
     :ivar attributes: the JSON object of its attributes; None if the record has none.
     :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: a point, or the rectangle.
+    :ivar object: the id of the object whose state it is, as text; None: it is of no object.
+    :ivar deleted: whether the object ends with it; then it has neither text nor place.
     """
 
     id: str | None
@@ -102,6 +117,8 @@ class Message(NamedTuple):
     bbox: tuple[float, float, float, float] | None = None
     attributes: dict[str, Any] | None = None
     region: list[float] | None = None
+    object: str | None = None
+    deleted: bool = False
 
 
 _new = tuple.__new__
@@ -173,6 +190,7 @@ class BooleanSubscription:
     :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
     :ivar meta: JSON text that comes back with each result, or None.
     :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: the rectangle.
+    :ivar inside: whether updates of objects that stay in are reported, too.
     """
 
     id: str
@@ -181,16 +199,18 @@ class BooleanSubscription:
     ttl_s: float | None = None
     meta: str | None = None
     region: list[float] | None = None
+    inside: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
         record = {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
-        return record if self.region is None else record | {"region": self.region}
+        return record | ({} if self.region is None else {"region": self.region}) | ({"inside": True} if self.inside else {})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
         """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
-        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], record.get("region"))
+        region, inside = record.get("region"), record.get("inside", False)
+        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], region, inside)
 
 
 Subscription = TopkSubscription | BooleanSubscription
@@ -201,30 +221,38 @@ def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
     return (TopkSubscription if record["type"] == "topk" else BooleanSubscription).from_record(record)
 
 
-def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD, limits: Limits = _DEFAULTS, text_fields: Sequence[str] = ()) -> Message:
+def parse_message(
+    value: bytes | dict[str, Any] | None, *, space: Space = WORLD, limits: Limits = _DEFAULTS, text_fields: Sequence[str] = (), objects: bool = False
+) -> Message:
     """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms, "attributes"?: {name: value}}``.
 
     An area has ``"bbox": [west, south, east, north]`` in place of ``lat`` and ``lon``; its centre must be inside the data space.
 
     :param value: JSON, or the object that it stands for.
     :param text_fields: the names of text fields, in order: ``text`` may be an object that has some of them.
+    :param objects: whether ``"object": str|int`` names the object whose state the message is; one with ``"deleted": true`` needs neither text nor place.
     :raises RecordError: if it cannot be used.
 
     >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
-    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None, region=None)
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None, attributes=None, region=None, object=None, deleted=False)
     >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
-    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None, region=None)
+    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0), attributes=None, region=None, object=None, deleted=False)
     >>> parse_message(b'{"text": "Late coffee", "lat": 198.1, "lon": 11.6}')
     Traceback (most recent call last):
     dskype.spouts.record_values.RecordError: Expected 'lat' in degrees; given: 198.1; legal: a number from -90 to 90
     """
     text_max_bytes, words_max = limits.text_max_bytes, limits.words_max
     record = value if type(value) is dict else json_object(value, text_max_bytes, "a message")
+    object = None
+    if objects and "object" in record:
+        object = object_id(record["object"], limits.id_max_bytes)
+        if "deleted" in record and _is_deleted(record):
+            return _deletion(record, object, limits)
     text = record.get("text")
     if type(text) is not str or text_fields:
         text = message_text(record, text_fields)
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
-        _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
+        check_folded(check_text(text, "text", text_max_bytes), "text", text_max_bytes)
         _check_words(text, limits)
     bbox = region = None
     lat, lon = record.get("lat"), record.get("lon")
@@ -236,15 +264,23 @@ def parse_message(value: bytes | dict[str, Any] | None, *, space: Space = WORLD,
         lat, lon = _place(record, space)
     id = ts = attributes = None
     if "id" in record:
-        id = _message_id(record["id"], limits.id_max_bytes)
+        id = message_id(record["id"], limits.id_max_bytes)
     if "ts" in record:
         ts = record["ts"]
-        _check_time(record, ts)
+        check_time(ts)
     if "attributes" in record:
         attributes = record["attributes"]
         if type(attributes) is not dict:
             _refuse("invalid-attributes", "Expected 'attributes' as a JSON object", record, "attributes", 'such as {"price": 12.5}')
-    return _new(Message, (id, text, lat, lon, ts, bbox, attributes, region))  # one call less than Message(...), and there are many messages
+    return _new(Message, (id, text, lat, lon, ts, bbox, attributes, region, object, False))  # one call less than Message(...), and there are many messages
+
+
+def message_of_deletion(key: bytes | None, limits: Limits = _DEFAULTS) -> Message:
+    """Return the message that a record without a value stands for: the object in its key ends.
+
+    :raises RecordError: the key is no id.
+    """
+    return Message(None, "", 0.0, 0.0, None, object=parse_key(key, limits, "object"), deleted=True)
 
 
 def message_text(record: dict[str, Any], text_fields: Sequence[str]) -> str:
@@ -282,15 +318,16 @@ def encode_attributes(declared: Attributes, message: Message) -> list[int]:
         raise RecordError(str(error), "invalid-attributes") from None
 
 
-def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
-    """Return the subscription id in a record's key.
+def parse_key(key: bytes | None, limits: Limits = _DEFAULTS, kind: str = "subscription") -> str:
+    """Return the id in a record's key.
 
+    :param kind: of what, for errors.
     :raises RecordError: the key is empty, too long, or not UTF-8.
     """
     if not key:
-        raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"), "no-key")
+        raise RecordError(explain(f"Expected the {kind} id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"), "no-key")
     if len(key) > limits.id_max_bytes:
-        raise refusal("long-key", "Expected a shorter subscription id as the record's key", f"{len(key)} bytes", f"1 to {limits.id_max_bytes} bytes of UTF-8")
+        raise refusal("long-key", f"Expected a shorter {kind} id as the record's key", f"{len(key)} bytes", f"1 to {limits.id_max_bytes} bytes of UTF-8")
     try:
         return key.decode()
     except UnicodeDecodeError as e:
@@ -305,14 +342,14 @@ def parse_subscription(
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"distance"?: "degrees" | "metres","scale_m"?: float,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
     cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
-    ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``: without a place the
+    ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"inside"?: bool,"meta"?: any}``: without a place the
     subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
 
     :param language: what expressions may speak of; None: of words, in the limits.
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
-    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None)
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None, inside=False)
     """
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
@@ -347,7 +384,7 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
 
 def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits, language: Language) -> TopkSubscription:
     if _one_of(record, "text", "keywords") == "text":
-        text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
+        text = check_folded(check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
         keywords = tokenizer.keywords(text)
         if not keywords:
             _refuse("no-keyword", "Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
@@ -366,7 +403,7 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
     try:
-        return parse(_check_folded(_check_text(record[name], name, limits.text_max_bytes), name, limits.text_max_bytes), tokenizer, language)
+        return parse(check_folded(check_text(record[name], name, limits.text_max_bytes), name, limits.text_max_bytes), tokenizer, language)
     except ExpressionError as e:
         raise RecordError(str(e), "invalid-expression") from e
 
@@ -393,7 +430,10 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         _refuse("invalid-ttl", "Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
-    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits), region)
+    inside = record.get("inside", False)
+    if type(inside) is not bool:
+        _refuse("invalid-inside", "Expected 'inside' as a boolean", record, "inside", "true or false")
+    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits), region, inside)
 
 
 def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None, hint: str | None = None) -> NoReturn:
@@ -401,18 +441,6 @@ def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str
 
 
 # -- fields ---------------------------------------------------------------------------------------
-
-
-_SECONDS = range(946684800, 4102444800)
-"""The years 2000 to 2099 in seconds since the epoch. As milliseconds they are days of January and February 1970, which nobody means."""
-
-
-def _check_time(record: dict[str, Any], ts: Any) -> None:
-    seconds = type(ts) is int and ts in _SECONDS
-    if type(ts) is not int or not 0 <= ts < 9007199254740992 or seconds:
-        legal = "an integer from 0 to 9007199254740991"
-        hint = f"this is a time in seconds: {ts * 1000}" if seconds else None
-        _refuse("invalid-ts", "Expected 'ts' in ms since the epoch", record, "ts", legal, hint)
 
 
 _SWAPPED = "the place would be legal with 'lat' and 'lon' exchanged"
@@ -483,29 +511,6 @@ def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[flo
     return lat, lon, bbox, region
 
 
-def _check_text(text: Any, name: str, max_bytes: int) -> str:
-    if type(text) is not str:
-        raise refusal("invalid-text", f"Expected '{name}' as a string", shown(text))
-    try:
-        size = len(text) if text.isascii() or len(text) > max_bytes else len(text.encode())
-    except UnicodeEncodeError as e:
-        words = f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})"
-        raise refusal("invalid-text", words, shown(text[e.start : e.start + 1])) from None
-    if size > max_bytes:
-        given = f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"
-        raise refusal("long-text", f"Expected a shorter '{name}'", given, f"up to {max_bytes} bytes of UTF-8")
-    return text
-
-
-def _check_folded(text: str, name: str, max_bytes: int) -> str:
-    """Refuse a text that would become far longer when it is normalised, without normalising it."""
-    if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
-        raise refusal(
-            "long-text", f"Expected '{name}' shorter when it is normalised", f"{size} bytes", f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded"
-        )
-    return text
-
-
 def _check_words(text: str, limits: Limits) -> None:
     """Refuse a text of too many words. Most texts are too short for that and need not be cut into words."""
     least_bytes = limits.words_max if limits.segmented else 2 * limits.words_max - 1
@@ -517,14 +522,17 @@ def _check_words(text: str, limits: Limits) -> None:
         raise refusal("many-words", "Expected fewer words in 'text'", str(words), legal)
 
 
-def _message_id(id: Any, max_bytes: int) -> str:
-    if type(id) is int and -(1 << 63) <= id < 1 << 63:
-        return str(id)
-    if type(id) is not str or not id:
-        raise refusal("invalid-id", "Expected 'id' as a string or an integer", shown(id), f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits")
-    if not id.isascii() or len(id) > max_bytes:
-        _check_text(id, "id", max_bytes)
-    return _quoted(id)
+def _is_deleted(record: dict[str, Any]) -> bool:
+    if type(deleted := record["deleted"]) is not bool:
+        _refuse("invalid-object", "Expected 'deleted' as a boolean", record, "deleted", "true or false")
+    return bool(deleted)
+
+
+def _deletion(record: dict[str, Any], object: str, limits: Limits) -> Message:
+    id = message_id(record["id"], limits.id_max_bytes) if "id" in record else None
+    if "ts" in record:
+        check_time(record["ts"])
+    return Message(id, "", 0.0, 0.0, record.get("ts"), object=object, deleted=True)
 
 
 def _one_of(record: dict[str, Any], name: str, other: str) -> str:
@@ -549,7 +557,7 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
     found: list[str] = []
     left = 2 * limits.text_max_bytes  # together they may be as long as a text
     for i, keyword in enumerate(listed, 1):
-        _check_folded(_check_text(keyword, f"keyword {i}", limits.text_max_bytes), f"keyword {i}", limits.text_max_bytes)
+        check_folded(check_text(keyword, f"keyword {i}", limits.text_max_bytes), f"keyword {i}", limits.text_max_bytes)
         left -= len(keyword) if keyword.isascii() else folded_bytes(keyword)
         if left < 0:
             legal = f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"

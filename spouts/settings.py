@@ -44,6 +44,9 @@ DEFAULTS: dict[str, Any] = {
     "dskype.attributes": {},
     "dskype.boolean.prefixes": False,
     "dskype.boolean.wordless": False,
+    "dskype.objects": False,
+    "dskype.objects.ttl.ms": None,
+    "dskype.objects.max": 1_000_000,
     "dskype.limits.subscriptions": 20_000_000,
     "dskype.limits.subscription.cost": None,
     "dskype.limits.subscription.cost.action": "refuse",
@@ -97,6 +100,9 @@ others late. Beyond either limit a message becomes a dead letter.
 ``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
 Each message then has a term that all messages have, and one for each value of a textual attribute. The topology files of this product set it; the default is
 false, because with it messages go to other tasks, and a topology of an earlier version must go on as it was.
+``dskype.objects``: whether messages may be states of objects that move (:mod:`dskype.bolts.objects`).
+``dskype.objects.ttl.ms``: an object without an update for this long ends (time windows); null: none does.
+``dskype.objects.max``: the most objects of one task of the distribution bolt; updates of further ones become dead letters.
 ``dskype.input.*``: where records of other forms have what a message consists of; see :mod:`dskype.spouts.input_mapping`.
 ``dskype.input.topics``: topic -> what is different there, with the same keys.
 ``dskype.text.fields``: the text fields of a message, in order: a list of names, or a map from names to analyzers; without them a text is one string.
@@ -167,6 +173,16 @@ def _flag(conf: Mapping[str, Any], key: str) -> bool:
     if type(value) is not bool:
         raise _refuse(key, value, "true or false")
     return value
+
+
+def _objects_ttl_ms(conf: Mapping[str, Any], window_kind: str) -> int | None:
+    ttl_ms = _bound(conf, "dskype.objects.ttl.ms")
+    if ttl_ms is not None and window_kind != "time":
+        hint = "set dskype.window.span.ms in place of dskype.window.messages: only a time window says what time it is"
+        raise _refuse("dskype.objects.ttl.ms", ttl_ms, "null with a count window", hint)
+    if ttl_ms is not None and ttl_ms >= 1 << 53:
+        raise _refuse("dskype.objects.ttl.ms", ttl_ms, "an integer from 1 to 9007199254740991, or null")
+    return ttl_ms
 
 
 def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> float:
@@ -277,6 +293,9 @@ class Settings:
     :ivar attributes: those that messages may have, by name.
     :ivar prefixes: whether expressions may have prefixes.
     :ivar wordless: whether a message may satisfy an expression by something that is no word.
+    :ivar objects: whether messages may be states of objects.
+    :ivar objects_ttl_ms: how long an object lasts without an update; None: until it is deleted.
+    :ivar objects_max: the most objects of one task of the distribution bolt.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
@@ -310,6 +329,9 @@ class Settings:
     attributes: Attributes = field(default_factory=Attributes)
     prefixes: bool = False
     wordless: bool = False
+    objects: bool = False
+    objects_ttl_ms: int | None = None
+    objects_max: int = 1_000_000
     subscriptions_max: int = 20_000_000
     cost_ceiling: float | None = None
     cost_action: str = "refuse"
@@ -422,6 +444,9 @@ class Settings:
             attributes=attributes,
             prefixes=_flag(conf, "dskype.boolean.prefixes"),
             wordless=_flag(conf, "dskype.boolean.wordless"),
+            objects=_flag(conf, "dskype.objects"),
+            objects_ttl_ms=_objects_ttl_ms(conf, kind),
+            objects_max=_integer(conf, "dskype.objects.max", 1),
             subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
             cost_ceiling=ceiling,
             cost_action=action,

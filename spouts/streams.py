@@ -4,8 +4,10 @@
 stream    name here           from -> to                      grouping
 ========  ==================  ==============================  =====================================================
 1         ``messages``        message-spout -> distribution   shuffle
+1         ``updates``         message-spout -> distribution   fields(object): messages that are states of objects
 2         ``subscriptions``   subscription-spout -> distr.    fields(subscription): an unregister never overtakes
 3         ``matching``        distribution -> subscription    direct: the messages that a task needs
+3         ``pairs``           distribution -> subscription    direct: updates of objects, with the states before them
 3         ``placements``      distribution -> subscription    direct: subscriptions placed on or removed from a task
           ``shortages``       subscription -> distribution    fields(subscription): reports on placements
           ``plans``           subscription-spout -> distr.    all: another plan of the distributor
@@ -52,6 +54,7 @@ __all__ = [
     "Lists",
     "Matching",
     "Messages",
+    "Pairs",
     "Partials",
     "Placements",
     "Plans",
@@ -64,6 +67,7 @@ __all__ = [
     "Subscriptions",
     "Switched",
     "Transfers",
+    "Updates",
     "Window",
 ]
 
@@ -223,6 +227,30 @@ class Messages(Stream):
     region: Float64Lists
 
 
+@_stream("updates")
+class Updates(Stream):
+    """Messages that are states of objects; the first columns are those of :class:`Messages`. A deletion has no text, and lies at (0, 0).
+
+    :ivar id: ids as JSON text, and behind each the member ``,"object":...`` of results.
+    :ivar object: ids of the objects.
+    :ivar time_ms: by which the states of an object follow each other: the message's own time, or that of its arrival.
+    :ivar deleted: 1 where the object ends.
+    """
+
+    seq: Int64
+    position: Int64
+    id: Text
+    lat: Degrees
+    lon: Degrees
+    text: Text
+    arrival_ms: Milliseconds
+    attributes: Int64Lists
+    region: Float64Lists
+    object: Text
+    time_ms: Milliseconds
+    deleted: Int8
+
+
 @_stream("subscriptions")
 class Subscriptions(Stream):
     """Subscriptions as they have arrived.
@@ -258,6 +286,34 @@ class Matching(Stream):
     attributes: Int64Lists
     prefixes: Int64Lists
     region: Float64Lists
+
+
+@_stream("pairs")
+class Pairs(Stream):
+    """Updates of objects: one row for the state that begins with an update, one for the state before it; the two are neighbours, and either may be missing.
+
+    The first columns are those of :class:`Matching`. Of both rows ``seq``, ``position``, ``id`` and ``arrival_ms`` are those of the update; the
+    other columns are those of the state.
+
+    :ivar before: 1 where it is the state before the update.
+    :ivar since: position at which the state began; ``since_ms``: when the message arrived that it began with.
+    """
+
+    seq: Int64
+    position: Int64
+    id: Text
+    lat: Degrees
+    lon: Degrees
+    terms: Int64Lists
+    weights: Float64Lists
+    arrival_ms: Milliseconds
+    order: Int16Lists
+    attributes: Int64Lists
+    prefixes: Int64Lists
+    region: Float64Lists
+    before: Int8
+    since: Int64
+    since_ms: Milliseconds
 
 
 @_stream("placements")
@@ -380,11 +436,15 @@ class Plans(Stream):
     plan: Plain
 
 
-@_stream("switched")
+@_stream("switched", later=1)
 class Switched(Stream):
-    """The task uses no routes of plans before this version any more; only with a distributor that replicates."""
+    """The task uses no routes of plans before this version any more; only with a distributor that replicates.
+
+    :ivar at: the last position for which it did.
+    """
 
     version: Int64
+    at: Int64
 
 
 @_stream("transfers")

@@ -384,6 +384,45 @@ def fields(sources: dict[str, str], record: dict[str, Any], arrival_ms: int, tex
     return {"fields_omitted": True} if size > most_bytes else {"fields": found}
 
 
+def object_changes(messages: Sequence[dict[str, Any]], until: float, ttl_ms: int | None = None) -> list[dict[str, Any]]:
+    """Return how objects change up to a position, one update after another: ``before`` and ``after`` are messages, or None.
+
+    :param messages: in rising order of (position, seq), with ``object`` (None: it is of none), ``deleted``, ``own_ms``, ``position``, ``arrival_ms`` and ``id``.
+    :param ttl_ms: an object without an update for longer than this ends; positions are times then.
+    """
+    newest: dict[str, dict[str, Any]] = {}
+    changes = []
+
+    def expire(now: float) -> None:
+        for name, state in list(newest.items()):
+            if ttl_ms is not None and state["position"] + ttl_ms < now:
+                end = state["position"] + ttl_ms
+                changes.append({"object": name, "id": state["id"], "position": end, "arrival_ms": end, "before": newest.pop(name), "after": None})
+
+    for message in messages:
+        if message["position"] > until:
+            break
+        expire(message["position"])
+        name = message["object"]
+        before = newest.get(name)
+        if name is None or (before is not None and message["own_ms"] < before["own_ms"]):
+            continue
+        after = None if message["deleted"] else message
+        newest.pop(name, None)
+        if after is not None:
+            newest[name] = after
+        changes.append({"object": name, **{key: message[key] for key in ("id", "position", "arrival_ms")}, "before": before, "after": after})
+    expire(until + 1)
+    return changes
+
+
+def object_event(matched: bool, matches: bool, inside: bool) -> str | None:
+    """Return what a subscription reports of a change, if it matched the state before, and matches the one after."""
+    if matches:
+        return "enter" if not matched else "inside" if inside else None
+    return "leave" if matched else None
+
+
 def in_bbox(bbox: Sequence[float], lat: float, lon: float) -> bool:
     """Tell whether a point is in ``[west, south, east, north]``, borders included; west > east crosses the antimeridian."""
     west, south, east, north = bbox

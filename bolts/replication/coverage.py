@@ -24,7 +24,7 @@ class Coverage:
         self._sources, self._summaries = sources, summaries
         self._from: dict[int, int] = {0: -1}
         self._markers: dict[int, dict[int, int]] = {}
-        self._finished: dict[int, set[int]] = {}
+        self._finished: dict[int, dict[int, int]] = {}  # version -> distribution task -> its watermark
 
     def record_marker(self, version: int, source: int, high: int) -> None:
         """Record that a distribution task sends by a plan from now on; ``high`` is the newest position that it sent before."""
@@ -33,14 +33,14 @@ class Coverage:
         if len(marks) == self._sources:
             self._from[version] = max(self._markers.pop(version).values())
 
-    def record_finished(self, version: int, source: int) -> bool:
-        """Record that all subscriptions of a distribution task have moved to a plan; return whether those of all tasks have."""
-        finished = self._finished.setdefault(version, set())
-        finished.add(source)
-        if len(finished) < self._sources:
-            return False
-        del self._finished[version]
-        return True
+    def record_finished(self, version: int, source: int, at: int) -> int | None:
+        """Record that all subscriptions of a distribution task have moved to a plan, at its watermark ``at``.
+
+        :returns: when those of all tasks have, the highest of these watermarks: no subscription needs the routes of older plans above it. Otherwise None.
+        """
+        finished = self._finished.setdefault(version, {})
+        finished[source] = at
+        return None if len(finished) < self._sources else max(self._finished.pop(version).values())
 
     def since(self, version: int) -> int:
         """Return the watermark from which on everything arrives that a plan sends here; higher than any while it is unknown."""
@@ -55,7 +55,7 @@ class Coverage:
         return [
             list(self._from.items()),
             [[version, list(marks.items())] for version, marks in self._markers.items()],
-            [[version, sorted(sources)] for version, sources in self._finished.items()],
+            [[version, sorted(finished.items())] for version, finished in self._finished.items()],
         ]
 
     def restore(self, state: Any) -> None:
@@ -63,4 +63,5 @@ class Coverage:
         since, markers, finished = state
         self._from = dict(since)
         self._markers = {version: dict(marks) for version, marks in markers}
-        self._finished = {version: set(sources) for version, sources in finished}
+        # Snapshots of earlier versions have no watermarks.
+        self._finished = {version: dict((one, -1) if isinstance(one, int) else one for one in sources) for version, sources in finished}

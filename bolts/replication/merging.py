@@ -9,7 +9,7 @@ import numpy as np
 from dskype.bolts.replication.merger import Merger, Publication
 from dskype.bolts.replication.messages import Begin, Finish, decode_replica_message
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import MATCH
+from dskype.bolts.results.events import MATCHES
 from dskype.spouts import streams
 from dskype.topology.tuples import TupleBatch
 
@@ -75,7 +75,7 @@ class MergedResults(ResultStrategy):
 
     def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch | None:
         """Return the changes of replicas that are alone; keep matches and merge other changes."""
-        found = batch.ops == MATCH
+        found = np.isin(batch.ops, MATCHES)
         if not found.any():
             left = self._merger.receive_changes(task, batch)
             rows = None if left.all() else np.flatnonzero(left)

@@ -159,9 +159,10 @@ class PlanMarker(NamedTuple):
 
 
 class AllMoved(NamedTuple):
-    """All subscriptions of the distribution task are placed by plan ``version``."""
+    """All subscriptions of the distribution task are placed by plan ``version``. ``at``: watermark of the distribution task."""
 
     version: int
+    at: int = -1  # absent from messages of earlier versions
 
     def encode(self) -> dict[str, Any]:
         """Return the map."""

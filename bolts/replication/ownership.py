@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.results.deltas import DeltaBatch
@@ -58,14 +59,20 @@ class SubscriptionOwner(ABC):
     def resolve(self, slots: np.ndarray, answers: RankedLists) -> Changes:
         """Merge an answer for each slot into its list and publish these; return the changes, which name the slots that are due again."""
 
-    def match(self, arrived: Arrived) -> None:
-        """Publish the matches of boolean subscriptions; then end the subscriptions that have expired."""
-        if not len(self._boolean) or not arrived.messages.n:
+    def match(self, arrived: Arrived, pairs: StatePairs | None = None) -> None:
+        """Publish the matches of boolean subscriptions, and what updates of objects mean to them; then end the subscriptions that have expired."""
+        applied = [part for part in (arrived, None if pairs is None else pairs.states) if part is not None and part.messages.n]
+        if not len(self._boolean) or not applied:
             return
-        rows, slots = self._boolean.match(arrived)
-        if len(rows):
-            self._publish_matches(arrived, rows, slots)
-        for slot in self._boolean.pop_expired(arrived):
+        if arrived.messages.n:
+            rows, slots = self._boolean.match(arrived)
+            if len(rows):
+                self._publish_matches(arrived, rows, slots)
+        if pairs is not None and pairs.messages.n:
+            rows, slots, ops = self._boolean.compare(pairs)
+            if len(rows):
+                self._publish_moves(pairs.states, rows, slots, ops)
+        for slot in self._boolean.pop_expired(*applied):
             self._end_expired(slot)
 
     @abstractmethod
@@ -73,14 +80,19 @@ class SubscriptionOwner(ABC):
         """Publish matches: row ``rows[i]`` matches the subscription in ``slots[i]``."""
 
     @abstractmethod
+    def _publish_moves(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray) -> None:
+        """Publish updates of objects: row ``rows[i]`` of the states means ``ops[i]`` to the subscription in ``slots[i]``."""
+
+    @abstractmethod
     def _end_expired(self, slot: int) -> None:
         """End the expired boolean subscription in a slot."""
 
-    def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> DeltaBatch:
+    def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray | None = None) -> DeltaBatch:
         n = len(rows)
         self._counters["matches"].inc(n)
         names, registrations, metas = self._boolean.metadata.columns(slots)
-        return DeltaBatch(names, registrations, np.full(n, MATCH, np.int8), arrived.messages.position[rows], arrived.ids.take(pa.array(rows)), metas=metas)
+        ops = np.full(n, MATCH, np.int8) if ops is None else ops
+        return DeltaBatch(names, registrations, ops, arrived.messages.position[rows], arrived.ids.take(pa.array(rows)), metas=metas)
 
     def _at_once(self, n: int) -> list[slice]:
         """Return ``n`` results in the parts that are published at once."""
@@ -134,7 +146,7 @@ class SingleOwner(SubscriptionOwner):
                 new.append((name, registration, subscription))
                 names.add(name)
             elif subscription is not None:
-                self._boolean.open(name, registration, subscription)
+                self._boolean.open(name, registration, subscription, self._topk.watermark)
                 self._publisher.events([name], [registration], ["active"], [self._topk.watermark])
         self._insert_topk(new)
 
@@ -236,6 +248,9 @@ class SingleOwner(SubscriptionOwner):
         self._counters["matches"].inc(len(rows))
         messages = MessageKeys(arrived.ids, arrived.messages.position, arrived.messages.seq)
         self._publisher.matches(messages, rows, slots, self._boolean.metadata.json_names())
+
+    def _publish_moves(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray) -> None:
+        self._publisher.deltas(self._matches(arrived, rows, slots, ops))
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedList, RankedLists
 from dskype.bolts.replication.balancing import make_meter
 from dskype.bolts.replication.boolean_placements import BooleanPlacements
@@ -33,6 +34,7 @@ from dskype.bolts.replication.ownership import SubscriptionOwner
 from dskype.bolts.replication.replicas import Replicas
 from dskype.bolts.replication.transfers import Transfers
 from dskype.bolts.replication.workload_meter import WorkloadMeter
+from dskype.bolts.results.events import MATCH
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions
@@ -94,8 +96,8 @@ class ReplicatedOwner(SubscriptionOwner):
                 self._coverage.record_marker(message.version, source, message.high)
                 self._check_coverage()
             elif isinstance(message, AllMoved):
-                if self._coverage.record_finished(message.version, source):
-                    streams.Switched(version=message.version).emit(self._collector)
+                if (at := self._coverage.record_finished(message.version, source, message.at)) is not None:
+                    streams.Switched(version=message.version, at=at).emit(self._collector)
             elif isinstance(message, MovePlan):
                 self._transfers.adopt_plan(*message)
             elif isinstance(message, PartitionMap | SizeShift):
@@ -222,11 +224,13 @@ class ReplicatedOwner(SubscriptionOwner):
     def _send_to_balancer(self, message: BalanceMessage) -> None:
         streams.Balance(kind=message.kind, record=message.encode()).emit_direct(self._collector, self._distribution_tasks[0])
 
-    def match(self, arrived: Arrived) -> None:
-        """Publish the matches of boolean subscriptions, and measure the workload."""
+    def match(self, arrived: Arrived, pairs: StatePairs | None = None) -> None:
+        """Publish the matches of boolean subscriptions, and what updates of objects mean to them, and measure the workload."""
         if self._meter is not None:
             self._meter.record(arrived)
-        super().match(arrived)
+            if pairs is not None:
+                self._meter.record(pairs.states)
+        super().match(arrived, pairs)
 
     def tick(self, now_ms: int) -> None:
         """Report the workload if it is time."""
@@ -251,13 +255,16 @@ class ReplicatedOwner(SubscriptionOwner):
 
     def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
         """Send valid matches to the result bolt, with sequence numbers by which it publishes each once."""
+        self._publish_moves(arrived, rows, slots, np.full(len(rows), MATCH, np.int8))
+
+    def _publish_moves(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray) -> None:
         inside = self._boolean_placements.inside(arrived.messages.position[rows], slots)
         rows = rows[inside]
         if self._meter is not None:
             self._meter.record(arrived, rows)
-        slots = slots[inside]
+        slots, ops = slots[inside], ops[inside]
         for part in self._at_once(len(rows)):
-            self._publisher.emit_deltas(self._matches(arrived, rows[part], slots[part])._replace(seqs=arrived.messages.seq[rows[part]]))
+            self._publisher.emit_deltas(self._matches(arrived, rows[part], slots[part], ops[part])._replace(seqs=arrived.messages.seq[rows[part]]))
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from dskype.bolts.replication.registry import Entry, Registry
 from dskype.bolts.replication.takeover import Takeover
 from dskype.distribution import Distributor, Placed
 from dskype.distribution.base import read_takeover
-from dskype.distribution.subscriptions import Subscription, TopkSubscription
+from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException
@@ -117,6 +117,8 @@ class ReplicatedPlacement(PlacementStrategy):
         self._review_at: int | None = None  # watermark
         self._to_review: list[str] = []
         self._reviewed: dict[str, _Review] = {}
+        self._objects = False
+        self._drop_at: int | None = None  # when the watermark has got there, the old routes are dropped
         self.watermark = -1
         self._high = -1  # the highest position sent
         self._counters = {name: context.register_counter(name) for name in ("reallocations", "shrunk", "plan_changes", "plans_refused", "unknown_unregistered")}
@@ -150,6 +152,8 @@ class ReplicatedPlacement(PlacementStrategy):
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
         """Place a subscription, and end the one of the same name."""
         topk = isinstance(subscription, TopkSubscription)
+        if isinstance(subscription, BooleanSubscription) and self._objects:
+            subscription = subscription._replace(begun=self.watermark)
         old = self._registry.get(name)
         if old is not None:
             self._end(name, old, replaced=topk)
@@ -268,7 +272,7 @@ class ReplicatedPlacement(PlacementStrategy):
                 self.enqueue_plan(plan.version, plan.plan)
         else:
             for switched in streams.Switched.rows(batch):
-                self.drop_old_routes(switched.version)
+                self.drop_old_routes(switched.version, -1 if switched.at is None else switched.at)
 
     def handle_report(self, report: ReplicaReport, task: int) -> None:
         """Act on a report of a task (its id), unless it is out of date."""
@@ -364,6 +368,8 @@ class ReplicatedPlacement(PlacementStrategy):
     def advance(self, watermark: int) -> None:
         """Record the watermark, which placements carry, and begin a review if it is time for one."""
         self.watermark = watermark
+        if self._drop_at is not None:
+            self.drop_old_routes(self._version, self._drop_at)
         if self._review_at is None:
             self._review_at = watermark + self._window
         elif watermark >= self._review_at and self._old is None and not self._to_review:
@@ -466,7 +472,7 @@ class ReplicatedPlacement(PlacementStrategy):
                 self._send(self._task_to_survey(entry), name, entry.registration, Survey())
         if not self._to_survey and not self._surveyed and not self._moving:
             self._done = True
-            self._send_to_all(AllMoved(self._version))
+            self._send_to_all(AllMoved(self._version, self.watermark))
 
     def _may_begin(self) -> bool:
         """Tell whether one more subscription may be surveyed now, and count the messages that it is begun for."""
@@ -476,11 +482,22 @@ class ReplicatedPlacement(PlacementStrategy):
         self._earned = max(0, self._earned - _MESSAGES_PER_MOVE)
         return True
 
-    def drop_old_routes(self, version: int) -> None:
-        """Drop the routes of the plan before ``version``, because no distribution task has subscriptions left that were placed by it."""
-        if self._old is not None and self._done and version == self._version:
-            self._old = None
-            self._begin_next_plan()
+    def drop_old_routes(self, version: int, at: int) -> None:
+        """Drop the routes of the plan before ``version``, because no distribution task has subscriptions left that were placed by it.
+
+        :param at: the last position for which a subscription matched messages on tasks of the older plan. Up to there messages may still come.
+        """
+        if self._old is None or not self._done or version != self._version:
+            return
+        if self.watermark < at:
+            self._drop_at = at
+            return
+        self._old, self._drop_at = None, None
+        self._begin_next_plan()
+
+    def begin_objects(self) -> None:
+        """Tell tasks when boolean subscriptions became active: of an update of an object they report what has changed since."""
+        self._objects = True
 
     # -- what load balancing needs ------------------------------------------------------------------------------------
 
@@ -543,6 +560,7 @@ class ReplicatedPlacement(PlacementStrategy):
             "moving": [[name, *move] for name, move in self._moving.items()],
             "earned": self._earned,
             "done": self._done,
+            "drop_at": self._drop_at,
             "takeover": None if self._takeover is None else self._takeover.snapshot(),
             "watermark": self.watermark,
             "high": self._high,
@@ -563,6 +581,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
         self._moving = {name: _Move(*move) for name, *move in state["moving"]}
         self.watermark, self._high = state["watermark"], state["high"]
+        self._drop_at = state.get("drop_at")  # absent from snapshots of earlier versions
         self._earned = state.get("earned", 0)  # absent from snapshots of earlier versions
         takeover = state.get("takeover")  # absent from snapshots of earlier versions
         self._takeover = None if takeover is None else Takeover.restored(takeover)

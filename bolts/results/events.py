@@ -12,9 +12,13 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = [
     "ADD",
+    "ENTER",
     "EVENTS",
+    "INSIDE",
+    "LEAVE",
     "LIMITED_KEY",
     "MATCH",
+    "MATCHES",
     "OMITTED",
     "OPS",
     "REGISTERED",
@@ -26,9 +30,11 @@ __all__ = [
     "parse_registration",
 ]
 
-ADD, REMOVE, MATCH = 0, 1, 2
-OPS = ("add", "remove", "match")
-"""Names of the op codes."""
+ADD, REMOVE, MATCH, ENTER, INSIDE, LEAVE = 0, 1, 2, 3, 6, 7
+OPS = ("add", "remove", "match", "enter", "", "", "inside", "leave")
+"""Names of the op codes. 4 and 5 are changes of one replica's list (:data:`dskype.bolts.replication.messages.PART`)."""
+MATCHES = (MATCH, ENTER, INSIDE, LEAVE)
+"""Op codes of results of boolean subscriptions."""
 EVENTS = ("active", "removed")
 """Events of which a registration has each once. A third one, ``limited``, may come several times."""
 LIMITED_KEY = b"\xff"

@@ -4,6 +4,7 @@ Topics and formats (UTF-8; the id of a message is JSON text already and is inser
 
     <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add","message":m,"score":s,"rank":r,"meta":...}
                               {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"meta":... | "meta_omitted":true}
+                              {"v":1,"subscription":id,"watermark":w,"op":"enter" | "inside" | "leave","message":m,"object":o,"meta":...}
     <topology>.matches        {"v":1,"message":m,"watermark":w,"task":t,"subscriptions":[id,...]}
     <topology>.topk           {"v":1,"subscription":id,"registration":"p-o","watermark":w,"topk":[{"message":m,"score":s},...]}
     <topology>.registrations  {"v":1,"subscription":id,"registration":"p-o","event":"active" | "removed","watermark":w}
@@ -15,7 +16,7 @@ subscription, left out if it has none. Deltas and events carry the header ``resu
 op and message as text, equal whenever the same result is written again.
 
 With ``dskype.results.matches: grouped`` each task that finds matches of a message writes one record of ``<topology>.matches`` for
-them: its key is the message's id, ``t`` the task that writes. Matches that would make the record too long are split over several.
+them (an update of an object is a record for each subscription all the same): its key is the message's id, ``t`` the task that writes. Matches that would make the record too long are split over several.
 Their ``result-id`` is message, sequence number, task and number of the record.
 
 With ``dskype.results.fields`` the ids of messages that are given here have fields behind them (:mod:`dskype.spouts.result_fields`), which go into the records with them: each
@@ -37,7 +38,7 @@ import pyarrow.compute as pc
 
 from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
-from dskype.bolts.results.events import ADD, MATCH, OMITTED, OPS, REGISTERED, REMOVE, SUBSCRIPTION, WATERMARK, parse_registration
+from dskype.bolts.results.events import ADD, MATCHES, OMITTED, OPS, REGISTERED, REMOVE, SUBSCRIPTION, WATERMARK, parse_registration
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import read_only, to_strings
 from dskype.spouts.result_fields import BEHIND_ID
@@ -95,6 +96,9 @@ def json_names(ids: Any) -> Any:
     return _joined('"', ids, '"')
 
 
+_LEGAL = (ADD, REMOVE, *MATCHES)
+
+
 class Records(NamedTuple):
     """Records as columns (pyarrow arrays).
 
@@ -119,12 +123,12 @@ def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
     n = len(ops)
     check_lengths(column for column in (shared.keys, ops, batch.messages, batch.watermarks, scores, ranks) if column is not None)
     adds, ranked = ops == ADD, scores is not None and ranks is not None
-    if n and (ops.min() < 0 or ops.max() > MATCH or (not ranked and adds.any())):
+    if n and (not np.isin(ops, _LEGAL).all() or (not ranked and adds.any())):
         raise IllegalArgumentException(
             explain(
                 "A delta cannot be written.",
                 given={"ops": np.unique(ops).tolist(), "scores": ranked},
-                legal="0 (add, with scores and ranks), 1 (remove), 2 (match)",
+                legal=", ".join(f"{op} ({OPS[op]}{', with scores and ranks' if op == ADD else ''})" for op in _LEGAL),
             )
         )
     messages = ids = to_strings(batch.messages)

@@ -10,7 +10,7 @@ import numpy as np
 from dskype.bolts.results.allowance import METAS, Allowance
 from dskype.bolts.results.base import Opening, Removal, State
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import ADD, EVENTS, MATCH, event_record, limited_record, parse_registration
+from dskype.bolts.results.events import ADD, EVENTS, MATCHES, event_record, limited_record, parse_registration
 from dskype.bolts.results.formats import MessageKeys, delta_records, heads, json_names, match_records, names_of, state_values
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.match_kernels import Names
@@ -95,7 +95,7 @@ class ResultPublisher:
         :returns: number of published deltas.
         """
         ops = np.asarray(batch.ops)
-        if not self.wants_deltas and (kept := ops == MATCH).sum() < len(ops):
+        if not self.wants_deltas and (kept := np.isin(ops, MATCHES)).sum() < len(ops):
             batch = batch._replace(scores=None, ranks=None).select(np.flatnonzero(kept))
             ops = ops[kept]
         if not len(ops):

@@ -133,13 +133,14 @@ def _shown(value: Any) -> str:
 
 
 def result_line(result: Result, text: str | None) -> str:
-    """Return a delta as a line: time, operation, rank, score, subscription, message, and its text or fields."""
+    """Return a delta as a line: time, operation, rank, score, subscription, object, message, and its text or fields."""
     text = carried_text(result.fields) or text
     rank = "" if result.rank is None else f"#{result.rank}"
     score = "" if not isinstance(result.score, (int, float)) else f"{result.score:.6f}"
     words = f"  {text}" if text else ""
     what = f"{clean(result.op, 12):<6} {clean(rank, 8):>4} {score:>9}"
-    return f"{clock_text(result.time_ms)}  {what}  {clean(result.subscription, 60)}  {clean(result.message, 60)}{words}"
+    object = "" if result.object is None else f"{clean(result.object, 60)}  "
+    return f"{clock_text(result.time_ms)}  {what}  {clean(result.subscription, 60)}  {object}{clean(result.message, 60)}{words}"
 
 
 def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:

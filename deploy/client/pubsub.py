@@ -185,14 +185,16 @@ class PubSub(TopicReader):
         self._ceiling.check(parsed)
         return parsed
 
-    def parse_message(self, value: bytes) -> Any:
+    def parse_message(self, value: bytes, objects: bool = False) -> Any:
         """Parse a message and check it as the topology does, except for its time.
 
+        :param objects: it may be a state of an object, whatever the topology's settings say.
         :raises RecordError: the topology would refuse it.
         """
         settings = self.settings
-        parsed = parse_message(value, space=settings.space, limits=settings.limits, text_fields=settings.text_fields)
-        encode_attributes(settings.attributes, parsed)
+        parsed = parse_message(value, space=settings.space, limits=settings.limits, text_fields=settings.text_fields, objects=objects or settings.objects)
+        if not parsed.deleted:
+            encode_attributes(settings.attributes, parsed)
         return parsed
 
     # -- sending -------------------------------------------------------------------------------------------------------
@@ -261,6 +263,7 @@ class PubSub(TopicReader):
         bbox: Sequence[float] | None = None,
         region: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         ttl_s: float | None = None,
+        inside: bool | None = None,
         wait: bool = False,
         **more: Any,
     ) -> str:
@@ -271,10 +274,11 @@ class PubSub(TopicReader):
         :param bbox: west, south, east, north in degrees; west > east crosses the antimeridian. Default: everywhere.
         :param region: in place of ``bbox``: ``{"center": {"lat": ..., "lon": ...}, "radius_m": ...}``, a GeoJSON Polygon or MultiPolygon, or a list of these.
         :param ttl_s: how long it lives, in seconds. Default: until it is unregistered.
+        :param inside: whether updates of objects that stay in are reported, too (docs/concepts/objects.md). Default: only ``enter`` and ``leave`` are.
         :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
         :returns: the id; for the rest see :meth:`subscribe`.
         """
-        fields = {"expression": expression, "keywords": _listed(keywords), "bbox": _listed(bbox), "region": region, "ttl_s": ttl_s}
+        fields = {"expression": expression, "keywords": _listed(keywords), "bbox": _listed(bbox), "region": region, "ttl_s": ttl_s, "inside": inside}
         return self.subscribe(id, wait=wait, type="boolean", **_given(fields), **more)
 
     def unsubscribe(self, id: str, *, wait: bool = False) -> None:
@@ -308,6 +312,7 @@ class PubSub(TopicReader):
         attributes: Mapping[str, Any] | None = None,
         id: str | int | None = None,
         ts: int | None = None,
+        object: str | int | None = None,
         wait: bool = False,
     ) -> str | int | None:
         """Publish a message: a point, with ``lat`` and ``lon``, or an area, with ``bbox`` or ``region``.
@@ -319,26 +324,41 @@ class PubSub(TopicReader):
         :param attributes: name -> value, of the types that ``dskype.attributes`` of the topology declares; others are ignored.
         :param id: its id in results; default: ``"<partition>-<offset>"`` of its record.
         :param ts: its time, epoch ms; default: its arrival. Used by time windows.
+        :param object: the object whose newest state it is (docs/concepts/objects.md; ``dskype.objects: true`` of the topology). Updates of an object keep their order.
         :param wait: wait until Kafka has it.
         :returns: the message's id; None if it has only the default id and ``wait`` is False.
         :raises RecordError: the message is invalid.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
         fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": _listed(bbox), "region": region, "attributes": attributes, "ts": ts}
-        value = json.dumps(_given(fields), ensure_ascii=False).encode(errors="surrogatepass")
-        self.parse_message(value)
-        sent = self.send_message(value)
+        value = json.dumps(_given(fields | {"object": object}), ensure_ascii=False).encode(errors="surrogatepass")
+        self.parse_message(value, object is not None)
+        sent = self.send_message(value, object=object)
         if not wait:
             return id
         stored = self._stored(sent, "message")
         return f"{stored.partition}-{stored.offset}" if id is None else id
 
-    def send_message(self, value: bytes, partition: int | None = None) -> Delivery:
+    def delete_object(self, object: str | int, *, wait: bool = False) -> None:
+        """End an object: subscriptions that it is in report ``leave``. An unknown one is no error.
+
+        :param object: its id.
+        :param wait: wait until Kafka has it.
+        :raises RecordError: no object can have this id; the text says why.
+        :raises SendError: ``wait`` is True, and Kafka did not take it.
+        """
+        self.parse_message(json.dumps({"object": object, "deleted": True}).encode(), True)
+        sent = self.send_message(None, object=object)
+        if wait:
+            self._stored(sent, "end of the object")
+
+    def send_message(self, value: bytes | None, partition: int | None = None, object: str | int | None = None) -> Delivery:
         """Send bytes to the topic of messages, unchecked; return what becomes of them.
 
-        :param partition: of the topic; None: any.
+        :param partition: of the topic; None: any, with an object the one that its id leads to.
+        :param object: the object whose state it is, which is the record's key; with None in place of the bytes, the object ends.
         """
-        return self._send(self.topics.messages, None, value, partition)
+        return self._send(self.topics.messages, None if object is None else str(object).encode(errors="surrogatepass"), value, partition)
 
     def send_subscription(self, key: bytes, value: bytes | None) -> Delivery:
         """Send bytes to the topic of subscriptions, unchecked; None unregisters. Return what becomes of them."""

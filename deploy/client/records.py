@@ -65,7 +65,9 @@ class Registered:
 
 @dataclass(frozen=True)
 class Result:
-    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or matched a boolean subscription (``match``).
+    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or matched a boolean subscription (``match``); or what an object did there.
+
+    With an object, ``op`` is ``enter``, ``inside`` or ``leave``, and ``message`` the message that was the reason.
 
     :ivar watermark: of the list after this change (docs/concepts/pubsub.md, topics).
     :ivar message: the message's id, as it was published.
@@ -76,6 +78,7 @@ class Result:
     :ivar value: the whole record.
     :ivar fields: of the message, if the topology's results carry some (``dskype.results.fields``); None: they do not, it has left the list, or they are too long
         (then ``value`` has ``fields_omitted``).
+    :ivar object: the id of the object; None: the result is of no object.
     """
 
     subscription: str
@@ -89,6 +92,12 @@ class Result:
     result_id: str
     value: dict[str, Any]
     fields: dict[str, Any] | None = None
+    object: str | None = None
+
+    @property
+    def event(self) -> str | None:
+        """What the object did: ``enter``, ``inside`` or ``leave``; None: the result is of no object."""
+        return None if self.object is None else self.op
 
     @classmethod
     def all_of(cls, record: Any, subscriptions: Collection[str] | None = None) -> list[Result]:
@@ -139,6 +148,7 @@ class Result:
             _identity(record, value),
             value,
             _carried(value).get("fields"),
+            value.get("object"),
         )
 
 

@@ -14,6 +14,7 @@ from dskype.deploy.verification import _kernels, show
 from dskype.deploy.verification.carried import check_carried
 from dskype.deploy.verification.grouped import read_grouped
 from dskype.deploy.verification.inputs import Inputs
+from dskype.deploy.verification.moves import check_moves
 from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, parse_subscriptions, replay
@@ -47,7 +48,7 @@ def verify(
     - Registrations begin and end in order.
     - Each whole list equals the best k of the window at its watermark.
     - Deltas, folded in order, give that list at each of their watermarks, with the right ranks.
-    - Boolean matches are right and complete, and occur once.
+    - Boolean matches are right and complete, and occur once. So are ``enter``, ``inside`` and ``leave`` of objects.
     - The fields that results carry are those of their messages.
     - With ``final``, each subscription is active, and its last list and last deltas equal the best k at the newest message.
 
@@ -94,13 +95,16 @@ class _Verification:
         self._registry.check_order(self._final, history.newest, int(history.arrival_ms.max(initial=0)), inputs.runs == 1)
         report.compared["subscriptions"] += len(self._registry.last)
         lists = read_lists(inputs, self._registry, history, report, self._progress)
-        changes, matches = read_deltas(inputs, self._registry, history, report, self._progress, ends=not self._final)
+        changes, matches, moves = read_deltas(inputs, self._registry, history, report, self._progress, ends=not self._final)
         grouped, self._known = read_grouped(inputs, self._registry, history, report, self._progress, self._final)
         self._single, self._grouped = len(matches.code), self._settings.matches == "grouped"
         check_carried(inputs, self._registry, history, report, self._progress)
         self._oracle = Oracle(history, self._settings)
         self._check_lists(lists, changes)
         self._check_matches(matches.joined(grouped))
+        if self._settings.objects:
+            self._progress("comparing objects")
+            check_moves(moves, self._registry, self._oracle, self._settings, inputs, report, self._since, self._final)
         if self._writes:
             self._progress("looking for lost and repeated records")
             check_topology_writes(of_all_runs, report, final=self._final, is_ambiguous=lambda delta: has_repeated_id(delta, history))
@@ -404,6 +408,7 @@ class _Verification:
         if skipped := int((~looked & (watermark > r.active)).sum()):
             report.unchecked["matches of messages that are not looked at or that the log has dropped"] += skipped
         expected = self._oracle.matching(r, after, max(until, int(watermark.max(initial=NEVER))))
+        expected = expected[[row not in history.states for row in expected.tolist()]] if history.states else expected
         wide = max(len(history.codes), 1)
         found_key = self._rank(watermark) * wide + matches.code[rows]
         expected_key = self._rank(history.position[expected]) * wide + history.code[expected]

@@ -38,6 +38,13 @@ def check_message(record: dict[str, Any], settings: Settings) -> Message:
     :raises UnusableRecord: it has to be refused.
     """
     limits = settings.limits
+    named = None
+    if settings.objects and "object" in record:
+        named = str(json.loads(_message_id(record["object"], limits)))
+        if not isinstance(deleted := record.get("deleted", False), bool):
+            raise UnusableRecord("a deletion that is neither true nor false")
+        if deleted:
+            return Message(_message_id(record["id"], limits) if "id" in record else None, "", 0.0, 0.0, _time(record), object=named, deleted=True)
     text = _text(_joined(record.get("text"), settings.text_fields) if settings.text_fields else record.get("text"), limits)
     if folded_bytes(text) > limits.words_max and _most_words(text, settings) > limits.words_max:
         raise UnusableRecord("a text of too many words")
@@ -52,14 +59,19 @@ def check_message(record: dict[str, Any], settings: Settings) -> Message:
         _check_inside(lat, lon, settings.space)
     else:
         lat, lon = _place(record, settings.space)
-    ts = record.get("ts")
-    if "ts" in record and (not _is_integer(ts, 0, _LARGEST) or 946_684_800 <= ts < 4_102_444_800):  # the latter are seconds of 2000 to 2099
-        raise UnusableRecord("a time that is no number of milliseconds since the epoch")
+    ts = _time(record)
     attributes = record.get("attributes")
     if "attributes" in record and not isinstance(attributes, dict):
         raise UnusableRecord("attributes that are no object")
     attributes_of(attributes, settings)
-    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox, attributes, region)
+    return Message(_message_id(record["id"], limits) if "id" in record else None, text, lat, lon, ts, bbox, attributes, region, named)
+
+
+def _time(record: dict[str, Any]) -> int | None:
+    ts = record.get("ts")
+    if "ts" in record and (not _is_integer(ts, 0, _LARGEST) or 946_684_800 <= ts < 4_102_444_800):  # the latter are seconds of 2000 to 2099
+        raise UnusableRecord("a time that is no number of milliseconds since the epoch")
+    return ts
 
 
 def attributes_of(given: dict[str, Any] | None, settings: Settings) -> dict[str, float | frozenset[str]]:
@@ -117,6 +129,8 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     if name not in record and "keywords" not in record and (kind == "topk" or "text" in record or not ("bbox" in record or "region" in record)):
         raise UnusableRecord(f"neither {name} nor keywords")
     meta = _meta(record, limits)
+    if kind == "topk" and settings.objects:
+        raise UnusableRecord("a top-k subscription where there are objects")
     if kind == "topk":
         words = keywords_of(_text(record["text"], limits), settings) if name in record else _keywords(record["keywords"], settings)
         _check_words(words, limits)
@@ -139,7 +153,9 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (_is_number(ttl_s, 0, _LARGEST // 1000) and ttl_s > 0):
         raise UnusableRecord("a lifetime that is no number of seconds above 0")
-    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta, region)
+    if not isinstance(inside := record.get("inside", False), bool):
+        raise UnusableRecord("an inside that is neither true nor false")
+    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta, region, inside)
 
 
 def _read_scale_m(record: dict[str, Any]) -> float | None:

@@ -48,6 +48,8 @@ def forms_of(value: bytes | None, mapping: InputMapping | None, settings: Settin
         own["ts"] = ts
     if options["attributes"] and (attributes := _attributes(options["attributes"], record, settings)) is not None:
         own["attributes"] = attributes
+    if settings.objects and options["object"] is not None and (object := value_at(options["object"], record)) not in (None, ""):
+        own["object"] = object
     return own, record
 
 

@@ -23,7 +23,7 @@ from dskype.spouts.records import Message, RecordError, Subscription, areas_of
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 
-__all__ = ["NEVER", "History", "Place", "Unregistered", "handled_until", "message_in", "parse_subscriptions", "replay"]
+__all__ = ["NEVER", "History", "Place", "State", "Unregistered", "handled_until", "message_in", "parse_subscriptions", "replay"]
 
 NEVER = -(1 << 62)
 _SHOWN = 5
@@ -48,6 +48,19 @@ class _Run(NamedTuple):
     n: int
 
 
+class State(NamedTuple):
+    """What a message says of an object.
+
+    :ivar object: its id.
+    :ivar deleted: whether it ends.
+    :ivar own_ms: the message's own time.
+    """
+
+    object: str
+    deleted: bool
+    own_ms: int
+
+
 @dataclass
 class History:
     """The numbered messages, rows in rising (position, seq).
@@ -66,6 +79,7 @@ class History:
     :ivar areas: float64[n, 4], as in ``MessageBatch``; None: every message is a point.
     :ivar regions: row -> region, as in JSON, of messages that are neither points nor rectangles.
     :ivar carried: n values: what results say of the fields of each message; None: results carry none.
+    :ivar states: row -> the state of an object that the message is; see :class:`State`.
     :ivar attributes: attribute -> (the rows of the messages that have it, rising, int64[], and its values).
     """
 
@@ -89,6 +103,7 @@ class History:
     attributes: dict[str, tuple[np.ndarray, list[Any]]] = field(default_factory=dict)
     regions: dict[int, Any] = field(default_factory=dict)
     carried: list[dict[str, Any]] | None = None
+    states: dict[int, State] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -163,18 +178,20 @@ def _forms(value: bytes | None, topic: str, settings: Settings, topology: str) -
     return forms_of(value, settings.mapping_of(topic, Topics.for_topology(topology).messages), settings)
 
 
-def message_in(value: bytes | None, topic: str, settings: Settings, topology: str) -> Message:
-    """Return the message in a record's value.
+def message_in(record: Any, topic: str, settings: Settings, topology: str) -> Message:
+    """Return the message in a record; with objects, one without a value ends the object in its key.
 
     :raises UnusableRecord: it has to be refused.
     """
-    return check_message(_forms(value, topic, settings, topology)[0], settings)
+    if record.value is None and settings.objects:
+        return Message(None, "", 0.0, 0.0, None, object=read_key(record.key, settings), deleted=True)
+    return check_message(_forms(record.value, topic, settings, topology)[0], settings)
 
 
 def _parse(record: Record, inputs: Inputs, settings: Settings) -> Message | str:
     """Return the message; for a bad one, the text says why."""
     try:
-        return message_in(record.value, inputs.place_of(record.partition)[0], settings, inputs.topology)
+        return message_in(record, inputs.place_of(record.partition)[0], settings, inputs.topology)
     except UnusableRecord as error:
         return str(error)
 
@@ -533,16 +550,22 @@ def _history(inputs: Inputs, settings: Settings, parsed: dict[Place, Any], numbe
         areas_of([row[4] for row in rows]),
         _attribute_columns([row[4] for row in rows], settings),
         {number: row[4].region for number, row in enumerate(rows) if row[4].region is not None},
-        _carried([row[3] for row in rows], inputs, settings),
+        _carried([row[3:] for row in rows], inputs, settings),
+        {number: State(m.object, m.deleted, _time_of(record, m)) for number, (*_, record, m) in enumerate(rows) if m.object is not None},
     )
 
 
-def _carried(records: list[Record], inputs: Inputs, settings: Settings) -> list[dict[str, Any]] | None:
+def _carried(rows: list[tuple[Record, Message]], inputs: Inputs, settings: Settings) -> list[dict[str, Any]] | None:
     """Return what results say of the fields of each message; None: they say nothing."""
     if settings.result_fields is None:
         return None
-    forms = (_forms(record.value, inputs.place_of(record.partition)[0], settings, inputs.topology) for record in records)
-    return [expected_fields(*form, record.timestamp_ms, settings) for form, record in zip(forms, records)]
+
+    def of(record: Record, message: Message) -> dict[str, Any]:
+        if message.deleted:
+            return {}
+        return expected_fields(*_forms(record.value, inputs.place_of(record.partition)[0], settings, inputs.topology), record.timestamp_ms, settings)
+
+    return [of(*row) for row in rows]
 
 
 def _attribute_columns(messages: list[Message], settings: Settings) -> dict[str, tuple[np.ndarray, list[Any]]]:

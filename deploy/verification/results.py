@@ -20,10 +20,10 @@ from dskype.deploy.verification.registrations import Registration, Registry, dec
 from dskype.deploy.verification.replay import History
 from dskype.deploy.verification.report import SHARED_RESULT_ID, Report
 
-__all__ = ["Changes", "Lists", "Matches", "cut_chunks", "has_repeated_id", "message_codes", "read_deltas", "read_lists", "read_table"]
+__all__ = ["Changes", "Lists", "Matches", "Moves", "cut_chunks", "has_repeated_id", "message_codes", "read_deltas", "read_lists", "read_table"]
 
 _ROWS, _BYTES = 20_000, 32 << 20
-_OPS = {"add": 0, "remove": 1, "match": 2}
+_OPS = {"add": 0, "remove": 1, "match": 2, "enter": 3, "inside": 4, "leave": 5}
 
 Progress = Callable[[str], None]
 
@@ -86,6 +86,23 @@ class Matches:
     def joined(self, other: Matches) -> Matches:
         """Return these and others behind them."""
         return Matches(*(np.concatenate((column, vars(other)[name])) for name, column in vars(self).items()))
+
+
+@dataclass
+class Moves:
+    """Published results of objects, each once, in the order of their writers.
+
+    :ivar registration, watermark, code: int64[n], as of matches; ``op``: int8[n], 3 enter, 4 inside, 5 leave.
+    :ivar object: n ids.
+    :ivar places: n records (partition, offset).
+    """
+
+    registration: np.ndarray
+    watermark: np.ndarray
+    code: np.ndarray
+    op: np.ndarray
+    object: list[str]
+    places: list[tuple[int, int]]
 
 
 # -- many records at once -------------------------------------------------------------------------
@@ -266,7 +283,7 @@ def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, 
 
 
 def _delta_schema(message: pa.DataType) -> pa.Schema:
-    return pa.schema([*_HEAD, ("op", pa.string()), ("message", message), ("score", pa.float64()), ("rank", pa.int64())])
+    return pa.schema([*_HEAD, ("op", pa.string()), ("message", message), ("score", pa.float64()), ("rank", pa.int64()), ("object", pa.string())])
 
 
 _DELTA_SCHEMAS = {True: _delta_schema(pa.string()), False: _delta_schema(pa.int64())}
@@ -279,9 +296,10 @@ class _Deltas:
         self.op = np.full(n, -1, np.int8)
         self.registration, self.watermark, self.code, self.rank = (np.zeros(n, np.int64) for _ in range(4))
         self.score = np.zeros(n)
+        self.object: dict[int, str] = {}
 
 
-def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress, ends: bool = True) -> tuple[Changes, Matches]:
+def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress, ends: bool = True) -> tuple[Changes, Matches, Moves]:
     """Parse the topic of results. Repetitions (``result-id``) count once.
 
     :param ends: find out which changes are ``open``.
@@ -306,7 +324,7 @@ def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Re
             slow += _deltas_at_once(chunk, records, _DELTA_SCHEMAS[textual], owners, history, columns)
     for i in sorted(slow):
         _one_delta(i, records[i], topic, registry, history, report, columns)
-    return _changes(records, columns, ends), _matches(records, columns)
+    return _changes(records, columns, ends), _matches(records, columns), _moves(records, columns)
 
 
 def _carries(value: bytes, registration: Registration) -> bool:
@@ -372,7 +390,8 @@ def _deltas_at_once(
     added = op == 0
     good = _subjects(table, registrations) & (op >= 0) & table["message"].is_valid().to_numpy()
     good &= ~added | (table["score"].is_valid().to_numpy() & table["rank"].is_valid().to_numpy())
-    good &= (op != 2) == np.array([r.is_topk for r in registrations], bool)
+    good &= (op < 2) == np.array([r.is_topk for r in registrations], bool)
+    good &= (op > 2) == table["object"].is_valid().to_numpy()
     to = np.array(chunk)[good]
     columns.op[to] = op[good]
     columns.registration[to] = np.array([r.number for r in registrations])[good]
@@ -380,6 +399,7 @@ def _deltas_at_once(
     columns.code[to] = message_codes(table["message"], history)[good]
     columns.score[to] = np.where(added, table["score"].fill_null(0.0).to_numpy(), 0.0)[good]
     columns.rank[to] = np.where(added, _numbers(table["rank"]), 0)[good]
+    columns.object.update((i, object) for i, object, ok in zip(chunk, table["object"].to_pylist(), good.tolist()) if ok and object is not None)
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]
 
 
@@ -389,7 +409,7 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
         return
     op = _OPS.get(value["op"]) if isinstance(value["op"], str) else None
     name = (header(record, "result-id") or "").partition("/")[0]
-    found = registry.find(name, value["subscription"], "boolean" if op == 2 else "topk", topic, record)
+    found = registry.find(name, value["subscription"], "boolean" if op is not None and op >= 2 else "topk", topic, record)
     if found is None:
         return
     rank, score = (value.get("rank"), value.get("score")) if op == 0 else (0, 0.0)
@@ -397,16 +417,19 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
     if omitted:
         report.notes["results whose meta a limit has left out"] += 1
     wrong_meta = not omitted and ("meta_omitted" in value or value.get("meta") != found.meta)
-    if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or wrong_meta:
+    wrong_object = type(value.get("object")) is not str if op is not None and op > 2 else "object" in value
+    if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or wrong_meta or wrong_object:
         report.differ(
             "format",
-            f"a record of {topic} has a wrong field (op, rank, score, message or meta)",
+            f"a record of {topic} has a wrong field (op, rank, score, message, object or meta)",
             where=where(topic, record),
             details=(f"{record.value!r:.300}",),
         )
         return
     columns.op[i], columns.registration[i], columns.watermark[i] = op, found.number, value["watermark"]
     columns.code[i], columns.score[i], columns.rank[i] = history.code_of(value["message"]), score, rank
+    if op > 2:
+        columns.object[i] = value["object"]
 
 
 def _in_order(records: Sequence[Record], rows: np.ndarray) -> np.ndarray:
@@ -449,3 +472,9 @@ def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes
 def _matches(records: Sequence[Record], columns: _Deltas) -> Matches:
     rows = _in_order(records, np.flatnonzero(columns.op == 2))
     return Matches(columns.registration[rows], columns.watermark[rows], columns.code[rows], *_places(records, rows))
+
+
+def _moves(records: Sequence[Record], columns: _Deltas) -> Moves:
+    rows = _in_order(records, np.flatnonzero(columns.op > 2))
+    places = [(records[i].partition, records[i].offset) for i in rows.tolist()]
+    return Moves(columns.registration[rows], columns.watermark[rows], columns.code[rows], columns.op[rows], [columns.object[i] for i in rows.tolist()], places)

@@ -141,7 +141,7 @@ def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings, topology
     newest = 0
     for record in read_to_end(kafka, topic) if settings.window_kind == "time" else ():
         try:
-            ts = message_in(record.value, topic, settings, topology).ts
+            ts = message_in(record, topic, settings, topology).ts
         except UnusableRecord:
             continue
         if ts is not None and newest < ts <= record.timestamp_ms + settings.ahead_ms:

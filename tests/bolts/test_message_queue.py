@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dskype.bolts.message_queue import MessageQueue
+from dskype.bolts.message_queue import Arrived, MessageQueue
 from dskype.spouts import streams
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.tuples import StreamMeta, TupleBatch
@@ -35,7 +35,7 @@ def frame(rows, areas=False):
     if areas:
         west_east, south_north = (np.array([[x, x + (seq % 2 == 0)] for x, seq in zip(columns[i], seqs)]) for i in (4, 3))
         columns[3:5] = south_north, west_east
-    return TupleBatch(columns, META, len(rows))
+    return Arrived.of(streams.Matching.of(TupleBatch(columns, META, len(rows))))
 
 
 def check_details(arrived):
@@ -56,7 +56,7 @@ def test_each_message_comes_once_when_the_watermark_has_passed_it(seed):
     rng = random.Random(seed)
     messages = [(seq, rng.randrange(50)) for seq in range(60)]
     rng.shuffle(messages)
-    queue, found, watermark = MessageQueue(), [], -1
+    queue, found, watermark = MessageQueue(Arrived), [], -1
     while messages or len(queue):
         due = [messages.pop() for _ in range(min(len(messages), rng.randrange(6)))]
         late = [row for row in due if row[1] <= watermark]
@@ -71,7 +71,7 @@ def test_each_message_comes_once_when_the_watermark_has_passed_it(seed):
         check_details(arrived)
         found += seqs
         found += [seq for seq, _ in late]
-        state, queue = unpack_state(pack_state(queue.snapshot())), MessageQueue()
+        state, queue = unpack_state(pack_state(queue.snapshot())), MessageQueue(Arrived)
         queue.restore(state)
     assert sorted(found) == list(range(60))
 
@@ -79,13 +79,13 @@ def test_each_message_comes_once_when_the_watermark_has_passed_it(seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_areas_wait_with_their_messages(seed):
     rng = random.Random(seed)
-    queue, found, sent = MessageQueue(), [], 0
+    queue, found, sent = MessageQueue(Arrived), [], 0
     for watermark in range(0, 40, 4):
         for _ in range(rng.randrange(3)):
             n = rng.randrange(1, 5)
             queue.append(frame([(seq, watermark + rng.randrange(9)) for seq in range(sent, sent + n)], areas=rng.random() < 0.5))
             sent += n
-        state, queue = unpack_state(pack_state(queue.snapshot())), MessageQueue()
+        state, queue = unpack_state(pack_state(queue.snapshot())), MessageQueue(Arrived)
         queue.restore(state)
         messages = queue.pop_until(watermark + 3 if watermark < 36 else 100).messages
         for i, seq in enumerate(messages.seq.tolist()):
@@ -98,7 +98,7 @@ def test_areas_wait_with_their_messages(seed):
 
 
 def test_what_earlier_versions_kept_is_read():
-    queue, old = MessageQueue(), MessageQueue()
+    queue, old = MessageQueue(Arrived), MessageQueue(Arrived)
     queue.append(frame([(0, 0), (1, 1)]))
     state = queue.snapshot()
     assert [len(columns) for columns, *_ in state] == [7], "points are kept as they always were"

@@ -19,7 +19,7 @@ from dskype.bolts import boolean
 from dskype.bolts.dskype_topology import dskype_topology
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
-from dskype.deploy.verification import Inputs, Report, geometry
+from dskype.deploy.verification import Inputs, Report, geometry, verify
 from dskype.deploy.verification.reading_expressions import needs_word, read_expression, read_keywords
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor
@@ -150,6 +150,9 @@ class Simulation:
     def message(self, record, partition=0):
         self.log.append(TOPICS.messages, partition, None, record if isinstance(record, bytes) else json.dumps(record).encode())
 
+    def delete_object(self, key, partition=0):
+        self.log.append(TOPICS.messages, partition, key, None)
+
     def subscription(self, id, record, partition=0):
         self.log.append(
             TOPICS.subscriptions,
@@ -256,6 +259,25 @@ def random_subscription(rng, topk=0.7, expiring=0.2, lives_s=(0.5, 1, 2)):
     if rng.random() < 0.3:
         record["meta"] = {"n": rng.randint(0, 9)}
     return record
+
+
+def of_object(rng, message, last):
+    """Let a message be a state of one of a few objects, or none; its deletion, now and then. Return it, or the key of a record that deletes the object.
+
+    :param last: object -> its last message, which it often repeats in part.
+    """
+    if rng.random() < 0.2:
+        return message
+    name = rng.choice([*range(3), "v1", "Bus É", "0"])
+    if rng.random() < 0.15:
+        return str(name).encode() if rng.random() < 0.5 else {"object": name, "deleted": True, **({"id": message["id"]} if "id" in message else {})}
+    if name in last and rng.random() < 0.6:
+        kept = [key for key in ("text", "lat", "lon", "bbox", "region") if key in last[name]]
+        kept = kept if rng.random() < 0.5 else ["text"]
+        dropped = {"lat", "lon", "bbox", "region"} if len(kept) > 1 else set()
+        message = {key: value for key, value in message.items() if key not in dropped} | {key: last[name][key] for key in kept}
+    last[name] = message
+    return {**message, "object": name}
 
 
 BAD = [
@@ -429,6 +451,7 @@ def play(
     trouble=None,
     whole=None,
     places=None,
+    objects=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -439,8 +462,10 @@ def play(
     :param trouble: a generator with which to draw standstills, in which further messages come, and rebalances; None: there are none.
     :param whole: a generator with which to draw what takes the whole language, see :class:`Speech`; None: there is nothing of it.
     :param places: gives messages and subscriptions other places; None: they keep theirs.
+    :param objects: a generator with which to draw of which objects messages are states; None: of none.
     """
     speech = None if whole is None else Speech(whole, simulation.conf)
+    last: dict = {}
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
         for _ in range(rng.randint(0, most)):
@@ -454,8 +479,16 @@ def play(
                 message = places.of_message(message)
             if timed:
                 message["ts"] = simulation.time_ms - rng.randint(-300, 300)
-            simulation.message(message, rng.randrange(partitions))
+            partition = rng.randrange(partitions)
             number += 1
+            if objects is not None:
+                ts = {"ts": message["ts"]} if timed else {"ts": simulation.time_ms - objects.randint(0, 200)} if objects.random() < 0.3 else {}
+                found = of_object(objects, message, last)
+                if isinstance(found, bytes):
+                    simulation.delete_object(found, partition)
+                    continue
+                message = found | ts
+            simulation.message(message, partition)
         for _ in range(rng.choice([0, 0, 1, 2, 3])):
             chosen = rng.choice(ids)
             record = None if rng.random() < 0.25 else random_subscription(rng, topk, **(lives or {}))
@@ -463,6 +496,8 @@ def play(
                 record = speech.of_subscription(record)
             if places is not None:
                 record = places.of_subscription(record)
+            if objects is not None and isinstance(record, dict) and objects.random() < 0.5:
+                record["inside"] = objects.random() < 0.7
             simulation.subscription(chosen, record)
         if rng.random() < 0.05:
             simulation.subscription(rng.choice(ids), rng.choice(BAD_SUBSCRIPTIONS))
@@ -523,12 +558,13 @@ def end_expired(simulation, rng, words=WORDS):
     assert metric(simulation, "registered") == len(stay), "what has ended is still registered, or more has ended"
 
 
-def random_run(seed, most=5):
+def random_run(seed, most=5, objects=False):
     """Play a random scenario with random numbers of tasks and heavy faults, and check it; returns what was compared, and the faults.
 
     Distributors, indexes, buffers, windows and transports take turns, so that few seeds have all of them about equally often.
 
     :param most: how many tasks the subscription bolt has at most.
+    :param objects: messages are states of objects, and all subscriptions boolean.
     """
     rng = random.Random(seed)
     timed = seed % 4 == 3
@@ -592,12 +628,18 @@ def random_run(seed, most=5):
         sources += [*(conf.get("dskype.text.fields") or [])]
         conf["dskype.results.fields"] = {f"f{i} é": source for i, source in enumerate(carried.sample(sources, carried.randint(1, 4)))}
         conf["dskype.results.fields.max.bytes"] = carried.choice([60, 1024])
+    moving = random.Random(f"objects {seed}") if objects else None
+    if moving is not None:
+        conf["dskype.objects"] = True
+        if timed:
+            conf["dskype.objects.ttl.ms"] = moving.choice([None, 100, 700, 2000])
     if most <= 5:  # real-time queries have many more batches, which takes minutes with 32 tasks
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     whole = whole if analyzed or "dskype.attributes" in conf else None
-    play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole, places=places)
+    more_of = {} if moving is None else {"objects": moving, "topk": 0.05, "messages": 60}
+    play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole, places=places, **more_of)
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
             break
@@ -618,13 +660,16 @@ def random_run(seed, most=5):
     wrongly = [good[place[1:]] for place in refused if place[0] == TOPICS.subscriptions and place[1:] in good and not may_be_refused(good[place[1:]], conf)]
     assert not wrongly, f"good subscriptions were refused: {wrongly}; reproduce with DSKYPE_SEED={seed}"
     assert not unfinished(simulation), f"subscriptions still move, or wait to begin; reproduce with DSKYPE_SEED={seed}"
+    if objects:
+        found = verify(Inputs.read("dskype", simulation.records), Settings.from_conf(simulation.conf), final=True)
+        assert found.ok and found.compared["results of objects"] == compared["enter"] + compared["inside"] + compared["leave"], f"{found.as_text()}; {seed}"
     compared["withheld"] += metric(simulation, "withheld_messages")
     compared["plans"] += metric(simulation, "plan_changes")
     compared["filtered"] += sum(b'"where"' in (r.value or b"") for r in simulation.records(TOPICS.subscriptions))
     compared["wordless"] += sum(b'"boolean"' in r.value and b'"expression"' not in r.value for r in simulation.records(TOPICS.subscriptions) if r.value)
     compared["regions"] += sum(b'"region"' in (r.value or b"") for topic in (TOPICS.messages, TOPICS.subscriptions) for r in simulation.records(topic))
     compared["analyzed"] += analyzed
-    compared["areas"] += sum(b'"bbox"' in r.value for r in simulation.records(TOPICS.messages))
+    compared["areas"] += sum(b'"bbox"' in (r.value or b"") for r in simulation.records(TOPICS.messages))
     return compared, simulation.sim.fault_counts
 
 
@@ -664,6 +709,8 @@ class World:
     read: object = None
     """See :func:`reader`."""
     turned: bool = False
+    changes: list = field(default_factory=list)
+    """How objects change."""
 
 
 def world_of(simulation, timed=False, hint=""):
@@ -681,7 +728,9 @@ def world_of(simulation, timed=False, hint=""):
             tasks[seq] = run["task"]
             numbered[seq] = raw[run["partition"], run["offset"] + i]
     for seq, record in sorted(numbered.items()):
-        value = json.loads(record.value)
+        value = {"object": record.key.decode(), "deleted": True} if record.value is None else json.loads(record.value)
+        if value.get("deleted"):
+            value |= {"text": "", "lat": 0.0, "lon": 0.0}
         text = {settings.text_fields[0]: value["text"]} if settings.text_fields and isinstance(value["text"], str) else value["text"]
         parts = text if isinstance(text, dict) else dict(enumerate(text.split("\x1f")))
         counts = Counter(word for name, part in parts.items() for word in read(name, part) if word is not None)
@@ -701,8 +750,11 @@ def world_of(simulation, timed=False, hint=""):
             "text": text,
             "attributes": value.get("attributes"),
             "carried": {},
+            "object": str(value["object"]) if settings.objects and "object" in value else None,
+            "deleted": value.get("deleted", False),
+            "own_ms": value.get("ts", record.timestamp_ms),
         }
-        if sources := simulation.conf.get("dskype.results.fields"):
+        if (sources := simulation.conf.get("dskype.results.fields")) and not message["deleted"]:
             most = simulation.conf["dskype.results.fields.max.bytes"]
             message["carried"] = naive.fields(sources, value, record.timestamp_ms, settings.text_fields, most)
         world.messages.append(message)
@@ -718,6 +770,9 @@ def world_of(simulation, timed=False, hint=""):
     for message in world.messages:
         newest[tasks[message["seq"]]] = max(newest[tasks[message["seq"]]], message["position"])
     world.watermark = min(newest.values())
+    if settings.objects:
+        ordered = sorted(world.messages, key=lambda m: (m["position"], m["seq"]))
+        world.changes = naive.object_changes(ordered, world.watermark, settings.objects_ttl_ms)
     bad = {(p, o) for topic, p, o in dead_letters(simulation) if topic == TOPICS.subscriptions}
     for record in simulation.records(TOPICS.subscriptions):
         if (record.partition, record.offset) in bad:
@@ -761,7 +816,7 @@ def check_refusals(simulation, world, refused, tasks, timed, hint):
         task_of[message["partition"]] = tasks[message["seq"]]
         groups[tasks[message["seq"]]].append((message["arrival_ms"], message["position"]))
     for place, record in good.items():
-        own_ms = json.loads(record.value).get("ts", record.timestamp_ms)
+        own_ms = json.loads(record.value or b"{}").get("ts", record.timestamp_ms)
         if timed and own_ms > record.timestamp_ms + conf.get("dskype.window.ahead.ms", 60_000):
             continue
         accepted = [groups[task_of[place[0]]]] if place[0] in task_of else groups.values()
@@ -846,10 +901,11 @@ def check(simulation, timed=False, hint=""):
     for key, delta in unique.items():
         by_registration[key.decode().split("/")[0]].append(delta)
         check_fields(world, delta, compared, hint)
-        assert key.decode().endswith(json.dumps(delta["message"]))
+        object = f',"object":{json.dumps(delta["object"], ensure_ascii=False)}' if "object" in delta else ""
+        assert key.decode().endswith(json.dumps(delta["message"]) + object)
     for registration, matches in grouped_matches(simulation, world, active, removed, hint).items():
-        assert not by_registration[registration]
-        by_registration[registration] = matches
+        assert all("object" in delta for delta in by_registration[registration])
+        by_registration[registration] += matches
         compared["grouped"] += len(matches)
     for registration, subscription in world.subscriptions.items():
         deltas = by_registration.pop(registration, [])
@@ -950,21 +1006,38 @@ def check_meta(subscription, delta):
 
 
 def check_matches(world, subscription, registration, deltas, active, removed, compared, hint):
-    """Compare the matches of a boolean subscription: none wrong, none missing, none twice."""
+    """Compare the matches of a boolean subscription, and what it reports of objects: none wrong, none missing, none twice."""
+    moves, deltas = [d for d in deltas if "object" in d], [d for d in deltas if "object" not in d]
     found = [json.dumps(d["message"]) for d in deltas]
     assert all(d["op"] == "match" for d in deltas) and len(set(found)) == len(found), f"{registration}: {found}; {hint}"
     if registration not in active:
-        assert not found
+        assert not found and not moves
         return
     after, until = active[registration], removed.get(registration, math.inf)
     end_ms = subscription["at_ms"] + 1000 * subscription["ttl_s"] if "ttl_s" in subscription else math.inf
-    expected = [
-        m["id"]
-        for m in world.messages
-        if after < m["position"] <= min(until, world.watermark)
-        and m["arrival_ms"] < end_ms
-        and plain_places.sharing(subscription, m["place"], world.turned)
-        and (naive.holds(subscription["tree"], m, read=world.read) if "tree" in subscription else satisfied(subscription["expression"], m["weights"]))
-    ]
+
+    def matches(m):
+        return (
+            after < m["position"]
+            and m["arrival_ms"] < end_ms
+            and plain_places.sharing(subscription, m["place"], world.turned)
+            and (naive.holds(subscription["tree"], m, read=world.read) if "tree" in subscription else satisfied(subscription["expression"], m["weights"]))
+        )
+
+    last = min(until, world.watermark)
+    expected = [m["id"] for m in world.messages if m["object"] is None and m["position"] <= last and matches(m)]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
     compared["match"] += len(found)
+    expected = []
+    for change in world.changes:
+        if after < change["position"] <= last and change["arrival_ms"] < end_ms:
+            states = [change[name] is not None and matches(change[name]) for name in ("before", "after")]
+            if (op := naive.object_event(*states, subscription.get("inside", False))) is not None:
+                expected.append((change["position"], op, change["id"], change["object"]))
+    found = [(d["watermark"], d["op"], json.dumps(d["message"]), d["object"]) for d in moves]
+    assert sorted(found) == sorted(expected), f"objects of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
+    for name in {move["object"] for move in moves}:
+        ops = [d["op"] for d in moves if d["object"] == name]
+        assert all((a != "leave") == (b != "enter") for a, b in zip(["leave", *ops], ops)), f"{name}: {ops}; {hint}"
+    for move in moves:
+        compared[move["op"]] += 1

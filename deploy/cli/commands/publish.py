@@ -26,12 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"), help="an area; west > east crosses the antimeridian")
     one.add_argument("--attribute", metavar="NAME=JSON", type=conf_item, action="append", dest="attributes", help="e.g. price=12.5; repeatable")
     one.add_argument("--id", metavar="ID", help="what results call it; default: its place in the topic")
+    one.add_argument("--object", metavar="ID", help="the object whose newest state it is")
+    one.add_argument("--delete", action="store_true", help="the object of --object ends; without text and place")
     one.add_argument("--ts", metavar="MS", type=int, help="its time since the epoch; default: its arrival")
 
 
 def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return the message that the options describe; None when there are none."""
     fields = {"id": args.id, "text": args.text, "bbox": args.bbox, "attributes": args.attributes and dict(args.attributes), "ts": args.ts}
+    fields |= {"object": args.object, "deleted": args.delete or None}
     if args.at is not None:
         fields["lat"], fields["lon"] = args.at
     return {name: value for name, value in fields.items() if value is not None} or None
@@ -44,7 +47,9 @@ def _one(args: argparse.Namespace) -> bytes | None:
         raise UsageError("expected a FILE (- is standard input), or one message by options; given: " + ("neither" if fields is None else "both"))
     if fields is None:
         return None
-    if args.check and (args.text is None or args.at is args.bbox is None):
+    if args.delete and args.object is None:
+        raise UsageError("expected --object with --delete; given: none")
+    if args.check and not args.delete and (args.text is None or args.at is args.bbox is None):
         given = " ".join(f"--{name}" for name in ("text", "at", "bbox") if getattr(args, name) is not None) or "none of them"
         raise UsageError(f"expected --text, and its place by --at LAT,LON or --bbox W,S,E,N; given: {given}")
     return json.dumps(fields, ensure_ascii=False).encode(errors="surrogatepass")
@@ -69,13 +74,12 @@ def run(args: argparse.Namespace) -> int:
                 if isinstance(value, RecordError):
                     raise value
                 message = reader.own_form(value)
-                if args.check:
-                    reader.check(message)
+                object = reader.check(message).object if args.check else None
                 if isinstance(message, dict):
                     message = encode_json(message).encode()
             except (RecordError, ValueError) as ex:
                 sending.refuse(number, str(ex))
                 continue
             pace.wait()
-            sending.send(number, lambda message=message: client.send_message(message))
+            sending.send(number, lambda message=message, object=object: client.send_message(message, object=object))
     return sending.summary({})

@@ -57,6 +57,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     boolean.add_argument(
         "--region", metavar="JSON", type=json_value, help="a GeoJSON Polygon or MultiPolygon, a circle, or a list of these, in place of --bbox"
     )
+    boolean.add_argument("--inside", action="store_true", default=None, help="report updates of objects that stay in, too, not only enter and leave")
     boolean.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
 
 
@@ -91,6 +92,7 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
         "expression": args.expression,
         "bbox": args.bbox,
         "ttl_s": args.ttl,
+        "inside": args.inside,
         "k": args.k,
         "alpha": args.alpha,
         "distance": args.distance,
@@ -109,9 +111,13 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
         fields["lat"], fields["lon"] = args.near
     if not fields:
         return None
-    boolean, topk = {"expression", "bbox", "region", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha", "distance", "scale_m", "where"} & fields.keys()
+    boolean = {"expression", "bbox", "region", "ttl_s", "inside"} & fields.keys()
+    topk = {"text", "lat", "k", "alpha", "distance", "scale_m", "where"} & fields.keys()
     if boolean and topk:
-        words = "--text, --near, -k, --alpha, --distance, --scale-m and --where are for top-k, --expression, --bbox, --circle, --region and --ttl for boolean subscriptions; given: both"
+        words = (
+            "--text, --near, -k, --alpha, --distance, --scale-m and --where are for top-k, "
+            "--expression, --bbox, --circle, --region, --ttl and --inside for boolean subscriptions; given: both"
+        )
         raise UsageError(words)
     return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
 

@@ -108,7 +108,7 @@ export class Watch {
   #apply(result) {
     this.count += 1;
     this.newest = [result, ...this.newest].slice(0, SHOWN);
-    if (result.op === "match" || result.watermark <= this.watermark) return; // the published list has it
+    if (!["add", "remove"].includes(result.op) || result.watermark <= this.watermark) return; // the published list has it
     const key = keyOf(result);
     this.members.delete(key);
     if (result.op === "add") this.members.set(key, result);

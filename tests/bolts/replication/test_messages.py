@@ -59,7 +59,7 @@ def same(found, expected):
         (End(5), {"type": "end", "at": 5}),
         (Survey(), {"type": "survey"}),
         (PlanMarker(4, 99), {"type": "plan", "version": 4, "high": 99}),
-        (AllMoved(4), {"type": "done", "version": 4}),
+        (AllMoved(4, 9), {"type": "done", "version": 4, "at": 9}),
         (PartitionMap(4, {"v": 1}), {"type": "partition-map", "version": 4, "plan": {"v": 1}}),
         (SizeShift(3, 1, 2, 7.5, 20.0), {"type": "size-shift", "decision": 3, "target": 1, "side": 2, "cost": 7.5, "source_cost": 20.0}),
     ],

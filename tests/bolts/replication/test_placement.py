@@ -178,13 +178,13 @@ def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
     placer.restore(state)
     placer.enqueue_plan(2, {"of": [3, 3, 3]})  # waits for the change before
     placer.enqueue_plan(2, {"of": [1, 1, 1]})  # is not new
-    placer.drop_old_routes(1)  # not yet
+    placer.drop_old_routes(1, -1)  # not yet
     assert not collector.taken()
     report(placer, "s", "0-7", 2, "ready", None, None, 22)
     found = sent(collector)
     assert found[:2] == [(20, "epoch", 3, [2], 0.5), (22, "epoch", 3, [2], 0.5)] and [what for _, what, *_ in found[2:]] == ["done"] * 4
     assert placer.routes(one).tasks.tolist() == [0, 2]
-    placer.drop_old_routes(1)
+    placer.drop_old_routes(1, -1)
     assert {p["version"] for *_, p in collector.sent if p["type"] == "plan"} == {2}
     assert placer.routes(one).tasks.tolist() == [2, 3]
 
@@ -239,7 +239,7 @@ def test_while_a_plan_changes_new_subscriptions_live_where_either_puts_them():
     collector.taken()
     placer.register("n", "0-1", topk(0))
     assert sent(collector) == [(20, "topk", 1, [0, 2], -np.inf), (22, "topk", 1, [0, 2], -np.inf)]
-    placer.drop_old_routes(1)
+    placer.drop_old_routes(1, -1)
     placer.register("m", "0-2", topk(0))
     assert sent(collector) == [(22, "topk", 1, [2], -np.inf)]
 

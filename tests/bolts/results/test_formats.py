@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import ADD, MATCH, REMOVE, event_record, parse_registration
+from dskype.bolts.results.events import ADD, ENTER, INSIDE, LEAVE, MATCH, REMOVE, event_record, parse_registration
 from dskype.bolts.results.formats import delta_records, heads, state_values
 from dskype.topology import IllegalArgumentException
 
@@ -109,7 +109,7 @@ def test_removes_and_matches_need_no_scores():
     assert [json.loads(v)["op"] for _, v, _ in records] == ["remove", "match"]
 
 
-@pytest.mark.parametrize("op", [3, -1])
+@pytest.mark.parametrize("op", [4, 5, 8, -1])
 def test_an_unknown_op_is_refused(op):
     with pytest.raises(IllegalArgumentException, match=r"cannot be written.*legal: 0 \(add"):
         delta_records(DeltaBatch(["s"], ["0-1"], [op], [3], ["1"], [0.5], [1]))
@@ -166,3 +166,11 @@ def test_scores_read_back_bit_for_bit():
     n = len(scores)
     records = listed(delta_records(DeltaBatch(["s"] * n, ["0-1"] * n, np.zeros(n, np.int8), np.arange(n), ["1"] * n, scores, np.ones(n, np.int32))))
     assert [json.loads(v)["score"] for _, v, _ in records] == scores.tolist()
+
+
+def test_a_result_of_an_object_names_it():
+    message = '"m1","object":"bus 7"'
+    (_, value, result_id), *others = listed(delta_records(DeltaBatch(["s"] * 3, ["0-1"] * 3, [ENTER, INSIDE, LEAVE], [3, 4, 5], [message] * 3)))
+    assert json.loads(value) == {"v": 1, "subscription": "s", "watermark": 3, "op": "enter", "message": "m1", "object": "bus 7"}
+    assert result_id == '0-1/"s"/3/enter/"m1","object":"bus 7"'
+    assert [json.loads(v)["op"] for _, v, _ in others] == ["inside", "leave"]

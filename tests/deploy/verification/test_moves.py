@@ -1,0 +1,77 @@
+"""``dskype verify`` finds what is wrong with results of objects."""
+
+import json
+
+import pytest
+
+from dskype.deploy.verification import Inputs, verify
+from dskype.deploy.verification.inputs import Record
+from dskype.spouts.settings import Settings
+from tests.endtoend.harness import TOPICS, Simulation
+
+pytestmark = pytest.mark.product(seconds=20)
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    """A bus and a tram on their ways through two zones; the bus comes twice and is deleted, the tram gets late and expires."""
+    conf = {"dskype.objects": True, "dskype.objects.ttl.ms": 5000, "dskype.boolean.wordless": True}
+    conf |= {"dskype.window.messages": None, "dskype.window.span.ms": 60_000, "dskype.window.lateness.ms": 100}
+    played = Simulation(conf, {"subscription-bolt": 2, "distribution-bolt": 2})
+    played.subscription("zone", {"type": "boolean", "bbox": [0, 0, 5, 5], "inside": True})
+    played.subscription("buses", {"type": "boolean", "bbox": [0, 0, 5, 5], "expression": "bus", "meta": 1})
+    played.message({"text": "before", "lat": 9, "lon": 9})
+    played.drain(4)
+    for lat in (1, 2, 8, 3):
+        for name in ("bus", "tram"):
+            played.message({"object": name, "text": f"{name} {lat}", "lat": lat, "lon": 1 if name == "bus" else lat, "ts": played.time_ms})
+        played.step(ms=400)
+    played.delete_object(b"bus")
+    played.drain(4)
+    for _ in range(20):
+        played.message({"text": "after", "lat": 9, "lon": 9})
+        played.step(ms=400)
+    played.drain(4)
+    return played
+
+
+def verified(simulation, change=None):
+    def read(topic):
+        records = simulation.records(topic)
+        if topic != TOPICS.results or change is None:
+            return records
+        found = [Record(r.partition, r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in records]
+        return [changed for r in found if (changed := change(r, json.loads(r.value))) is not None]
+
+    return verify(Inputs.read("dskype", read), Settings.from_conf(simulation.conf), final=True)
+
+
+def test_what_was_published_is_right(simulation):
+    report = verified(simulation)
+    assert report.ok, report.as_text()
+    ops = [(delta["subscription"], delta["object"], delta["op"]) for _, delta, _ in simulation.json(TOPICS.results)]
+    assert report.compared["results of objects"] == len(ops)
+    assert [op for *who, op in ops if who == ["zone", "bus"]] == ["enter", "inside", "leave", "enter", "leave"]
+    assert [op for *who, op in ops if who == ["zone", "tram"]] == ["enter", "inside", "leave", "enter", "leave"]
+    assert [op for *who, op in ops if who == ["buses", "bus"]] == ["enter", "leave", "enter", "leave"]
+
+
+def renamed(record, value, **fields):
+    return record._replace(value=json.dumps(value | fields, separators=(",", ":")).encode())
+
+
+FAULTS = {
+    "a leave is missing": (lambda r, v: None if (v["op"], v["subscription"]) == ("leave", "buses") else r, "was not published"),
+    "an expiry is missing": (lambda r, v: None if (v["op"], v["object"]) == ("leave", "tram") else r, "leave of object 'tram'"),
+    "an enter is called inside": (lambda r, v: renamed(r, v, op="inside") if v["op"] == "enter" and v["object"] == "bus" else r, "enter of object 'bus'"),
+    "another object": (lambda r, v: renamed(r, v, object="ship") if v["op"] == "inside" else r, "inside of object 'ship'"),
+    "no object": (lambda r, v: renamed(r, {k: x for k, x in v.items() if k != "object"}) if v["op"] == "inside" else r, "wrong field"),
+    "another time": (lambda r, v: renamed(r, v, watermark=v["watermark"] + 1) if v["op"] == "inside" else r, "is wrong"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(simulation, fault):
+    change, words = FAULTS[fault]
+    report = verified(simulation, change)
+    assert not report.ok and any(words in difference.text for difference in report.differences), report.as_text()
