@@ -164,4 +164,4 @@ def test_a_topology_file_that_reads_a_topic_is_printed(kafka: KafkaSettings, tmp
     assert list(loaded.topology.components["message-spout"].obj.topics) == ["dskype.messages", topic]
     settings = Settings.from_conf(loaded.config)
     assert settings.mapping_of(topic, "dskype.messages").canonical(TWEET)["text"] == "Late coffee"
-    assert cli.main(["inspect", str(tmp_path / "mine.yaml"), "--as-topology"]) == 2
+    assert cli.main(["inspect", str(tmp_path / "mine.yaml"), "--as-topology"]) != 0
