@@ -397,17 +397,7 @@ class Settings:
         kind, extent = cls._window(conf)
         analyzer = read_analyzer("dskype.text.analyzer", conf["dskype.text.analyzer"])
         field_analyzers = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
-        limits = Limits(
-            k_max=_integer(conf, "dskype.k.max", 1),
-            meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
-            id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 4096),
-            keywords_max=_integer(conf, "dskype.keywords.max", 1),
-            text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
-            words_max=_integer(conf, "dskype.text.max.words", 1, MOST_TERMS),
-            segmented=any(one.segmenter for one in (analyzer, *(one for _, one in field_analyzers))),
-            expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
-            expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
-        )
+        limits = cls._limits(conf, (analyzer, *(one for _, one in field_analyzers)))
         ceiling, action = conf["dskype.limits.subscription.cost"], conf["dskype.limits.subscription.cost.action"]
         if ceiling is not None and (type(ceiling) not in (int, float) or not 0 < ceiling < float("inf")):
             raise _refuse("dskype.limits.subscription.cost", ceiling, "a number above 0, or null for no ceiling")
@@ -464,6 +454,20 @@ class Settings:
             results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
             **plugins,
             **options,
+        )
+
+    @staticmethod
+    def _limits(conf: Mapping[str, Any], analyzers: tuple[AnalyzerSettings, ...]) -> Limits:
+        return Limits(
+            k_max=_integer(conf, "dskype.k.max", 1),
+            meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
+            id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 4096),
+            keywords_max=_integer(conf, "dskype.keywords.max", 1),
+            text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
+            words_max=_integer(conf, "dskype.text.max.words", 1, MOST_TERMS),
+            segmented=any(one.segmenter for one in analyzers),
+            expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
+            expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
         )
 
     def analyzer(self) -> Tokenizer:

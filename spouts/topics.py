@@ -8,12 +8,15 @@ from dskype.spouts.records import longest_record_bytes
 from dskype.spouts.settings import Settings
 from dskype.topology.planning.plan import dead_letters_topic, inbox_topic, metrics_topic
 
-__all__ = ["BALANCE_KEY", "PLAN_KEY", "TOPIC_CONFIG", "Topics", "topic_config"]
+__all__ = ["BALANCE_KEY", "MESSAGES_STREAM", "PLAN_KEY", "TOPIC_CONFIG", "Topics", "topic_config"]
 
 _KEEP, _COMPACT = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
 _LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
 _FRAMING_BYTES, _BATCH_BYTES = 65536, 1 << 20
 _DAY_MS, _NEVER_MS = 86_400_000, (1 << 63) - 1
+
+MESSAGES_STREAM = "messages"
+"""The stream of the message spout (:class:`dskype.spouts.streams.Messages`); here for clients, which do without numpy."""
 
 PLAN_KEY, BALANCE_KEY = b"plan", b"balance"
 """Keys of plans that a client sends, and of those from load balancing. If both write a version, compaction must not keep the later one alone: the

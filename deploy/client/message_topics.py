@@ -9,8 +9,7 @@ from typing import Any
 from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.records import Message
 from dskype.spouts.settings import Settings
-from dskype.spouts.streams import Messages
-from dskype.spouts.topics import Topics
+from dskype.spouts.topics import MESSAGES_STREAM, Topics
 from dskype.topology.planning.outline import PlanOutline
 
 __all__ = ["MessageTopics", "message_topics"]
@@ -28,7 +27,7 @@ def message_topics(record: Mapping[str, Any] | None, name: str, settings: Settin
         components = list(PlanOutline.from_json(record["plan"]).components.values()) if record is not None else []
     except (ValueError, KeyError, TypeError, AttributeError):
         components = []
-    found = next((one.topics for one in components if one.topics and Messages.name in one.streams), None)
+    found = next((one.topics for one in components if one.topics and MESSAGES_STREAM in one.streams), None)
     first = Topics.for_topology(name, source).messages
     return found or (first, *(topic for topic in settings.inputs if topic != first))
 
