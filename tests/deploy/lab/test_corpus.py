@@ -121,7 +121,7 @@ SHORT = {
 }
 
 
-def _takes_a_file(name: str, parser: argparse.ArgumentParser) -> bool:
+def _takes_a_file(parser: argparse.ArgumentParser) -> bool:
     return any(action.dest == "messages" and action.metavar == "FILE" for action in parser._actions)
 
 
@@ -129,12 +129,10 @@ def test_every_benchmark_of_messages_is_run_on_tweets():
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     (actions,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    names = set()
-    for name, sub in actions.choices.items():
-        made = sub() if callable(sub) and not isinstance(sub, argparse.ArgumentParser) else sub
-        if _takes_a_file(name, made):
-            names.add(name)
-    assert names <= set(SHORT)
+    for sub in actions.choices.values():
+        sub.format_help()  # an action adds its arguments when they are needed
+    names = {name for name, sub in actions.choices.items() if _takes_a_file(sub)}
+    assert names - {"monitor"} == set(SHORT)  # which downloads Lucene, and reads messages as "filters" does
 
 
 @pytest.mark.parametrize("name", SHORT)
