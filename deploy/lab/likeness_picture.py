@@ -10,7 +10,7 @@ import numpy as np
 
 from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.lab.corpus import read_file
-from dskype.deploy.lab.generate import Likeness, blocks
+from dskype.deploy.lab.likeness import Likeness, blocks
 from dskype.deploy.machine.terminal import say
 
 __all__ = ["Statistics", "draw", "statistics"]

@@ -11,7 +11,8 @@ import pytest
 
 from dskype.deploy.cli import main as cli
 from dskype.deploy.lab.corpus import read_file
-from dskype.deploy.lab.generate import BLOCK, LIKE, blocks, words_of
+from dskype.deploy.lab.generate import words_of
+from dskype.deploy.lab.likeness import BLOCK, LIKE, blocks
 from dskype.deploy.lab.likeness_picture import statistics
 
 pytestmark = pytest.mark.lab(seconds=60)
