@@ -175,14 +175,14 @@ def _flag(conf: Mapping[str, Any], key: str) -> bool:
     return value
 
 
-def _objects_ttl_ms(conf: Mapping[str, Any], window_kind: str) -> int | None:
+def _objects(conf: Mapping[str, Any], window_kind: str) -> dict[str, Any]:
     ttl_ms = _bound(conf, "dskype.objects.ttl.ms")
     if ttl_ms is not None and window_kind != "time":
         hint = "set dskype.window.span.ms in place of dskype.window.messages: only a time window says what time it is"
         raise _refuse("dskype.objects.ttl.ms", ttl_ms, "null with a count window", hint)
     if ttl_ms is not None and ttl_ms >= 1 << 53:
         raise _refuse("dskype.objects.ttl.ms", ttl_ms, "an integer from 1 to 9007199254740991, or null")
-    return ttl_ms
+    return {"objects": _flag(conf, "dskype.objects"), "objects_ttl_ms": ttl_ms, "objects_max": _integer(conf, "dskype.objects.max", 1)}
 
 
 def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> float:
@@ -434,9 +434,7 @@ class Settings:
             attributes=attributes,
             prefixes=_flag(conf, "dskype.boolean.prefixes"),
             wordless=_flag(conf, "dskype.boolean.wordless"),
-            objects=_flag(conf, "dskype.objects"),
-            objects_ttl_ms=_objects_ttl_ms(conf, kind),
-            objects_max=_integer(conf, "dskype.objects.max", 1),
+            **_objects(conf, kind),
             subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
             cost_ceiling=ceiling,
             cost_action=action,

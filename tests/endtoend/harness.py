@@ -674,8 +674,10 @@ def random_run(seed, most=5, objects=False):
 
 
 def may_be_refused(value, conf):
-    """Tell whether a subscription has a stop word where each word has to be one that counts, or needs no word although all have to."""
+    """Tell whether a subscription has a stop word where each word has to be one that counts, needs no word although all have to, or is a top-k one where there are objects."""
     record, read, settings = json.loads(value), reader(conf), Settings.from_conf(conf)
+    if settings.objects and record["type"] == "topk":
+        return True
     words = naive.words(" ".join([*record.get("keywords", ()), record.get("expression", "")]))
     if any(read(name, word) == [None] for word in words for name in settings.text_fields or [""]):
         return True

@@ -172,5 +172,5 @@ def test_a_result_of_an_object_names_it():
     message = '"m1","object":"bus 7"'
     (_, value, result_id), *others = listed(delta_records(DeltaBatch(["s"] * 3, ["0-1"] * 3, [ENTER, INSIDE, LEAVE], [3, 4, 5], [message] * 3)))
     assert json.loads(value) == {"v": 1, "subscription": "s", "watermark": 3, "op": "enter", "message": "m1", "object": "bus 7"}
-    assert result_id == '0-1/"s"/3/enter/"m1","object":"bus 7"'
+    assert result_id == b'0-1/"s"/3/enter/"m1","object":"bus 7"'
     assert [json.loads(v)["op"] for _, v, _ in others] == ["inside", "leave"]
