@@ -35,11 +35,18 @@ SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "1500"))
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """Real messages, subscriptions drawn from them, and a vocabulary."""
+    """Real messages, subscriptions drawn from them, of which every third one has distances in metres, and a vocabulary."""
     messages = places.places(seed=5, count=MESSAGES)
     file = tmp_path_factory.mktemp("vocabulary") / "places.vocabulary"
     Vocabulary.build(messages.slice(0, 20_000).texts.to_pylist(), Tokenizer()).save(file)
-    return messages, list(places.subscriptions(messages, SUBSCRIPTIONS, seed=5)), str(file)
+    drawn = places.subscriptions(messages, SUBSCRIPTIONS, seed=5)
+    return messages, [one if i % 3 else in_metres(i, *one) for i, one in enumerate(drawn)], str(file)
+
+
+def in_metres(i, id, value):
+    """Return a subscription with distances in metres in place of degrees."""
+    scale = {"distance": "metres", "scale_m": (5_000, 300_000, 5_000_000)[i // 3 % 3]}
+    return id, json.dumps(json.loads(value) | scale).encode()
 
 
 def conf_of(world, window=MESSAGES // 5):

@@ -16,7 +16,7 @@ ORDER = {
     "matching": "seq position id lat lon terms weights arrival_ms order attributes prefixes region",
     "placements": "subscription registration placement",
     "window": "seq position id lat lon terms weights order attributes prefixes",
-    "requests": "request subscription watermark count alpha lat lon terms weights programs",
+    "requests": "request subscription watermark count alpha lat lon terms weights programs scale_m",
     "progress": "watermark",
     "partials": "request subscription task count seqs positions scores ids",
     "answers": "request subscription seqs positions scores ids",

@@ -7,6 +7,7 @@ from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import WINDOWS, QueryBatch, make_window
 from dskype.deploy.lab.skype import irtree_kernels, irtree_search_kernels
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.streams import Requests
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 
@@ -355,3 +356,11 @@ def test_unknown_names_and_options_are_refused():
     for wrong in (1, 4097, 8.0, False):
         with pytest.raises(IllegalArgumentException, match="2 to 4096"):
             make_window("irtree", {"node_capacity": wrong})
+
+
+def test_queries_in_frames_of_earlier_versions_have_distances_in_degrees():
+    columns = dict(request=[1, 2], subscription=["a", "b"], watermark=[5, 5], count=[1, 1], alpha=[0.5, 0.5], lat=[0.0, 0.0], lon=[0.0, 0.0])
+    for scale_m, expected in (([None, None], None), (None, None), ([0.0, 0.0], None), (np.array([0.0, 500.0]), [0.0, 500.0])):
+        found = QueryBatch.of(Requests(**columns, terms=[[1], [2]], weights=[[1.0], [1.0]], programs=None, scale_m=scale_m))
+        assert (None if found.scale_m is None else found.scale_m.tolist()) == expected
+        assert QueryBatch.concat([found, found]).select(np.array([3])).scales_m().tolist() == [(expected or [0.0, 0.0])[1]]
