@@ -12,8 +12,10 @@ from dskype.topology.tuples import StreamMeta, TupleBatch
 
 ORDER = {
     "messages": "seq position id lat lon text arrival_ms attributes region",
+    "updates": "seq position id lat lon text arrival_ms attributes region object time_ms deleted",
     "subscriptions": "subscription registration record",
     "matching": "seq position id lat lon terms weights arrival_ms order attributes prefixes region",
+    "pairs": "seq position id lat lon terms weights arrival_ms order attributes prefixes region before since since_ms",
     "placements": "subscription registration placement",
     "window": "seq position id lat lon terms weights order attributes prefixes",
     "requests": "request subscription watermark count alpha lat lon terms weights programs scale_m",
@@ -22,7 +24,7 @@ ORDER = {
     "answers": "request subscription seqs positions scores ids",
     "shortages": "subscription registration epoch kind theta placement",
     "plans": "version plan",
-    "switched": "version",
+    "switched": "version at",
     "transfers": "subscription registration record",
     "interest": "kind record",
     "balance": "kind record",

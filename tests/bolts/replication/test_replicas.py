@@ -132,7 +132,7 @@ def test_a_plan_is_covered_from_the_newest_message_before_the_last_marker():
     coverage.restore(unpack_state(pack_state(coverage.snapshot())))
     coverage.record_marker(3, 11, 50)
     assert coverage.since(3) == 70
-    assert not coverage.record_finished(3, 11)
+    assert coverage.record_finished(3, 11, 80) is None
     coverage.restore(unpack_state(pack_state(coverage.snapshot())))
-    assert not coverage.record_finished(3, 11) and coverage.record_finished(3, 10)
+    assert coverage.record_finished(3, 11, 80) is None and coverage.record_finished(3, 10, 75) == 80
     assert coverage.since(3) == 70 and coverage.since(4) > 1 << 60

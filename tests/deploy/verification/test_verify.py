@@ -133,7 +133,7 @@ def test_a_right_system_passes_with_the_whole_language_of_expressions(seed):
         ("_has_phrase", lambda found, within, places, wanted: right_phrase([word for word in found if word is not None], within, places, wanted)),
         ("_compares", lambda value, comparison, *operands: comparison == "!=" if value is None else right_comparison(value, comparison, *operands)),
         ("_compares", lambda value, comparison, *operands: right_comparison(value, {"<=": "<", ">=": ">"}.get(comparison, comparison), *operands)),
-        ("_holds", lambda expression, fields, attributes: expression[0] != "not" and right_holds(expression, fields, attributes)),
+        ("_holds", lambda expression, *rest: expression[0] != "not" and right_holds(expression, *rest)),
     ],
     ids=["phrases without order", "phrases too wide", "stop words without a place", "absent attributes that differ", "borders left out", "NOT never holds"],
 )
