@@ -419,9 +419,7 @@ class Dskype(Workload):
         """Tell whether every message is numbered, and there has been no output for some seconds."""
         if time.monotonic() - self.newest < 5:
             return False
-        ends: dict[int, int] = {}
-        for record in read_to_end(self._kafka, self._topics.messages):
-            ends[record.partition] = record.offset + 1
+        ends = {(record.topic, record.partition): record.offset + 1 for record in read_to_end(self._kafka, self._topics.messages)}
         return at_rest(self._kafka, self.name, ends)
 
     def check(self, *, final: bool) -> Check:
