@@ -49,6 +49,7 @@ PARTS = {
         "Security": "SECURITY",
         "Sizing": "docs/guides/scale",
         "Cluster": "docs/guides/cluster",
+        "Reproduce a paper": "docs/guides/reproduce",
     },
     "Concepts": {
         "Publish/subscribe": "docs/concepts/pubsub",

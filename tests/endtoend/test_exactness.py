@@ -58,11 +58,10 @@ def test_what_is_published_is_what_the_oracle_says(chunk):
         compared.update(found)
         faults.update(met)
     if len(seeds) > 20:  # as without DSKYPE_SEEDS
-        assert (
-            all(compared[what] > 20 for what in ("state", "delta", "match", "grouped", "areas", "filtered", "final", "fields", "omitted fields"))
-            and compared["plans"]
-        ), compared
-        assert compared["wordless"] > 10 and compared["regions"] > 100 and compared["analyzed"] > 10, compared
+        assert all(compared[what] > 20 for what in ("state", "delta", "match", "grouped", "areas", "filtered", "final", "fields")) and compared["plans"], (
+            compared
+        )
+        assert compared["wordless"] > 5 and compared["regions"] > 40 and compared["analyzed"] > 5 and compared["omitted fields"] > 3, compared
         assert {"lost_before", "lost_after", "torn_write", "repeated", "restarted", "all_restarted", "elsewhere", "snapshot"} <= set(faults)
 
 

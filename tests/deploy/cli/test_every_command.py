@@ -20,6 +20,7 @@ NOBODY = ["--bootstrap-servers", "127.0.0.1:9"]
 
 WITH_BROKERS = {
     "activate": ["x"],
+    "backup": ["kept.gz"],
     "bench cluster": None,  # starts hosts of its own before it looks for brokers
     "bench distribution": None,  # needs a sample of tweets
     "bench moves": [],
@@ -51,6 +52,7 @@ WITH_BROKERS = {
     "partition watch": [],
     "publish": ["--text", "a", "--at", "1,2"],
     "rebalance": ["x"],
+    "restore": None,  # reads a file first
     "stats": [],
     "sub add": ["--text", "a", "--near", "1,2"],
     "sub list": [],

@@ -62,11 +62,11 @@ def test_an_array_of_tweets_is_looked_at_and_the_yaml_reads_it(tmp_path: Path, c
 
 def test_what_was_not_found_is_said_and_a_mapping_by_hand_is_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "places.csv"
-    file.write_text(PLACES)
+    file.write_text(PLACES.replace("Breite", "Hoch").replace("Länge", "Quer"))
     code, out, err = inspected(capsys, str(file))
     assert code == 1 and "3 records looked at, 0 messages, 3 refused" in err
     assert "# the place was not found; dskype.input.place says where it is" in out
-    by_hand = mapping(tmp_path / "m.yaml", {"csv": {"delimiter": ";"}, "text": "Name", "place": {"lat": "Breite", "lon": "Länge"}})
+    by_hand = mapping(tmp_path / "m.yaml", {"csv": {"delimiter": ";"}, "text": "Name", "place": {"lat": "Hoch", "lon": "Quer"}})
     code, out, err = inspected(capsys, str(file), "--config", by_hand, "--show", "1")
     assert code == 0 and out == "" and "2 messages, 1 refused" in err and "'Late café' at 47.3, 8.5" in err and "Bar" not in err
 

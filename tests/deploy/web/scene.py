@@ -95,7 +95,8 @@ def run_plan(kafka: MemoryKafka, conf: dict[str, Any], tasks: int = 2) -> dict[s
 
 def watched(view: TopologyView, **conf: Any) -> TopologyView:
     """Return a view with reports that DSkype's pages read."""
-    return replace(view, reports=WatchedReports({"state": {"conf": conf}}))
+    record = {**view.record, "state": {**view.record["state"], "conf": conf}}
+    return replace(view, record=record, reports=WatchedReports({"state": {"conf": conf}}))
 
 
 CITIES = [

@@ -73,7 +73,7 @@ class Driver:
                 if self.dumb.is_set():
                     continue
                 beat += 1
-                state = {"v": 1, **view(NAME).record["state"], "components": ["subscription-bolt"]}
+                state = {"v": 1, **view(NAME).record["state"], "conf": {}, "components": ["subscription-bolt"]}
                 record = {"v": 1, **view(NAME).record, "state": state, "driver": describe_driver(), "heartbeat": beat}
                 producer.send(NIMBUS_TOPIC, key=f"topology:{NAME}".encode(), value=json.dumps(record).encode()).get(60)
         producer.close(timeout=1)
