@@ -6,6 +6,7 @@ import random
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+import shapely
 
 from dskype.spouts.geometries import from_geojson, wkb_to_geojson
 from dskype.spouts.input_mapping import InputMapping, MessageReader
@@ -14,8 +15,6 @@ from dskype.spouts.readers import RecordFile
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException
-
-shapely = pytest.importorskip("shapely")
 
 BOX, TRIANGLE = shapely.box(8, 47, 9, 48), shapely.Polygon([(8, 47), (9, 47), (9, 48)], [[(8.8, 47.2), (8.9, 47.2), (8.9, 47.3)]])
 SHAPES = [

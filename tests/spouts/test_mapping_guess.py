@@ -97,7 +97,7 @@ def test_a_look_at_a_file_finds_how_to_read_it(tmp_path, ending):
         return look(path)
 
     found = looked(text)
-    assert found.options["csv"] == {"delimiter": ";"} and found.options["place"] is None and found.usable()["format"] == "csv"
+    assert found.options["csv"] == {"delimiter": ";"} and found.options["place"] == {"lat": "$.Breite", "lon": "$.Länge"} and found.usable()["format"] == "csv"
     assert [number for number, _ in found.records] == [2, 3]
     found = looked(text.replace("Breite;Länge", "lat;lon"))
     read = MessageReader(Settings(), InputMapping(found.usable())).read

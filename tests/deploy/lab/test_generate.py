@@ -91,7 +91,6 @@ def test_memory_does_not_grow_with_the_number():
 
 
 def test_a_picture_compares_with_a_file(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     file, picture = tmp_path / "some.json", tmp_path / "some.png"
     _generate(file, "-n", "2000")
     assert not cli.main(["bench", "generate", "--like", "gn", "--picture", str(picture), "--beside", str(file)])
