@@ -327,10 +327,15 @@ class Executor:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise TopologyError(task.unwritable(error)) from error
 
-    def save_snapshots(self, due: Iterable[PendingSnapshot]) -> None:
-        """Serialize and save snapshots."""
+    def save_snapshots(self, due: Iterable[PendingSnapshot], confirm: Callable[[], object] = lambda: None) -> None:
+        """Serialize and save snapshots.
+
+        :param confirm: called just before each one is saved; raises if another executor has the tasks now.
+        """
         for snapshot in due:
-            self._store.save(snapshot.task, snapshot.version, snapshot.encode(), term=self.term)
+            data = snapshot.encode()
+            confirm()
+            self._store.save(snapshot.task, snapshot.version, data, term=self.term)
 
     def delay_snapshots(self, cpu_ms: float) -> None:
         """Delay the next snapshots so that they cost at most a twentieth of a core: a large state is written less often.

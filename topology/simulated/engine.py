@@ -328,10 +328,14 @@ class SimulatedTopology:
         out: list[OutRecord] = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
-            if executor.snapshot_due(query.batch_id):
+            if executor.snapshot_due(query.batch_id) and self._may_save(query):
                 self._save(executor, query.batch_id)
             out += expand_records(executor.handle(query.batch_id, by_executor[index], report=report))
         return out
+
+    def _may_save(self, query: _Query) -> bool:
+        """Tell whether a query's executors may save snapshots: in real time, those that were replaced have lost their leases."""
+        return query.component not in self.real_time or query is self._queries[query.component]
 
     @staticmethod
     def _save(executor: Executor, batch_id: int) -> None:

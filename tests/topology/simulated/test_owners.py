@@ -162,6 +162,25 @@ def test_a_bolt_of_an_earlier_driver_ends_with_its_next_snapshot(tmp_path):
         bolt.pending_snapshots(2)
 
 
+def test_a_snapshot_is_not_saved_when_another_executor_has_the_task_meanwhile(tmp_path):
+    topology, conf = TOPOLOGIES["drawn"]()
+    hosts = Hosts(tmp_path, "first", topology, conf)
+    bolt = hosts.start("a")
+    hosts.pulse()
+    bolt.handle(0, hosts.records())
+    (due,) = bolt.pending_snapshots(1)
+
+    def superseded():
+        raise JournalTakenError("another executor has the task")
+
+    with pytest.raises(JournalTakenError):
+        bolt.save_snapshots([due], superseded)
+    store = FileSnapshotStore(hosts.folder)
+    assert store.versions(due.task) == []
+    bolt.save_snapshots([due])
+    assert store.versions(due.task) == [due.version]
+
+
 def test_a_spout_does_not_begin_anew_when_its_journal_is_removed(numbers):
     a = numbers.start("a")
     a.handle(0, numbers.records())

@@ -368,7 +368,7 @@ class _Resident:
             if self._input is not None:
                 self._input.forget()
             os.nice(5)
-            self._executor.save_snapshots(self._snapshot)
+            self._executor.save_snapshots(self._snapshot, self._leases.confirm if self._leases is not None else lambda: None)
             os.write(write, self._store.handover())
             status = 0
         except BaseException as error:

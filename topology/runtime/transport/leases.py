@@ -87,6 +87,18 @@ class Leases:
                 return
             self._sleep(_VALID_S + _SLACK_S)  # what was there may have begun
 
+    def confirm(self) -> None:
+        """Check in the store that the leases are this executor's now, however short ago it has done so. It enters nothing.
+
+        A snapshot of an executor that was replaced meanwhile must not be kept. The successor began at an earlier one, and what it writes again comes behind the newer
+        records of its predecessor. If it dies in between, the next executor has to begin where it began, and not at a later snapshot.
+
+        :raises SupersededError: another executor has one of them.
+        """
+        for task in self._tasks:
+            if (data := self._store.read_document(_name(task))) != self._own:
+                raise SupersededError(explain(f"Another executor has the lease of task {task}; nothing was saved.", given=(data or b"nobody").decode()))
+
     def _all_own(self) -> bool:
         """Enter this executor where it is not the holder, because one of an earlier start is, or nobody; return whether there was no need to."""
         found = True

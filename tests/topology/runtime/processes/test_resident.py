@@ -95,7 +95,7 @@ def test_the_zygote_imports_the_components_of_this_product_and_no_others(monkeyp
 
 
 def test_the_death_of_an_executor_is_seen_at_once_and_its_snapshot_ends_with_it(resident, tmp_path):
-    def save(due):
+    def save(due, confirm):
         (tmp_path / "child").write_text(str(os.getpid()))
         time.sleep(60)
 
@@ -128,12 +128,12 @@ def test_the_death_of_an_executor_is_seen_at_once_and_its_snapshot_ends_with_it(
 
 
 def test_the_reason_of_a_snapshot_that_failed_reaches_the_executor(resident):
-    def fail(due):
+    def fail(due, confirm):
         raise WriteError("3/snapshot-7 cannot be written: No space left on device. given: 12 bytes free in /some/where")
 
     resident._executor = executor = Stand(fail)
     resident._maybe_snapshot(1)
-    executor.save_snapshots = lambda due: None  # there is room again
+    executor.save_snapshots = lambda due, confirm: None  # there is room again
 
     def next_batch():
         resident._maybe_snapshot(2)

@@ -180,3 +180,15 @@ def test_of_executors_that_start_together_never_two_may_write(latest_s, tasks):
         left = epochs.keys() - hosts.refused
         assert all(epochs[owner] == max(epochs.values()) for owner in left)
         assert len(left) == 1 or (len(tasks) == 2 and not left), "of two tasks each of two executors may have got one"
+
+
+def test_an_executor_that_was_replaced_saves_no_snapshot(shared):
+    former = shared.leases("former", home="there")
+    former.check()
+    former.confirm()
+    shared.leases("successor")
+    with pytest.raises(SupersededError, match=r"task 3; nothing was saved.*successor"):
+        former.confirm()
+    shared.store.remove_document("lease-3")
+    with pytest.raises(SupersededError, match="nobody"):
+        former.confirm()
