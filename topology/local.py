@@ -17,7 +17,8 @@ from dskype.topology.nimbus.environment import ENVIRONMENTS, Environment
 from dskype.topology.nimbus.manager import Backend, ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 
 __all__ = ["LocalCluster", "LocalTopology"]

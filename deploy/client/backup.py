@@ -77,7 +77,8 @@ def write_backup(client: PubSub, path: Path, *, messages: bool = True) -> dict[s
             out = _Lines(file)
             settings = {key: value for key, value in sorted(conf.items()) if key.startswith("dskype.")}
             out.add(None, {"backup": _VERSION, "topology": client.name, "written_ms": time.time_ns() // 1_000_000, "settings": settings})
-            for message in _window(client) if messages else ():
+            # Messages are there for lists, which a topology of objects has none of; each object's next update says where it is.
+            for message in _window(client) if messages and not client.settings.objects else ():
                 out.add("messages", {"message": message})
             version, plan = _newest_plan(client)
             if version:
@@ -127,26 +128,21 @@ def _window(client: PubSub) -> Iterator[dict[str, Any]]:
     timed = settings.window_kind == "time"
     runs = [json.loads(record.value) for record in client.scan(client.topics.sequence)]
     newest_ms = max((record.timestamp for topic in topics.names for record in client.scan(topic, 1)), default=0) if timed else 0
-    found: list[tuple[int, dict[str, Any]]] = []
+    found: list[tuple[int, Any]] = []
     for topic in topics.names:
         first = topic == topics.names[0]
         numbers = {partition: sequence_numbers(runs, partition, None if first else topic) for partition in range(client.partitions(topic))}
         start = client.offsets_at(topic, newest_ms - settings.extent - settings.lateness_ms - settings.ahead_ms) if timed else settings.extent
-        for record in client.scan(topic, start):
-            number = numbers[record.partition](record.offset)
-            if number is None:  # not read yet, or refused
-                continue
-            try:
-                own = topics.own_form(topic, record.value)
-            except RecordError:
-                continue
-            message = json.loads(own) if isinstance(own, bytes) else own
-            message.setdefault("id", topics.default_id(topic, record.partition, record.offset))
-            if timed:
-                message.setdefault("ts", record.timestamp)
-            found.append((number, message))
+        # A record without a number has been refused, or not been read yet.
+        found += [(number, record) for record in client.scan(topic, start) if (number := numbers[record.partition](record.offset)) is not None]
     found.sort(key=lambda one: one[0])
-    yield from (message for _, message in (found if timed else found[-settings.extent :]))
+    for _, record in found if timed else found[-settings.extent :]:
+        own = topics.own_form(record.topic, record.value)
+        message = json.loads(own) if isinstance(own, bytes) else own
+        message.setdefault("id", topics.default_id(record.topic, record.partition, record.offset))
+        if timed:
+            message.setdefault("ts", record.timestamp)
+        yield message
 
 
 def read_backup(path: Path) -> Iterator[dict[str, Any]]:

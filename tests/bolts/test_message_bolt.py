@@ -10,7 +10,7 @@ from dskype.spouts.columns import lists_to_csr
 from dskype.topology import TopologyBuilder
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.testing import TestWordSpout as WordSpout
 from dskype.topology.tuples import StreamMeta, TupleBatch
 

@@ -18,7 +18,8 @@ from dskype.spouts import streams
 from dskype.spouts.settings import Settings
 from dskype.topology import BatchBolt, Fields, IllegalArgumentException, Spout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 
 from .results.redis_server import RedisServer

@@ -33,7 +33,8 @@ from dskype.spouts.topics import Topics
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from tests import languages, naive
 

@@ -4,7 +4,7 @@ import pytest
 
 from dskype.distribution import DISTRIBUTORS
 from dskype.topology.errors import IllegalArgumentException
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 from .harness import TOPICS, Simulation, options_of
 

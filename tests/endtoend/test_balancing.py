@@ -13,7 +13,7 @@ from dskype.distribution import make_distributor
 from dskype.spouts.topics import BALANCE_KEY
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 from .harness import (
     EXPIRING,

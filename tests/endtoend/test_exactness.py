@@ -16,7 +16,7 @@ import pytest
 
 from dskype.deploy.verification import geometry
 from dskype.distribution import DISTRIBUTORS
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 from . import places as plain_places
 from .harness import (

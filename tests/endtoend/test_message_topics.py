@@ -7,7 +7,7 @@ import pytest
 
 from dskype.deploy.verification import Inputs, verify
 from dskype.spouts.settings import Settings
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 from .harness import TOPICS, Simulation, metric, options_of, random_message, random_subscription
 

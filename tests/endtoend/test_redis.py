@@ -6,7 +6,7 @@ import random
 import pytest
 import redis
 
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 from tests import naive
 from tests.bolts.results.redis_server import RedisServer
 

@@ -13,7 +13,7 @@ from dskype.topology.config import DEFAULTS, TRANSPORTS, Config
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.planning.validation import validate_submission
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 from .harness import TOPICS, Simulation, check, dead_letters, metric, random_message, random_subscription, topology
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 from .harness import WORDS, Planner, Simulation, check, metric, options_of, vocabulary
 

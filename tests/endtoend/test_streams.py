@@ -9,7 +9,7 @@ import pytest
 
 from dskype.spouts import streams
 from dskype.topology.core.frames import DataFrame, decode_frame
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.tuples import column_to_list
 
 from .harness import Planner, Simulation, options_of, play

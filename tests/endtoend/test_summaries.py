@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from dskype.topology.config import TRANSPORTS
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 from .harness import Planner, Simulation, boolean_index, check, end_expired, in_turn, metric, unfinished
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dskype.distribution import DISTRIBUTORS
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 from tests import languages
 
 from .harness import Planner, Simulation, check, metric, options_of, play, unfinished

@@ -14,7 +14,8 @@ from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
 from dskype.distribution import DISTRIBUTORS
 from dskype.topology.planning.plan import TopologyPlan, metrics_topic
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.tuples import InRecord
 from tests import languages

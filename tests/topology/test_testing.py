@@ -16,7 +16,7 @@ from dskype.topology.builder import TopologyBuilder
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.local import LocalCluster
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 
 def run(builder: TopologyBuilder, secs: float = 3, conf: dict | None = None, **options) -> None:

@@ -31,20 +31,19 @@ from typing import Any, NamedTuple
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core.bolt_task import BoltTask
-from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, expand_records, peek_header
+from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.core.inbox_reader import InboxReader
 from dskype.topology.core.kafka_spout import make_spout_task
+from dskype.topology.core.log_checks import check_released
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.poison import PoisonedBatchError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.task import Task
-from dskype.topology.core.values import FrameError
 from dskype.topology.errors import FatalError, TopologyError, explain, text_of
-from dskype.topology.planning.acker_streams import ACKER_COMPONENT_ID
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.tuples import InRecord
 
-__all__ = ["Executor", "LostInputError", "Owner", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
+__all__ = ["Executor", "LostInputError", "Owner", "PendingSnapshot", "route", "route_index", "start_positions"]
 
 log = logging.getLogger(__name__)
 
@@ -107,75 +106,6 @@ def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) ->
         elif (version := store.newest_version(task)) is not None:
             positions[inbox_topic(plan.name, component), plan.task_index(task)] = version
     return positions
-
-
-def check_journals(plan: TopologyPlan, store: SnapshotStore, reader: InboxReader) -> None:
-    """Check that no spout has released tuples that its journal does not know; called when no process of the topology runs.
-
-    A power cut may destroy the newest journal entries. The tuples that they released are in Kafka, and the spout would give their numbers to
-    other tuples.
-
-    :raises LostStateError: it names the spout and the numbers.
-    """
-    for component, spec in plan.topology.components.items():
-        for task in plan.component_tasks(component) if spec.is_spout else ():
-            if (found := store.load_journal(task)) is not None:
-                _check_released(plan, store, reader, task, found[1])
-
-
-def _check_released(plan: TopologyPlan, store: SnapshotStore, reader: InboxReader, task: int, entry: dict[str, Any]) -> None:
-    """Check that a spout task has released nothing after a journal entry."""
-    for target, sent in _targets(plan, task, entry["state"]["sent"]).items():
-        topic, partition = inbox_topic(plan.name, plan.task_component[target]), plan.task_index(target)
-        start, released = 0, 0
-        if not plan.spec(plan.task_component[target]).is_spout and (found := store.load(target)) is not None:
-            start, released = found[0], found[1]["received"]["expected"].get(task, 0)
-        for record in reader.read(topic, partition, start, None):
-            if (header := peek_header(record.value)) is not None and header.source_task == task and released <= header.first_seq:
-                try:
-                    released = header.first_seq + sum(s.n for s in decode_frame(record.value).segments if s.stream is not None)
-                except FrameError:
-                    released = header.first_seq + 1
-        if released > sent:
-            raise LostStateError(
-                explain(
-                    f"The journal of spout {plan.task_component[task]!r} has lost its newest entries, perhaps in a power cut: tuples that they released are in "
-                    f"Kafka, and the spout would give their numbers to others.",
-                    given=f"task {task}, entry {entry['number']} with {sent} tuples for task {target}, of which the log has {released}",
-                    hint=f"restore {store.location(task)} as it was, or start the topology afresh",
-                )
-            )
-
-
-def _targets(plan: TopologyPlan, task: int, sent: dict[int, int]) -> dict[int, int]:
-    """Return target task -> tuples sent, for all tasks that a task may send to."""
-    component = plan.task_component[task]
-    consumers = [c for c, spec in plan.topology.components.items() if c == ACKER_COMPONENT_ID or any(source == component for source, _ in spec.inputs)]
-    return dict.fromkeys((t for c in consumers for t in plan.component_tasks(c)), 0) | sent
-
-
-def lost_tails(plan: TopologyPlan, versions: Mapping[int, int], end: Callable[[str, int], int]) -> list[str]:
-    """Return a message for each task that has processed inbox records which the brokers have lost.
-
-    A broker that was not shut down properly may lose records that were not on its disk yet and have no replica, and then assigns their offsets
-    to new records. The tasks would skip the new records, and what they made of the lost ones has been released.
-
-    :param versions: task -> version in its newest report or snapshot.
-    :param end: (topic, partition) -> offset of the next record.
-    """
-    found = []
-    for task, version in sorted(versions.items()):
-        topic, partition = inbox_topic(plan.name, plan.task_component[task]), plan.task_index(task)
-        if version > (behind := end(topic, partition)):
-            found.append(
-                explain(
-                    f"The brokers have lost records of {topic}/{partition} that task {task} had processed.",
-                    given=f"processed up to offset {version - 1}; the log ends at offset {behind}",
-                    component=plan.task_component[task],
-                    hint="start the topology afresh; to avoid this, replicate its topics, or shut the broker's machine down properly",
-                )
-            )
-    return found
 
 
 class _Hosted:
@@ -263,7 +193,7 @@ class Executor:
                     msg = f"another driver has taken the topology over: term {entry['term']} by {entry['owner']}, ours {self.term}; nothing was written"
                     raise FencedError(msg)
                 if entry["number"] != newest:  # the newest ones are damaged
-                    _check_released(self.plan, self._store, self._reader, task_id, entry)
+                    check_released(self.plan, self._store, self._reader, task_id, entry)
                 task.restore(entry["state"])
                 hosted.number, hosted.epoch, hosted.alone = newest, entry.get("epoch", -1), False
                 # These may never have reached Kafka: they are sent again with the first reply.

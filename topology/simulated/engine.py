@@ -20,63 +20,12 @@ from dskype.topology.core.old_records import OldRecords
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.simulated.real_time import real_time_components, report, run_executor
 from dskype.topology.tuples import InRecord
 
-__all__ = ["Faults", "SimulatedTopology"]
-
-
-@dataclass(frozen=True)
-class Faults:
-    """How likely each fault is, per batch; with 0 for all, the run is faithful.
-
-    :param lost_before: the executors die before they process the batch.
-    :param lost_after: the executors die after the batch, before the sink has written anything.
-    :param torn_write: the sink writes a part (perhaps later records without earlier ones), and the batch is run again.
-    :param repeated: the batch is written completely and run again (a retry, or the driver was killed before its commit).
-    :param restarted: the query restarts from the snapshots; batches get other boundaries.
-    :param all_restarted: the driver dies, and every query restarts.
-    :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran. With real-time queries, an
-        executor moves to another host.
-    :param run_twice: another host runs the batch as well, at the same time; its output is written late, in part or never.
-    :param second_owner: the query is replaced without knowing it, and gets its own batches beside its successor. The rows of a
-        batch are written before its next one, or, when the query ends, late, in part or never.
-    :param damaged: the newest snapshot of a task is damaged before a restart.
-    :param snapshot: a snapshot is taken before the batch, besides those that are due by time.
-    :param begun_again: with real-time queries, Spark passes on records of its batch again, while the task that it has replaced passes on some, too.
-    """
-
-    lost_before: float = 0.0
-    lost_after: float = 0.0
-    torn_write: float = 0.0
-    repeated: float = 0.0
-    restarted: float = 0.0
-    all_restarted: float = 0.0
-    elsewhere: float = 0.0
-    run_twice: float = 0.0
-    second_owner: float = 0.0
-    damaged: float = 0.0
-    snapshot: float = 0.0
-    begun_again: float = 0.0
-
-    @classmethod
-    def heavy(cls) -> Faults:
-        """Return a mix in which about every other batch meets a fault."""
-        return cls(
-            lost_before=0.05,
-            lost_after=0.08,
-            torn_write=0.1,
-            repeated=0.12,
-            restarted=0.06,
-            all_restarted=0.02,
-            elsewhere=0.08,
-            run_twice=0.08,
-            second_owner=0.04,
-            damaged=0.2,
-            snapshot=0.2,
-            begun_again=0.05,
-        )
+__all__ = ["SimulatedTopology"]
 
 
 @dataclass
@@ -325,17 +274,15 @@ class SimulatedTopology:
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
             by_executor.setdefault(self.plan.executor_of(task), []).append(record)
+        # In real time, executors that were replaced have lost their leases, and save no snapshots.
+        current = query.component not in self.real_time or query is self._queries[query.component]
         out: list[OutRecord] = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
-            if executor.snapshot_due(query.batch_id) and self._may_save(query):
+            if current and executor.snapshot_due(query.batch_id):
                 self._save(executor, query.batch_id)
             out += expand_records(executor.handle(query.batch_id, by_executor[index], report=report))
         return out
-
-    def _may_save(self, query: _Query) -> bool:
-        """Tell whether a query's executors may save snapshots: in real time, those that were replaced have lost their leases."""
-        return query.component not in self.real_time or query is self._queries[query.component]
 
     @staticmethod
     def _save(executor: Executor, batch_id: int) -> None:

@@ -13,7 +13,8 @@ from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.topology import Fields, Spout, TopologyBuilder
 from dskype.topology.components import BatchBolt
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from tests import naive_where
 

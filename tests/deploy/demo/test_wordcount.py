@@ -19,7 +19,7 @@ from dskype.topology.builder import TopologyBuilder
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.flux import load
 from dskype.topology.local import LocalCluster
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 
 WORDCOUNT = TOPOLOGIES / "wordcount.yaml"
 

@@ -24,7 +24,7 @@ from dskype.topology.core.stats import TaskStats
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 from tests.deploy.metrics.small_topology import small_topology
 from tests.endtoend.harness import BAD, Simulation, random_message
 

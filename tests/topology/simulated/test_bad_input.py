@@ -12,7 +12,8 @@ from dskype.topology import Bolt, Fields, Spout, TopologyBuilder, TopologyError
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FixedTupleSpout, TestWordCounter
 

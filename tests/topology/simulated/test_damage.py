@@ -4,8 +4,9 @@ from collections import Counter
 
 import pytest
 
-from dskype.topology.core.executor import LostInputError, check_journals, lost_tails
+from dskype.topology.core.executor import LostInputError
 from dskype.topology.core.frames import encode_control
+from dskype.topology.core.log_checks import check_journals, lost_tails
 from dskype.topology.core.snapshots import LostStateError, SnapshotError
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import SimulatedTopology

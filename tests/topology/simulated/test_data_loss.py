@@ -11,7 +11,8 @@ from dskype.topology.core import kafka_spout as spouts
 from dskype.topology.core.loss import DataLossError
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 
 from .storm_helpers import Run

@@ -12,7 +12,8 @@ import pytest
 
 from dskype.topology.core.clock import TopologyClock  # noqa: F401 - parts of the engine are under test
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import OUT, TOPOLOGIES, N

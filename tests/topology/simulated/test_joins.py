@@ -9,7 +9,8 @@ from dskype.topology import Fields, IllegalArgumentException, InvalidTopologyExc
 from dskype.topology.flux import load
 from dskype.topology.joins import JoinBolt, Selector
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Count, Duration
 

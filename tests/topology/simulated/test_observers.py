@@ -9,7 +9,8 @@ from dskype.topology.core.shared_log import SharedLog
 from dskype.topology.events import EventInfo, EventLogger
 from dskype.topology.metrics_consumers import MetricsConsumer
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 
 from .storm_helpers import Keep, fed, running

@@ -6,7 +6,8 @@ from dskype.topology import Bolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 
 from .storm_helpers import Keep, Run, Script

@@ -10,7 +10,8 @@ from dskype.topology import BasicBolt, BatchBolt, Fields, TopologyBuilder
 from dskype.topology.core import poison
 from dskype.topology.core.values import unpack_state
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import N, NumberSpout, Recorder

@@ -6,7 +6,8 @@ import pytest
 from dskype.topology import BatchBolt, TopologyBuilder
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FixedTupleSpout
 

@@ -6,7 +6,8 @@ import pytest
 
 from dskype.topology import IllegalArgumentException, InvalidTopologyException, Spout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.states import KeyValueState, StatefulBolt, StatefulWindowedBolt
 from dskype.topology.windows import Count, Duration

@@ -9,7 +9,8 @@ from dskype.topology import Bolt, Fields, IllegalArgumentException, Spout, Topol
 from dskype.topology.core.executor import Executor, Owner
 from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Count, Duration, WindowedBolt
 

@@ -14,7 +14,7 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from dskype.topology.config import Config
-from dskype.topology.core.executor import check_journals
+from dskype.topology.core.log_checks import check_journals
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import TopologyError

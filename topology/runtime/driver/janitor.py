@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dskype.topology.core.executor import lost_tails
+from dskype.topology.core.log_checks import lost_tails
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.driver.reports import DRIVER_KEY
 from dskype.topology.runtime.driver.state import DriverState, TopologyFailedError

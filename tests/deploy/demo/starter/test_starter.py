@@ -13,7 +13,7 @@ from dskype.deploy.demo.starter import exclamation, rolling_top_words, single_jo
 from dskype.deploy.demo.starter.spouts import NumberSpout, SentenceSpout
 from dskype.topology import Fields, TopologyBuilder
 from dskype.topology.local import LocalCluster
-from dskype.topology.simulated.engine import Faults
+from dskype.topology.simulated.faults import Faults
 from dskype.topology.testing import AckFailMapTracker, FeederSpout, FixedTupleSpout, TupleCaptureBolt
 
 

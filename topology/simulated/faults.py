@@ -1,0 +1,59 @@
+"""The faults that a simulated run may meet, and how likely each of them is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Faults"]
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How likely each fault is, per batch; with 0 for all, the run is faithful.
+
+    :param lost_before: the executors die before they process the batch.
+    :param lost_after: the executors die after the batch, before the sink has written anything.
+    :param torn_write: the sink writes a part (perhaps later records without earlier ones), and the batch is run again.
+    :param repeated: the batch is written completely and run again (a retry, or the driver was killed before its commit).
+    :param restarted: the query restarts from the snapshots; batches get other boundaries.
+    :param all_restarted: the driver dies, and every query restarts.
+    :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran. With real-time queries, an
+        executor moves to another host.
+    :param run_twice: another host runs the batch as well, at the same time; its output is written late, in part or never.
+    :param second_owner: the query is replaced without knowing it, and gets its own batches beside its successor. The rows of a
+        batch are written before its next one, or, when the query ends, late, in part or never.
+    :param damaged: the newest snapshot of a task is damaged before a restart.
+    :param snapshot: a snapshot is taken before the batch, besides those that are due by time.
+    :param begun_again: with real-time queries, Spark passes on records of its batch again, while the task that it has replaced passes on some, too.
+    """
+
+    lost_before: float = 0.0
+    lost_after: float = 0.0
+    torn_write: float = 0.0
+    repeated: float = 0.0
+    restarted: float = 0.0
+    all_restarted: float = 0.0
+    elsewhere: float = 0.0
+    run_twice: float = 0.0
+    second_owner: float = 0.0
+    damaged: float = 0.0
+    snapshot: float = 0.0
+    begun_again: float = 0.0
+
+    @classmethod
+    def heavy(cls) -> Faults:
+        """Return a mix in which about every other batch meets a fault."""
+        return cls(
+            lost_before=0.05,
+            lost_after=0.08,
+            torn_write=0.1,
+            repeated=0.12,
+            restarted=0.06,
+            all_restarted=0.02,
+            elsewhere=0.08,
+            run_twice=0.08,
+            second_owner=0.04,
+            damaged=0.2,
+            snapshot=0.2,
+            begun_again=0.05,
+        )
