@@ -244,14 +244,19 @@ def wkb_to_geojson(value: bytes | None) -> dict[str, Any] | None:
     return found if end == len(value) else {"type": "WKB"}
 
 
-def _wkb(data: bytes, at: int) -> tuple[dict[str, Any], int]:
-    """Return the geometry at a place, and where it ends."""
+def _wkb(data: bytes, at: int, part: bool = False) -> tuple[dict[str, Any], int]:
+    """Return the geometry at a place, and where it ends.
+
+    :param part: it is a polygon of a multipolygon.
+    """
     order = {0: ">", 1: "<"}[data[at]]
     (code,) = struct.unpack_from(f"{order}I", data, at + 1)
     at += 9 if code & 0x20000000 else 5  # a reference system, by PostGIS
     dimensions = code // 1000 % 10 if not code & 0xC0000000 else 0
     more = {0: 0, 1: 1, 2: 1, 3: 2}[dimensions] + bool(code & 0x80000000) + bool(code & 0x40000000)
     kind = _KINDS[(code & 0x0FFFFFFF) % 1000]
+    if part and kind != "Polygon":
+        raise ValueError
     position = struct.Struct(f"{order}{2 + more}d")
 
     def count(at: int) -> int:
@@ -279,9 +284,7 @@ def _wkb(data: bytes, at: int) -> tuple[dict[str, Any], int]:
     if kind == "MultiPolygon":
         polygons, n, at = [], count(at), at + 4
         for _ in range(n):
-            polygon, at = _wkb(data, at)
-            if polygon["type"] != "Polygon":
-                raise ValueError
+            polygon, at = _wkb(data, at, part=True)
             polygons.append(polygon["coordinates"])
         return {"type": kind, "coordinates": polygons}, at
     return {"type": kind}, len(data)

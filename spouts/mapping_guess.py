@@ -21,61 +21,18 @@ from dskype.spouts.records import Limits, parse_message
 
 __all__ = ["Look", "guess_csv", "guess_mapping", "look", "look_at_values"]
 
-_TEXTS: tuple[str, ...] = (
-    "full_text",
-    "text",
-    "tweet",
-    "message",
-    "body",
-    "content",
-    "description",
-    "caption",
-    "comment",
-    "review",
-    "summary",
-    "title",
-    "headline",
-    "name",
-)
-_TEXTS += (
-    "texte",
-    "texto",
-    "testo",
-    "tekst",
-    "nachricht",
-    "beschreibung",
-    "kommentar",
-    "mensaje",
-    "descripcion",
-    "descripción",
-    "titel",
-    "titre",
-    "nom",
-    "nombre",
-    "nome",
-)
+_TEXTS = (
+    "full_text text tweet message body content description caption comment review summary title headline name "
+    "texte texto testo tekst nachricht beschreibung kommentar mensaje descripcion descripción titel titre nom nombre nome"
+).split()
 _HEADLINES = ("title", "headline", "name", "subject")
 _IDS = ("id_str", "id", "_id", "uuid", "guid", "gid", "identifier", "key")
 _TIMES = ("ts", "timestamp", "created_at", "createdat", "created", "time", "datetime", "date_time", "date", "published", "published_at", "event_time", "at")
-_LATS: tuple[str, ...] = ("lat", "latitude", "y", "lat_deg", "geo_lat", "gps_lat")
-_LATS += ("breite", "breitengrad", "geo_breite", "latitud", "latitudine", "breedtegraad", "szerokość", "широта", "緯度", "纬度", "위도")
-_LONS: tuple[str, ...] = ("lon", "lng", "long", "longitude", "x", "lon_deg", "geo_lon", "gps_lon")
-_LONS += (
-    "länge",
-    "laenge",
-    "längengrad",
-    "laengengrad",
-    "geo_laenge",
-    "geo_länge",
-    "longitud",
-    "longitudine",
-    "lengtegraad",
-    "długość",
-    "долгота",
-    "経度",
-    "经度",
-    "경도",
-)
+_LATS = "lat latitude y lat_deg geo_lat gps_lat breite breitengrad geo_breite latitud latitudine breedtegraad szerokość широта 緯度 纬度 위도".split()
+_LONS = (
+    "lon lng long longitude x lon_deg geo_lon gps_lon länge laenge längengrad laengengrad geo_laenge geo_länge longitud longitudine lengtegraad "
+    "długość долгота 経度 经度 경도"
+).split()
 """Names of columns in several languages; the first of two that fit counts."""
 _BOXES = ("bbox", "bounding_box", "extent")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
@@ -237,13 +194,13 @@ def _path(steps: Steps) -> str:
     return "$" + "".join(f".{name}" if re.fullmatch(r"\w+", name) else f"[{json.dumps(name, ensure_ascii=False)}]" for name in steps)
 
 
-def _rank(steps: Steps, names: tuple[str, ...]) -> tuple[int, int] | None:
+def _rank(steps: Steps, names: Sequence[str]) -> tuple[int, int] | None:
     """Return how well a field's name fits; None: not at all."""
     name = steps[-1].strip().lower()
     return (names.index(name), len(steps)) if name in names else None
 
 
-def _best(values: Values, names: tuple[str, ...]) -> list[Steps]:
+def _best(values: Values, names: Sequence[str]) -> list[Steps]:
     ranked = [(rank, steps) for steps in values if (rank := _rank(steps, names)) is not None]
     return [steps for _, steps in sorted(ranked)]
 

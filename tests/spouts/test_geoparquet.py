@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -72,6 +73,7 @@ def test_what_is_empty_is_no_place_and_what_is_broken_is_refused():
         whole[:5] + b"\xff\xff\xff\xff" + whole[9:],
         b"\x01\x63\x00\x00\x00",
     ]
+    broken.append((b"\x01" + struct.pack("<II", 6, 1)) * 5000)  # multipolygons in multipolygons
     assert all(wkb_to_geojson(value) == {"type": "WKB"} for value in broken)
     for line in ("LINESTRING (1 2, 3 4)", "GEOMETRYCOLLECTION (POINT (1 2))"):
         with pytest.raises(ValueError, match="a GeoJSON geometry"):
