@@ -33,11 +33,14 @@ _GRACE_MS = 1000
 _POLL_S = 0.5
 _RECORDS = 500
 _COMMIT_S = 5.0
+_REMEMBERED = 4096
+"""Results by which repetitions are known; the topology writes a result again soon or not at all."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS place (topic TEXT, partition INTEGER, offset INTEGER, PRIMARY KEY (topic, partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS request (number INTEGER PRIMARY KEY AUTOINCREMENT, results INTEGER, body BLOB);
+CREATE TABLE IF NOT EXISTS seen (number INTEGER PRIMARY KEY AUTOINCREMENT, identity TEXT UNIQUE);
 """
-"""``place``: what has been read. ``request``: what is to be sent, in order."""
+"""``place``: what has been read. ``request``: what is to be sent, in order. ``seen``: the newest results."""
 
 
 class PacedDelivery(Delivery):
@@ -96,10 +99,17 @@ class PacedDelivery(Delivery):
         at_once = []
         found = [one for one in found_in(record, self._client.topics, self._webhook.subscriptions) if one.name == "result"]
         for one, _ in self._places[partition].left_of(record.offset, found):
-            if self._once.first(one.identity) and self._pacer.take(one, record.timestamp, (*partition, record.offset), now_ms):
+            if self._is_new(one.identity) and self._pacer.take(one, record.timestamp, (*partition, record.offset), now_ms):
                 at_once.append(one.data)
         self._places[partition] = Place(record.offset + 1)
         return at_once
+
+    def _is_new(self, identity: str) -> bool:
+        """Remember a result; tell whether it has not been met before, by an earlier process either."""
+        added = self._database.execute("INSERT OR IGNORE INTO seen (identity) VALUES (?)", (identity,))
+        if added.rowcount:
+            self._database.execute("DELETE FROM seen WHERE number <= ?", ((added.lastrowid or 0) - _REMEMBERED,))
+        return added.rowcount == 1
 
     def _has_read_all(self, consumer: Any) -> bool:
         """Tell whether everything has been read that is in the topics now."""

@@ -26,7 +26,7 @@ class Webhooks:
     :param topology: its name.
     :param webhooks: the receivers.
     :param say: gets lines of text.
-    :param state: the folder for what receivers with a pace have to be told later. Each cluster, topology and receiver has a folder there, which one process may use.
+    :param state: the folder for what receivers with a pace, now or before, have to be told later. Each cluster, topology and receiver has a folder there, which one process may use.
     """
 
     def __init__(self, kafka: KafkaSettings, topology: str, webhooks: Sequence[Webhook], say: Callable[[str], None], state: Path) -> None:
@@ -41,7 +41,7 @@ class Webhooks:
             topic = letters_topic(self._client.name)
             if not admin.existing([topic]):
                 admin.create({topic: 1}, _KEEP)
-            if any(webhook.is_paced for webhook in self._webhooks):
+            if self._state.is_dir() or any(webhook.is_paced for webhook in self._webhooks):
                 self._state /= Path(admin.cluster_id(), self._client.name)
         try:
             self._deliveries = {webhook.name: self._delivery(webhook) for webhook in self._webhooks}
@@ -60,8 +60,9 @@ class Webhooks:
         :raises IllegalArgumentException: what the folder holds cannot be used.
         """
         made = (self._client.kafka, self._client, webhook, self._stop, self._say)
-        if not webhook.is_paced:
+        if not webhook.is_paced and not (self._state / webhook.name).is_dir():
             return Delivery(*made)
+        # One that had a pace before goes on where its database says, and sends what is held there.
         self._folders.append(OwnedFolder.take(self._state / webhook.name))
         return PacedDelivery(*made, self._folders[-1].path / "state.sqlite")
 

@@ -219,6 +219,35 @@ def test_a_late_result_counts_for_the_next_digest(tmp_path):
     assert got == [(HOUR, 1, [1]), (2 * HOUR, 1, [2])]
 
 
+def test_a_result_that_the_topology_writes_again_counts_once_though_the_process_is_another(tmp_path):
+    world = World(tmp_path, hook(Pace(Every(HOUR)), paces={"b": None}))
+    for number in (0, 1):
+        for subscription in "ab":
+            world.write(subscription, number, START + number)
+    world.run()
+    world.write("a", 1, START + 5)
+    world.write("b", 1, START + 5)
+    world.now_ms += 2 * HOUR
+    world.run()
+    [digest] = world.got("digests")
+    assert digest["total"] == 2 and sorted(world.numbers()) == [0, 1]
+
+
+def test_a_receiver_that_has_lost_its_pace_gets_what_was_held_and_nothing_twice(tmp_path):
+    world = World(tmp_path, hook(Pace(Every(HOUR)), paces={"b": None}))
+    for number in (0, 1):
+        for subscription in "ab":
+            world.write(subscription, number, START + number)
+    world.run()
+    world.webhook = hook()
+    world.write("a", 2, START + 5)
+    world.run()
+    world.now_ms += 2 * HOUR
+    world.run()
+    assert sorted(world.numbers()) == [0, 1, 2]
+    assert [sorted(row["watermark"] for row in digest["results"]) for digest in world.got("digests")] == [[0, 1]]
+
+
 def test_a_process_without_its_database_begins_where_something_was_held(tmp_path):
     world = World(tmp_path, hook(Pace(Every(HOUR)), paces={"b": None}))
     for number in range(4):

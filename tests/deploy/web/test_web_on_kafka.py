@@ -132,4 +132,10 @@ def test_digests_lose_and_repeat_nothing_though_the_process_is_killed(kafka, top
     seen = [result["watermark"] for digest in digests for result in digest["results"]]
     assert sorted(seen) == list(range(0, 400, 2)) and {digest["subscription"] for digest in digests} == {"a"}
     assert sorted(result["watermark"] for result in got("results")) == list(range(1, 400, 2))
+    # Without a pace it goes on where it was.
+    one = Webhook("w", receiver.url, (KEY,), start="beginning")
+    write(kafka, topology, 400, 500)
+    with Webhooks(kafka, topology, [one], print, tmp_path / "state"):
+        until(lambda: len(got("results")) == 300)
+    assert sorted(result["watermark"] for result in got("results")) == [*range(1, 400, 2), *range(400, 500)] and len(got("digests")) == len(digests)
     receiver.close()
