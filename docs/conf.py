@@ -45,6 +45,7 @@ PARTS = {
         "A service on one machine": "docs/guides/service",
         "Web pages and HTTP": "docs/guides/web",
         "Metrics": "docs/guides/metrics",
+        "Runbook": "docs/guides/runbook",
         "Failures": "docs/guides/failures",
         "Security": "SECURITY",
         "Sizing": "docs/guides/scale",

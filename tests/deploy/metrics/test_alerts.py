@@ -16,6 +16,7 @@ from .prometheus_server import promtool
 
 ALERTS = Path(__file__).parents[3] / "deploy" / "dashboards" / "alerts.yml"
 RULES: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]}
+RUNBOOK = Path(__file__).parents[3] / "docs" / "guides" / "runbook.md"
 END_M = 90
 BUSY = "dskype_task_busy_seconds_total"
 WAITING = "dskype_component_metric"
@@ -179,3 +180,28 @@ def test_rules_that_never_fire_or_always_do_are_found_out(tmp_path, expression):
     (tmp_path / "changed.yml").write_text(yaml.safe_dump(document))
     found = check(tmp_path, [of_case(case) for case in CASES], tmp_path / "changed.yml")
     assert set(re.findall(r"alertname: (\w+)", found)) == RULES.keys()
+
+
+NAMED = "dskype_component_metric"
+
+
+def test_panels_of_what_components_count_themselves_have_data_where_they_do(tmp_path):
+    """A topology has only some of them: those of its distributor, and of its settings."""
+    page = (RUNBOOK.parent / "metrics.md").read_text(encoding="utf-8")
+    dashboard = json.loads((ALERTS.parent / "dskype.json").read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"] if NAMED in target["expr"]]
+    names = {name for query in queries for alternatives in re.findall(r'name=~"([^"]+)"', query) for name in alternatives.split("|")}
+    assert len(queries) >= 9 and [name for name in sorted(names) if f"`{name}`" not in page] == []
+    series = {f'{NAMED}{{topology="good",component="c",task="3",name="{name}"}}': f"0+60x{END_M}" for name in names}
+    plain = [query.replace("$topology", "good").replace("$__rate_interval", "5m") for query in queries]
+    wanted = [{"expr": f"clamp_max(count({query}), 1)", "eval_time": "30m", "exp_samples": [{"labels": "{}", "value": 1}]} for query in plain]
+    assert check(tmp_path, [{**as_test("panels", series, {}), "promql_expr_test": wanted}]) == ""
+
+
+def test_every_alert_names_its_section_of_the_runbook_which_says_what_it_means_how_to_see_it_and_what_to_do():
+    sections = re.split(r"(?m)^## ", RUNBOOK.read_text(encoding="utf-8"))[1:]
+    told = {section.split("\n", 1)[0]: section for section in sections}
+    assert list(told) == list(RULES)
+    for alert, rule in RULES.items():
+        assert rule["annotations"]["runbook"] == f"docs/guides/runbook.md#{alert.lower()}"
+        assert re.findall(r"(?m)^\*\*(\w+)\.\*\* ", told[alert]) == ["Means", "Look", "Do"]

@@ -25,7 +25,7 @@ HealthState = Literal["starting", "running", "waiting", "stalled", "failed"]
 DRIVER_KEY = b"driver"
 """Key of the driver's own record among the statistics."""
 
-PARTS = ("broker", "clock", "commits", "failure", "query", "topics", "watch")
+PARTS = ("broker", "clock", "commits", "failure", "janitor", "query", "topics", "watch")
 """The parts of the driver whose errors are counted."""
 
 _MAX_ERRORS = 100

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from kafka.errors import KafkaError
 
 from dskype.topology.errors import FatalError
+from dskype.topology.runtime.driver.reports import PARTS
 from dskype.topology.runtime.driver.state import DriverState
 
 __all__ = ["DriverThreads"]
@@ -32,8 +33,10 @@ class DriverThreads:
     def start(self, steps: Mapping[str, tuple[Callable[[], float], float]]) -> None:
         """Start the threads.
 
-        :param steps: name -> a step, which says after how many seconds the next one follows, and the seconds before the first one.
+        :param steps: name, one of :data:`~dskype.topology.runtime.driver.reports.PARTS` -> a step, which says after how many seconds the next one follows, and the
+            seconds before the first one.
         """
+        assert steps.keys() <= set(PARTS), "metrics count the errors of each part from 0 on"
         for name, (step, wait_s) in steps.items():
             thread = threading.Thread(target=self._run, args=(name, step, wait_s), name=f"{self._state.plan.name}-{name}", daemon=True)
             self._threads.append(thread)
