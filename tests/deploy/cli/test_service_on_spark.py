@@ -33,6 +33,7 @@ def dskype(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "dskype.deploy", *arguments], capture_output=True, text=True, check=False, timeout=600, **options)
 
 
+CONF = {"dskype.window.messages": WINDOW, "dskype.results.fields": {"text": "text", "at": "place", "when": "time"}}
 ABSENT = {"Load balancing A", "Load balancing B", "Messages withheld by summaries A", "Objects A", "Objects B"}
 """Of parts that the service's topology has not. They are queried as well; tests/deploy/metrics/test_alerts.py gives them data."""
 
@@ -61,7 +62,9 @@ def test_a_service_resumes_exactly_after_kill_9_and_every_expression_of_the_dash
         main(["status", "--folder", folder, "-o", "json"])
         return json.loads(capsys.readouterr().out)
 
-    started = dskype("up", "--folder", folder, "--port", "0", "--metrics-port", "0", "-q", "-c", f"dskype.window.messages={WINDOW}")
+    started = dskype(
+        "up", "--folder", folder, "--port", "0", "--metrics-port", "0", "-q", *("-c" + f"{key}={json.dumps(value)}" for key, value in CONF.items())
+    )
     assert started.returncode == 0, started.stderr
     first = status()
     try:
@@ -87,7 +90,7 @@ def test_a_service_resumes_exactly_after_kill_9_and_every_expression_of_the_dash
             feed.publish(records[MESSAGES // 2 :])
             feed.wait_for(MESSAGES - 1)
             wait_for(lambda: count_records(feed.kafka, feed.topics.registrations) > SUBSCRIPTIONS, 600, "the registration of all subscriptions")
-            feed.verify({"dskype.window.messages": WINDOW})
+            feed.verify(CONF, fields=1000)
             feed.close()
             missing = expressions()
 

@@ -71,6 +71,30 @@ def test_a_click_is_the_place_of_a_list(page, kafka):
     assert registered(page, kafka) == {"type": "topk", "text": "tea", "lat": lat, "lon": lon, "k": 10, "alpha": 0.5}
 
 
+def test_nearness_is_in_metres_where_the_form_says_so_and_results_show_the_fields_that_they_carry(page, kafka, served):
+    for name, text in (("lat", "43.04"), ("lon", "-87.9"), ("text", "tea"), ("id", "near")):
+        type_into(page, name, text)
+    assert page.run("return document.getElementById('scale').hidden") is True
+    choose(page, "distance", "metres")
+    assert page.run("return document.getElementById('scale').hidden") is False
+    assert value(page, "scale_m") == "5000"
+    type_into(page, "scale_m", "0")
+    assert page.run("return document.querySelectorAll('#form [name=scale_m]:invalid').length") == 1  # the browser says what is legal
+    type_into(page, "scale_m", "2500")
+    record = registered(page, kafka)
+    assert (record["distance"], record["scale_m"]) == ("metres", 2500)
+    topics = kafka.topology()
+    active = {"v": 1, "subscription": "near", "registration": "0-0", "event": "active", "watermark": 0}
+    kafka.broker.write(topics.registrations, "near", json.dumps(active).encode())
+    write_result(kafka, topics, "near", 1, score=0.5, rank=1, fields={"text": "<i>Tea</i> time", "price": 4.5})
+    page.wait("document.querySelectorAll('#list tbody tr').length === 1")
+    (row,) = page.rows("#list")
+    assert row["Text"] == "<i>Tea</i> time; price: 4.5" and page.run("return document.querySelectorAll('#list i').length") == 0
+    assert "scale 2,500 m" in page.text("#watched")
+    page.click("//div[@id='actions']/button[text()='Edit']")
+    assert (value(page, "distance"), value(page, "scale_m")) == ("metres", "2500")
+
+
 def test_a_rectangle_is_dragged_and_its_corners_move(page, kafka):
     take(page, "bbox")
     draw(page, (0.4, 0.6), (0.5, 0.45), (0.6, 0.4))
