@@ -93,7 +93,7 @@ def make_app(options: UiOptions) -> ASGIApp:
         routes += _extension_routes(api, extension)
     routes += [Route("/api/{rest:path}", api.unknown, methods=["GET", "POST"])]
     routes += [Route(path, _page(STATIC / name), methods=["GET"]) for path, name in _PAGES.items()]
-    routes += [Route("/static/{name}", _files(STATIC), methods=["GET"])]
+    routes += [Route("/static/{name:path}", _files(STATIC), methods=["GET"])]
     app = Starlette(routes=routes, exception_handlers={HTTPException: api.refused, Exception: api.failed})
     return Guard(app, options.hosts, options.origin, options.usage)
 

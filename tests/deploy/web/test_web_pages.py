@@ -6,9 +6,12 @@ import json
 
 import pytest
 
+from dskype.bolts.dskype_topology import dskype_topology
+from dskype.deploy.metrics.ui_server import UiServer, UiSettings
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.nimbus.observing import Contact
 from tests.topology.ui.browser import Browser
+from tests.topology.ui.simulated_source import SimulatedSource
 
 from .pages import choose, fill, publish, put, type_into
 from .scene import messages, run_for, run_plan, watched
@@ -383,6 +386,28 @@ def test_the_page_of_loads_shows_a_topology_that_starts_later_and_its_new_plans(
     assert post(served, "partitions/split", {"partition": 0, "task": 1, "version": plan["version"]})[0] == 200
     browser.wait("document.querySelector('#plan img').src.endsWith('version=2')")
     assert f"{len(plan['partitions']) + 1}" in browser.text("#plan") and browser.problems() == []
+
+
+def test_in_the_graph_no_label_covers_another_one_or_a_component(browser):
+    source = SimulatedSource()
+    source.cluster.submit_topology("dskype", {"dskype.window.messages": 100, "topology.acker.executors": 0}, dskype_topology().create_topology())
+    script = """
+        const box = (node) => (({ left, top, right, bottom }) => [left, top, right, bottom])(node.getBoundingClientRect());
+        return [[...document.querySelectorAll('#graph .edge')].map((edge) => [...edge.querySelectorAll('text')].map(box)), [...document.querySelectorAll('#graph .node > rect:first-of-type')].map(box)];
+    """
+    with UiServer(source, UiSettings(port=0, token=TOKEN)) as server:
+        browser.open(f"{server.url}topology.html?id={source.topologies()[0].id}")
+        labels, nodes = browser.run(script)
+        problems = browser.problems()
+    source.cluster.shutdown()
+    assert len(nodes) == 7 and len(labels) >= 12 and problems == []
+
+    def apart(a, b):
+        return a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
+
+    for i, lines in enumerate(labels):
+        others = [*nodes, *(line for other in labels[:i] for line in other)]
+        assert [(line, other) for line in lines for other in others if not apart(line, other)] == []
 
 
 def test_that_nothing_runs_is_said(browser, served, source):

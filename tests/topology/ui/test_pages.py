@@ -79,12 +79,20 @@ def test_the_graph_has_every_component_and_the_rate_of_every_stream(browser, ser
     # 3 words, 13 letters and 3 lengths in 90 s
     assert sorted(edges) == ["default 0.0333/s", "default 0.144/s", "length 1 0.0333/s"]
     titles = browser.run("return [...document.querySelectorAll('#graph .edge title')].map((node) => node.textContent)")
-    assert sorted(titles) == ["default, fields grouping", "default, shuffle grouping", "length 1, fields grouping"]
+    assert sorted(titles) == [
+        "split to count\ndefault, fields grouping: 0.144/s, 13 in all",
+        "split to sum\nlength 1, fields grouping: 0.0333/s, 3 in all",
+        "words to split\ndefault, shuffle grouping: 0.0333/s, 3 in all",
+    ]
     across = browser.run(
         "return [...document.querySelectorAll('#graph .node')].map((n) => [n.querySelector('text').textContent, n.querySelector('rect').x.baseVal.value])"
     )
     at = dict(across)
     assert at["words"] < at["split"] < at["count"] == at["sum"]
+    sizes = "const { width, height } = document.querySelector('#graph svg').getBoundingClientRect(); return [width, height]"
+    width, height = browser.run(sizes)
+    browser.click("//button[@aria-label='larger']")
+    assert browser.run(sizes) == [pytest.approx(width * 1.4, abs=1), pytest.approx(height * 1.4, abs=1)]
 
 
 def test_the_page_of_a_component_shows_errors_as_text(browser, served):
