@@ -15,7 +15,7 @@ const CHARTS = [
   { title: "Communication (bytes per second)", series: [["bytes to tasks", "bytes_per_second"]] },
   { title: "Replication (tasks per subscription)", series: [["replication", "replication"]] },
   { title: "Arrival to matched (ms)", series: [["p50", "p50_ms"], ["p99", "p99_ms"]] },
-  { title: "Busy share of each task", tasks: "busy" },
+  { title: "Busy time of each task (%)", tasks: "busy", share: true },
 ];
 
 /** Return a function that shows a value as `text` does, and one that is not known as a dash. */
@@ -33,11 +33,16 @@ const drawn = new Map(CHARTS.map((chart) => [chart.title, { box: boxOf(chart) }]
 show("charts", ...[...drawn.values()].map(({ box }) => box)); // all of them, so that each has its width before it is drawn
 
 /** Return what a chart shows: names and columns, of the busiest tasks where there are many. */
-function content({ series, tasks }, trend) {
+function content({ series, tasks, share }, trend) {
   if (series) return series.map(([label, key]) => [label, trend[key]]);
   const sum = (column) => column.reduce((total, value) => total + (value ?? 0), 0);
   const busiest = [...trend.tasks].sort((a, b) => sum(b[tasks]) - sum(a[tasks])).slice(0, TASKS);
-  return busiest.sort((a, b) => a.task - b.task).map((task) => [`task ${task.task}`, task[tasks]]);
+  return busiest.sort((a, b) => a.task - b.task).map((task) => [`task ${task.task}`, share ? task[tasks].map((value) => (value === null ? null : value * 100)) : task[tasks]]);
+}
+
+/** Let the legend have the newest values, unless the mouse asks for others. */
+function showNewest(plot) {
+  if (plot.cursor.idx === null || plot.cursor.idx === undefined) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
 }
 
 function draw(chart, trend) {
@@ -45,7 +50,10 @@ function draw(chart, trend) {
   const data = [trend.time_s, ...lines.map(([, column]) => column)];
   const labels = lines.map(([label]) => label).join();
   const before = drawn.get(chart.title);
-  if (before.labels === labels) return before.plot.setData(data);
+  if (before.labels === labels) {
+    before.plot.setData(data);
+    return showNewest(before.plot);
+  }
   before.plot?.destroy();
   const { box } = before;
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
@@ -55,11 +63,14 @@ function draw(chart, trend) {
     height: HEIGHT,
     cursor: { drag: { x: false, y: false } },
     legend: { live: true },
+    hooks: { setCursor: [showNewest] },
     scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [{ ...axis, space: 70, values: (_, times) => times.map(clock) }, { ...axis, size: 48, values: (_, values) => values.map((v) => short.format(v)) }],
     series: [{ label: "time", value: (_, secs) => known(clock)(secs) }, ...lines.map(([label], i) => ({ label, stroke: tint(i), width: 1.5, spanGaps: false, points: { show: data[0].length < 3 }, value: (_, value) => perSecond(value) }))],
   };
-  drawn.set(chart.title, { plot: new uPlot(options, data, box), box, labels });
+  const plot = new uPlot(options, data, box);
+  drawn.set(chart.title, { plot, box, labels });
+  requestAnimationFrame(() => showNewest(plot)); // the first drawing empties the legend
 }
 
 addEventListener("resize", () => {
@@ -70,16 +81,16 @@ function now({ messages, communication, replication, balance, latency }, target)
   if (!messages) return el("p", { class: "quiet" }, "No task has reported messages yet.");
   const matched = latency.find(({ component }) => component === target);
   return facts([
-    ["Messages", amount(messages.processed)],
-    ["Messages per second", perSecond(messages.per_second)],
-    ["Tuples per message", figure(communication.tuples_per_message)],
-    ["Tuples per message now", figure(communication.tuples_per_message_now)],
-    ["Subscriptions", amount(replication.subscriptions)],
-    ["Tasks per subscription", figure(replication.ratio)],
-    ["Balance of subscriptions", figure(balance.subscriptions)],
-    ["Balance of messages", figure(balance.messages)],
-    ["Balance of busy time", figure(balance.busy)],
-    ...(matched ? [["Arrival to matched", `p50 ${amount(matched.p50_ms)} ms, p99 ${amount(matched.p99_ms)} ms`]] : []),
+    ["Messages", amount(messages.processed), "that were distributed to tasks, since the topology was first submitted"],
+    ["Messages per second", perSecond(messages.per_second), "over the last minute"],
+    ["Tuples per message", figure(communication.tuples_per_message), "communication cost: to how many tasks of the subscription bolt a message was sent, on average since the first submission"],
+    ["Tuples per message now", figure(communication.tuples_per_message_now), "the same over the last minute"],
+    ["Subscriptions", amount(replication.subscriptions), "that are registered; a dash where they are replicated and not counted"],
+    ["Tasks per subscription", figure(replication.ratio), "replication: how many tasks have a subscription, on average"],
+    ["Balance of subscriptions", figure(balance.subscriptions), "subscriptions of the task that has most, over the mean of all tasks; 1 is even"],
+    ["Balance of messages", figure(balance.messages), "messages of the task that gets most, over the mean of all tasks; 1 is even"],
+    ["Balance of busy time", figure(balance.busy), "time of the task that works most, over the mean of all tasks; 1 is even"],
+    ...(matched ? [["Arrival to matched", `p50 ${amount(matched.p50_ms)} ms, p99 ${amount(matched.p99_ms)} ms`, "from the arrival of a message in Kafka until all tasks had passed it, over the last minute; writing results is not in it"]] : []),
   ]);
 }
 
@@ -95,7 +106,7 @@ async function showPlan() {
   const picture = () => el("img", { src: path("plan.svg", { version: plan.version }), alt: "the partitions of the plan, a colour for each task" });
   show(
     "plan",
-    facts([["Distributor", plan.distributor], ["Version", String(plan.version)], ["Partitions", plan.partitions.length], ["Greatest load / mean, expected", figure(plan.balance)]]),
+    facts([["Distributor", plan.distributor], ["Version", String(plan.version)], ["Partitions", plan.partitions.length], ["Greatest load / mean, expected", figure(plan.balance), "by the loads that the plan was made for"]]),
     plan.partitions.length ? picture() : "",
   );
 }
@@ -114,10 +125,10 @@ async function render() {
         ["Task", (t) => String(t.task), "number"],
         ["Subscriptions", (t) => amount(t.subscriptions), "number"],
         ["Messages received", (t) => amount(received.get(t.task)), "number"],
-        ["Busy (s)", (t) => known((secs) => secs.toFixed(1))(t.busy_s), "number"],
-        ["Busy now", (t) => percent(t.busy), "number"],
+        ["Busy (s)", (t) => known((secs) => secs.toFixed(1))(t.busy_s), "number", "time in the bolt's code, since the first submission"],
+        ["Busy now", (t) => percent(t.busy), "number", "share of the last minute in the bolt's code"],
         ["", (t) => bar(t.busy)],
-        ["Watermark", (t) => amount(t.watermark), "number"],
+        ["Watermark", (t) => amount(t.watermark), "number", "up to where the task has seen everything: the number of a message, or a time in ms since the epoch"],
       ],
       tasks,
     ),

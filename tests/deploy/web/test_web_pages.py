@@ -370,6 +370,11 @@ def test_the_page_of_loads_has_the_numbers_of_the_api(browser, kafka, served, so
     assert f"{measures['messages']['processed']:,}" in browser.text("#now") and f"{measures['replication']['ratio']:.2f}" in browser.text("#now")
     assert measures["replication"] == {"placements": 24_000, "subscriptions": 20_000, "ratio": 1.2}
     assert browser.run("return document.querySelectorAll('#charts canvas').length") == 6
+    newest = "[...document.querySelectorAll('#charts .u-value')].map((one) => one.innerText)"
+    browser.wait(f"{newest}.some((text) => text !== '--' && text !== '–')")
+    told = browser.run(f"return {newest}")
+    assert told[0][2] == told[0][5] == ":" and f"{trend['messages_per_second'][-1]:.3g}".rstrip("0").rstrip(".") in told[1]
+    assert browser.run("return [...document.querySelectorAll('#now dt')].every((term) => term.querySelector('abbr').title.length > 10)")
     assert len(trend["time_s"]) >= 20 and {len(column) for name, column in trend.items() if name != "tasks"} == {len(trend["time_s"])}
     browser.wait("document.querySelector('#plan img')?.naturalWidth > 0")
     assert browser.problems() == []

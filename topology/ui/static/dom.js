@@ -23,13 +23,16 @@ export const show = (id, ...children) => document.getElementById(id).replaceChil
 
 export const link = (href, text) => el("a", { href }, text);
 
+/** Return a term; what it means appears when the mouse is on it, or the focus. */
+const term = (text, what) => (what ? el("abbr", { title: what, tabindex: "0" }, text) : text);
+
 /**
  * Return a table.
- * @param columns list of [heading, row => cell, class]; a cell is a node, a text, a number, or a list of these.
+ * @param columns list of [heading, row => cell, class, what the heading means]; a cell is a node, a text, a number, or a list of these.
  */
 export function table(columns, rows, empty = "none") {
   if (!rows.length) return el("p", { class: "quiet" }, empty);
-  const heads = columns.map(([heading, , kind]) => el("th", { class: kind, scope: "col" }, heading));
+  const heads = columns.map(([heading, , kind, what]) => el("th", { class: kind, scope: "col" }, term(heading, what)));
   const body = rows.map((row) => el("tr", {}, columns.map(([, cell, kind]) => el("td", { class: kind }, ...[cell(row)].flat().map(asNode)))));
   return el("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": `table of ${rows.length} rows` }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, body)));
 }
@@ -51,8 +54,8 @@ export const rate = (n) => (n >= 100 ? count(Math.round(n)) : String(Number(n.to
 /** Return a latency that the API gives with three decimals, and a dash where there was nothing to measure. */
 export const latency = (text, times) => (times ? text : "–");
 
-/** Return terms and their values as a definition list. */
-export const facts = (pairs) => el("dl", { class: "facts" }, pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, asNode(value)))));
+/** Return terms, their values and perhaps what they mean as a definition list. */
+export const facts = (rows) => el("dl", { class: "facts" }, rows.map(([name, value, what]) => el("div", {}, el("dt", {}, term(name, what)), el("dd", {}, asNode(value)))));
 
 /** Return a time of the epoch, in seconds, as local date and time. */
 export const moment = (secs) => new Date(secs * 1000).toLocaleString("sv-SE");
