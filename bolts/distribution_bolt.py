@@ -316,7 +316,7 @@ class DistributionBolt(BatchBolt):
             if where is not None:
                 program = compile_program(where, self._vocabulary.ids_of(expressions.words(where)), self._settings.language.fields)
             place = record["alpha"], record["lat"], record["lon"]
-            return TopkSubscription(record["k"], *place, terms, weights, record.get("meta"), program, record.get("scale_m"))
+            return TopkSubscription(record["k"], *place, terms, weights, record.get("meta"), program, record.get("scale_m"), record.get("expires_ms"))
         expression = expressions.as_lists(record["expression"])
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
         inside = record.get("inside") or None

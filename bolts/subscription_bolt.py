@@ -34,7 +34,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs regions begun inside pairs".split()
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests topk_ends_ms ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs regions begun inside pairs".split()
 """Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing, the last three only with objects."""
 
 
@@ -155,6 +155,7 @@ class SubscriptionBolt(BatchBolt):
         owner.match(arrived, None if self._pairs is None else self._pairs.pop_until(watermark))
         owner.finish_watermark()
         owner.ask(changes.due)
+        owner.end_expired_topk(arrived)
         topk.write_lists(self._context.clock_ms())
         topk.free_ids()
         if watermark - self._announced >= max(1, self._settings.extent // 16):

@@ -10,7 +10,8 @@ How a list stays exact (journal paper, sections 6 and 7.2):
    of its own watermark ``w_req``, and collects all matching messages that arrive from then on. The answer is exact as of
    ``w_req``; together with the collected messages it is complete, and the subscription becomes active. Nothing is published
    for a pending subscription; afterwards its list jumps from the last published one to the present one.
-4. The task announces watermarks below which it will not ask any more (``progress``), so that message tasks can forget
+4. A subscription with a lifetime ends with the first message that arrived when it was over: its list holds up to there, and is then withdrawn.
+5. The task announces watermarks below which it will not ask any more (``progress``), so that message tasks can forget
    messages. An announcement never overtakes a request, because both travel in order on the same channels.
 """
 
@@ -21,6 +22,7 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
+from sortedcontainers import SortedList
 
 from dskype.bolts.busiest import Busiest
 from dskype.bolts.changed_lists import ChangedLists
@@ -75,6 +77,8 @@ class TopkSubscriptions:
         self._request_of: dict[int, int] = {}  # slot -> its newest request
         self._asked = 0
         self._frozen: dict[int, int] = {}  # pending slot -> watermark of its last published list
+        self._ends_ms: dict[int, int] = {}  # slot -> when it expires
+        self._expiring = SortedList()  # (end in ms, slot) of the same
 
     @property
     def watermark(self) -> int:
@@ -113,6 +117,9 @@ class TopkSubscriptions:
             self.metadata.set(slot, name, registration, subscription.meta)
             if not complete:
                 self._frozen[slot] = self.watermark
+            if subscription.expires_ms is not None:
+                self._ends_ms[slot] = subscription.expires_ms
+                self._expiring.add((subscription.expires_ms, slot))
         return slots
 
     def forget(self, slot: int) -> None:
@@ -121,6 +128,8 @@ class TopkSubscriptions:
         self.metadata.clear(slot)
         self.changed.forget(slot)
         self._frozen.pop(slot, None)
+        if (ends_ms := self._ends_ms.pop(slot, None)) is not None:
+            self._expiring.remove((ends_ms, slot))
         request = self._request_of.pop(slot, None)
         if request is not None:
             del self._requests[request]
@@ -133,7 +142,21 @@ class TopkSubscriptions:
         steps = self.engine.programs(one).steps
         words = np.array(found["terms"]), np.array(found["weights"])
         scale_m = float(found["scale_m"][0]) if "scale_m" in found else None
-        return TopkSubscription(int(self.engine.k(one)[0]), *place, *words, self.metadata.meta(slot), steps if len(steps) else None, scale_m)
+        program = steps if len(steps) else None
+        return TopkSubscription(int(self.engine.k(one)[0]), *place, *words, self.metadata.meta(slot), program, scale_m, self._ends_ms.get(slot))
+
+    def pop_expired(self, applied: Arrived) -> list[int]:
+        """Return the slots of subscriptions that have expired since the last call, each once. The owner forgets each of them, at once or later.
+
+        :param applied: the messages that have been applied since; their times of arrival say what time it is.
+        """
+        found: list[int] = []
+        if self._expiring and applied.messages.n:
+            now_ms = int(applied.arrival_ms.max())
+            while self._expiring and self._expiring[0][0] <= now_ms:
+                found.append(self._expiring.pop(0)[1])
+                del self._ends_ms[found[-1]]
+        return found
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -261,6 +284,7 @@ class TopkSubscriptions:
             "requests": [[request, slot] for request, slot in self._requests.items()],
             "frozen": [[slot, watermark] for slot, watermark in self._frozen.items()],
             "changed": self.changed.snapshot(),
+            "topk_ends_ms": [[slot, ends_ms] for slot, ends_ms in self._ends_ms.items()],
         }
 
     def restore(self, state: Any) -> None:
@@ -274,3 +298,5 @@ class TopkSubscriptions:
         self._request_of = {slot: request for request, slot in state["requests"]}
         self._frozen = dict(state["frozen"])
         self.changed.restore(state["changed"])
+        self._ends_ms = dict(state.get("topk_ends_ms", ()))  # absent from snapshots of earlier versions
+        self._expiring = SortedList((ends_ms, slot) for slot, ends_ms in self._ends_ms.items())

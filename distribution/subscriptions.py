@@ -19,6 +19,7 @@ class TopkSubscription(NamedTuple):
     :ivar meta: JSON text that comes back with every delta, or None.
     :ivar program: decides whether a message counts (:mod:`dskype.spouts.filters`); None: all do.
     :ivar scale_m: distances are in metres, and the spatial similarity is 0 from here on; None: they are in degrees.
+    :ivar expires_ms: time of expiry, in ms since 1970; None: it lives until it is unregistered.
     """
 
     k: int
@@ -30,6 +31,7 @@ class TopkSubscription(NamedTuple):
     meta: str | None
     program: Any = None
     scale_m: float | None = None
+    expires_ms: int | None = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""

@@ -27,6 +27,7 @@ __all__ = [
     "refusal",
     "scale_of",
     "shown",
+    "ttl_s_of",
 ]
 
 
@@ -132,6 +133,17 @@ def refusal(code: str, words: str, given: str, legal: str | None = None, hint: s
 
 SCALE_MAX_M = 100_000_000
 """The greatest scale of distances in metres."""
+
+
+def ttl_s_of(record: dict[str, Any]) -> float | None:
+    """Return the lifetime of a subscription in seconds; None: the record has none.
+
+    :raises RecordError: it is no number above 0.
+    """
+    ttl_s = record.get("ttl_s")
+    if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
+        raise refusal("invalid-ttl", "Expected 'ttl_s' in seconds", shown(ttl_s), "a number above 0, up to 9007199254740")
+    return None if ttl_s is None else float(ttl_s)
 
 
 def scale_of(record: dict[str, Any]) -> float | None:

@@ -27,6 +27,7 @@ from dskype.spouts.record_values import (
     refusal,
     scale_of,
     shown,
+    ttl_s_of,
 )
 from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
@@ -145,6 +146,7 @@ class TopkSubscription:
     :ivar meta: JSON text that comes back with each result, or None.
     :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
     :ivar scale_m: distances are in metres, and nearness counts up to here; None: they are in degrees, over the diagonal of the data space.
+    :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
     """
 
     id: str
@@ -156,6 +158,7 @@ class TopkSubscription:
     meta: str | None = None
     where: expressions.Expression | None = None
     scale_m: float | None = None
+    ttl_s: float | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
@@ -170,14 +173,14 @@ class TopkSubscription:
             "meta": self.meta,
             "where": self.where,
         }
-        return record if self.scale_m is None else record | {"scale_m": self.scale_m}
+        return record | {name: value for name in ("scale_m", "ttl_s") if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
         fields = map(record.__getitem__, ("k", "alpha", "lat", "lon", "meta"))
-        # Earlier versions had neither filters nor scales.
-        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")), record.get("scale_m"))
+        # Earlier versions had neither filters nor scales nor lifetimes.
+        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")), record.get("scale_m"), record.get("ttl_s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +342,7 @@ def parse_subscription(
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
-    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"distance"?: "degrees" | "metres","scale_m"?: float,"where"?: str,"meta"?: any}``: ``text`` and each keyword are
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"distance"?: "degrees" | "metres","scale_m"?: float,"where"?: str,"ttl_s"?: number,"meta"?: any}``: ``text`` and each keyword are
     cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
     ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"inside"?: bool,"meta"?: any}``: without a place the
@@ -398,7 +401,7 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, scale_of(record))
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, scale_of(record), ttl_s_of(record))
 
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
@@ -427,13 +430,10 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
         hint = "dskype.boolean.wordless: true allows subscriptions that messages without any of their words can satisfy"
         raise refusal("no-keyword", "Expected an expression that needs a word", shown(expressions.to_text(expression)), hint=hint)
     bbox, region = _bbox_and_region(record)
-    ttl_s = record.get("ttl_s")
-    if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
-        _refuse("invalid-ttl", "Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
     inside = record.get("inside", False)
     if type(inside) is not bool:
         _refuse("invalid-inside", "Expected 'inside' as a boolean", record, "inside", "true or false")
-    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits), region, inside)
+    return BooleanSubscription(id, bbox, expression, ttl_s_of(record), _meta(record, limits), region, inside)
 
 
 def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None, hint: str | None = None) -> NoReturn:

@@ -318,7 +318,7 @@ class ReplicaReport(NamedTuple):
     :ivar subscription, registration: the subscription of the replica.
     :ivar epoch: number of the replica's newest epoch; a report that names an older one is ignored.
     :ivar kind: :data:`SHORT`: the floor is not above the guard; :data:`SURVEYED`: the answer to a survey; :data:`READY`: the replica is ready, as
-        ``Epoch.report_ready`` asked; :data:`EXPIRED`: a boolean subscription has expired.
+        ``Epoch.report_ready`` asked; :data:`EXPIRED`: the subscription has expired.
     :ivar floor: theta of the replica; None: unknown.
     :ivar placement: the placement, or where it will be; None if the kind does not need it.
     """

@@ -75,6 +75,11 @@ class SubscriptionOwner(ABC):
         for slot in self._boolean.pop_expired(*applied):
             self._end_expired(slot)
 
+    def end_expired_topk(self, arrived: Arrived) -> None:
+        """End the top-k subscriptions that have expired when these messages, which have been applied, had arrived."""
+        for slot in self._topk.pop_expired(arrived):
+            self._end_expired_topk(slot)
+
     @abstractmethod
     def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
         """Publish matches: row ``rows[i]`` matches the subscription in ``slots[i]``."""
@@ -86,6 +91,10 @@ class SubscriptionOwner(ABC):
     @abstractmethod
     def _end_expired(self, slot: int) -> None:
         """End the expired boolean subscription in a slot."""
+
+    @abstractmethod
+    def _end_expired_topk(self, slot: int) -> None:
+        """End the expired top-k subscription in a slot."""
 
     def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray | None = None) -> DeltaBatch:
         n = len(rows)
@@ -210,6 +219,11 @@ class SingleOwner(SubscriptionOwner):
         name = self._boolean.metadata.name(slot)
         del self._boolean.slots[name]
         self._remove_boolean(name, slot)
+
+    def _end_expired_topk(self, slot: int) -> None:
+        name = self._topk.metadata.name(slot)
+        del self._topk.slots[name]
+        self._remove_topk(name, slot, replaced=False)
 
     # -- results ----------------------------------------------------------------------------------
 

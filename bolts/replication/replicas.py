@@ -36,6 +36,7 @@ import numpy as np
 from dskype.bolts.ranked_lists import RankedList
 from dskype.bolts.replication.coverage import Coverage
 from dskype.bolts.replication.messages import (
+    EXPIRED,
     PART,
     READY,
     SHORT,
@@ -296,10 +297,14 @@ class Replicas:
 
     def _report(self, slot: int, kind: str, floor: float | None = None) -> None:
         state, placement = self._state[slot], None
-        if kind != READY:
+        if kind not in (READY, EXPIRED):
             placement = ReportedPlacement(self._topk.subscription(slot), float(state["guard"]), int(state["plan"]))
         report = ReplicaReport(self._topk.metadata.name(slot), self._topk.metadata.registration(slot), int(state["epoch"]), kind, floor, placement)
         report.shortage().emit(self._collector)
+
+    def report_expired(self, slot: int) -> None:
+        """Report that a subscription has expired; the task that owns it ends it everywhere."""
+        self._report(slot, EXPIRED)
 
     def survey(self, slot: int) -> None:
         """Report the placement in a slot, with its floor unless it is pending."""

@@ -212,6 +212,9 @@ class ReplicatedOwner(SubscriptionOwner):
         """Report the expiry; the distribution task that owns the subscription ends it everywhere."""
         self._boolean_placements.report_expired(slot)
 
+    def _end_expired_topk(self, slot: int) -> None:
+        self._replicas.report_expired(slot)
+
     # -- load balancing ---------------------------------------------------------------------------
 
     def _handle_balancing(self, message: PartitionMap | SizeShift) -> None:

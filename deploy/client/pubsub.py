@@ -235,6 +235,7 @@ class PubSub(TopicReader):
         distance: str | None = None,
         scale_m: float | None = None,
         where: str | None = None,
+        ttl_s: float | None = None,
         wait: bool = False,
         **more: Any,
     ) -> str:
@@ -247,11 +248,12 @@ class PubSub(TopicReader):
         :param distance: what nearness is measured in: ``"degrees"`` (the default; over the diagonal of the data space), or ``"metres"``, with ``scale_m``.
         :param scale_m: nearness is 1 at the place, and 0 from this distance on.
         :param where: an expression (docs/concepts/boolean.md) that messages have to satisfy. Default: all count.
+        :param ttl_s: how long it lives, in seconds. Default: until it is unregistered.
         :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
         :returns: the id; for the rest see :meth:`subscribe`.
         """
         fields = {"text": text, "keywords": _listed(keywords), "lat": lat, "lon": lon, "k": k, "alpha": alpha, "where": where}
-        fields |= {"distance": distance, "scale_m": scale_m}
+        fields |= {"distance": distance, "scale_m": scale_m, "ttl_s": ttl_s}
         return self.subscribe(id, wait=wait, type="topk", **_given(fields), **more)
 
     def subscribe_boolean(

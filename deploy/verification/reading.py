@@ -139,7 +139,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         if not _is_integer(k, 1, limits.k_max) or not _is_number(alpha, 0, 1):
             raise UnusableRecord("a k or an alpha that is none")
         where = None if record.get("where") is None else read_expression(_text(record["where"], limits), settings)
-        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where, _read_scale_m(record))
+        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where, _read_scale_m(record), _ttl_s(record))
     if name in record:
         expression = read_expression(_text(record["expression"], limits), settings)
     elif "keywords" in record:
@@ -150,12 +150,16 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     if not (settings.wordless or needs_word(expression)):
         raise UnusableRecord("an expression that needs no word")
     bbox, region = _area(record) if "bbox" in record or "region" in record else ((-180.0, -90.0, 180.0, 90.0), None)
+    if not isinstance(inside := record.get("inside", False), bool):
+        raise UnusableRecord("an inside that is neither true nor false")
+    return BooleanSubscription(id, bbox, expression, _ttl_s(record), meta, region, inside)
+
+
+def _ttl_s(record: dict[str, Any]) -> float | None:
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (_is_number(ttl_s, 0, _LARGEST // 1000) and ttl_s > 0):
         raise UnusableRecord("a lifetime that is no number of seconds above 0")
-    if not isinstance(inside := record.get("inside", False), bool):
-        raise UnusableRecord("an inside that is neither true nor false")
-    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), meta, region, inside)
+    return None if ttl_s is None else float(ttl_s)
 
 
 def _read_scale_m(record: dict[str, Any]) -> float | None:

@@ -60,8 +60,8 @@ class Registration:
 
     @property
     def expires_ms(self) -> int | None:
-        """Messages that arrive before this time count; None: all do."""
-        ttl_s = None if self.is_topk else self.subscription.ttl_s
+        """A boolean subscription matches messages that arrive before this time, and a top-k one ends with the first one that does not; None: it does not end."""
+        ttl_s = self.subscription.ttl_s
         return None if ttl_s is None else self.arrival_ms + round(ttl_s * 1000)
 
 

@@ -453,6 +453,7 @@ def play(
     whole=None,
     places=None,
     objects=None,
+    living=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -464,6 +465,7 @@ def play(
     :param whole: a generator with which to draw what takes the whole language, see :class:`Speech`; None: there is nothing of it.
     :param places: gives messages and subscriptions other places; None: they keep theirs.
     :param objects: a generator with which to draw of which objects messages are states; None: of none.
+    :param living: a generator with which to draw how long top-k subscriptions live; None: they do not end by themselves.
     """
     speech = None if whole is None else Speech(whole, simulation.conf)
     last: dict = {}
@@ -499,6 +501,8 @@ def play(
                 record = places.of_subscription(record)
             if objects is not None and isinstance(record, dict) and objects.random() < 0.5:
                 record["inside"] = objects.random() < 0.7
+            if living is not None and record is not None and record["type"] == "topk" and living.random() < 0.3:
+                record["ttl_s"] = living.choice([0.2, 0.5, 1, 2])
             simulation.subscription(chosen, record)
         if rng.random() < 0.05:
             simulation.subscription(rng.choice(ids), rng.choice(BAD_SUBSCRIPTIONS))
@@ -640,6 +644,7 @@ def random_run(seed, most=5, objects=False):
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     whole = whole if analyzed or "dskype.attributes" in conf else None
     more_of = {} if moving is None else {"objects": moving, "topk": 0.05, "messages": 60}
+    more_of["living"] = random.Random(f"living {seed}")
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole, places=places, **more_of)
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
@@ -934,7 +939,12 @@ def check(simulation, timed=False, hint=""):
             else:
                 assert delta["op"] == "remove" and message in current, f"{delta} was not there; {hint}"
                 del current[message]
-        if world.newest[subscription["id"]] == registration and simulation.conf.get("dskype.results", "both") == "both":
+        if registration in removed and "ttl_s" in subscription and world.newest[subscription["id"]] == registration:
+            arrivals = [m["arrival_ms"] for m in world.messages if m["position"] <= removed[registration]]
+            assert not current and max(arrivals) >= subscription["at_ms"] + 1000 * subscription["ttl_s"], f"{registration} ended too early; {hint}"
+            assert not states[subscription["id"]] or states[subscription["id"]][-1] is None, f"{registration} has expired and has a state; {hint}"
+            compared["expired"] += 1
+        elif world.newest[subscription["id"]] == registration and simulation.conf.get("dskype.results", "both") == "both":
             if registration not in active and world.watermark < max(m["position"] for m in world.messages) and metric(simulation, "plan_changes"):
                 compared["waits"] += 1  # what was sent by an old plan is not all applied: the watermark stands
                 continue

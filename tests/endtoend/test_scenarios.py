@@ -15,7 +15,7 @@ from dskype.topology.errors import IllegalArgumentException, InvalidTopologyExce
 from dskype.topology.planning.validation import validate_submission
 from dskype.topology.simulated.faults import Faults
 
-from .harness import TOPICS, Simulation, check, dead_letters, metric, random_message, random_subscription, topology
+from .harness import TOPICS, Simulation, check, dead_letters, metric, options_of, random_message, random_subscription, topology
 
 pytestmark = pytest.mark.product(schedules=True)
 
@@ -100,6 +100,18 @@ def test_an_unregistered_subscription_is_gone():
     assert results(simulation, "s", "op", "message") == [("add", "a"), ("remove", "a")]
     assert results(simulation, "b", "op", "message") == [("match", "a")]
     assert metric(simulation, "subscriptions") == 0
+
+
+@pytest.mark.parametrize("name", ["hashing", "location", "hybrid"])
+def test_a_list_ends_with_the_first_message_that_arrives_when_its_time_is_over(name):
+    conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, 2)}
+    steps = ("s", {**TOPK, "ttl_s": 0.5}), ("stays", {**TOPK, "ttl_s": 500}), message("lake", id="a"), message("lake", id="b"), message("lake", id="c")
+    simulation = played(*steps, message("lake", id="d"), ("s", TOPK), conf=conf, tasks={"subscription-bolt": 2, "result-bolt": 1})
+    (ended,) = [e["watermark"] for _, e, _ in simulation.json(TOPICS.registrations) if e["registration"] == "0-0" and e["event"] == "removed"]
+    assert ended in (1, 2) and last_state(simulation, "s")["registration"] == "0-2" and last_state(simulation, "stays")["registration"] == "0-1"
+    first = [(op, id) for op, id, watermark in results(simulation, "s", "op", "message", "watermark") if watermark <= ended][:2]
+    assert first == [("add", "a"), ("add", "b")] and metric(simulation, "unknown_unregistered") == 0
+    assert verify(Inputs.read("dskype", simulation.records), Settings.from_conf(simulation.conf), final=True).ok
 
 
 def test_unregistering_an_unknown_id_does_nothing_and_is_counted():

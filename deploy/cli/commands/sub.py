@@ -35,6 +35,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--id", metavar="ID", help="default: a generated one, printed")
     one.add_argument("--keyword", metavar="WORD", action="append", dest="keywords", help="repeatable")
     one.add_argument("--meta", metavar="JSON", type=json_value, help="comes back with every result")
+    one.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
     topk = parser.add_argument_group("top-k of the window")
     topk.add_argument("--text", help="the words to look for")
     topk.add_argument("--near", metavar="LAT,LON", type=degrees("LAT,LON"))
@@ -58,7 +59,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--region", metavar="JSON", type=json_value, help="a GeoJSON Polygon or MultiPolygon, a circle, or a list of these, in place of --bbox"
     )
     boolean.add_argument("--inside", action="store_true", default=None, help="report updates of objects that stay in, too, not only enter and leave")
-    boolean.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,12 +111,12 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
         fields["lat"], fields["lon"] = args.near
     if not fields:
         return None
-    boolean = {"expression", "bbox", "region", "ttl_s", "inside"} & fields.keys()
+    boolean = {"expression", "bbox", "region", "inside"} & fields.keys()
     topk = {"text", "lat", "k", "alpha", "distance", "scale_m", "where"} & fields.keys()
     if boolean and topk:
         words = (
             "--text, --near, -k, --alpha, --distance, --scale-m and --where are for top-k, "
-            "--expression, --bbox, --circle, --region, --ttl and --inside for boolean subscriptions; given: both"
+            "--expression, --bbox, --circle, --region and --inside for boolean subscriptions; given: both"
         )
         raise UsageError(words)
     return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
@@ -224,13 +224,13 @@ def _what(client: Any, found: Any) -> str:
     if fields is None:
         return "(no JSON object)"
     words = _expression(client, found) or fields.get("text") or " ".join(map(str, fields.get("keywords") or ())) or "everything"
+    ttl = f", ttl {fields['ttl_s']} s" if "ttl_s" in fields else ""
     if subscription_type(fields) == "boolean":
-        ttl = f", ttl {fields['ttl_s']} s" if "ttl_s" in fields else ""
         where = f"in {fields['bbox']}" if "bbox" in fields else f"in {json.dumps(fields['region'])}" if "region" in fields else "everywhere"
         return f"{words} {where}{ttl}"
     where = f", where {fields['where']}" if fields.get("where") else ""
     scale = f", scale {fields['scale_m']} m" if fields.get("distance") == "metres" else ""
-    return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}{scale}{where}"
+    return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}{scale}{where}{ttl}"
 
 
 def _expression(client: Any, found: Any) -> Any:

@@ -73,14 +73,14 @@ export class SubscriptionForm {
 
   /** Return the subscription that the form describes. */
   described() {
+    const ttl = field("ttl_s").value === "" ? {} : { ttl_s: number("ttl_s") };
     if (kind() === "topk") {
       const where = field("where").value.trim() === "" ? {} : { where: field("where").value };
       const scale = field("distance").value ? { distance: "metres", scale_m: number("scale_m") } : {};
-      return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha"), ...scale, ...where, ...this.#kept() };
+      return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha"), ...scale, ...where, ...ttl, ...this.#kept() };
     }
     this.shapes = [...document.querySelectorAll("#shapes > .shape")].map(shapeIn); // a program may have filled the fields
     const expression = field("expression").value.trim() === "" ? {} : { expression: field("expression").value };
-    const ttl = field("ttl_s").value === "" ? {} : { ttl_s: number("ttl_s") };
     return { type: "boolean", ...fieldsOf(this.shapes), ...expression, ...ttl, ...this.#kept() };
   }
 
@@ -109,6 +109,7 @@ export class SubscriptionForm {
     this.edited = { id, kind: topk ? "topk" : "boolean", kept: Object.fromEntries(Object.entries(fields).filter(([name]) => !KNOWN.has(name))) };
     form.querySelector(`[name="kind"][value="${topk ? "topk" : "boolean"}"]`).checked = true;
     set("id", id);
+    set("ttl_s", fields.ttl_s);
     if (topk) {
       set("text", fields.text ?? fields.keywords?.join(" "));
       for (const name of ["lat", "lon", "k", "alpha", "where"]) set(name, fields[name]);
@@ -116,7 +117,6 @@ export class SubscriptionForm {
       if (fields.distance === "metres") set("scale_m", fields.scale_m);
     } else {
       set("expression", fields.expression ?? fields.keywords?.map((word) => `"${word}"`).join(" AND "));
-      set("ttl_s", fields.ttl_s);
     }
     this.shapes = shapesOf(fields);
     this.#showKind();

@@ -241,7 +241,7 @@ def test_a_subscription_is_sent_by_options(run: Any, name: str, kafka: KafkaSett
     )
     assert run("sub", "add", "--id", "c", "--bbox", "-88,42,-87,44", "--expression", "coffee AND wifi", "--ttl", "3600")[0] == 0
     code, out, _ = run("sub", "add", "--keyword", "a", "--keyword", "b", "--near", "1,2", "-k", "3", "--alpha", "0", "-o", "json")
-    assert run("sub", "add", "--id", "near", "--text", "tea", "--near", "1,2", "--distance", "metres", "--scale-m", "5000")[0] == 0
+    assert run("sub", "add", "--id", "near", "--text", "tea", "--near", "1,2", "--distance", "metres", "--scale-m", "5000", "--ttl", "60")[0] == 0
     assert (
         "Expected 'scale_m' with 'distance': metres; given: 0.5"
         in run("sub", "add", "--text", "tea", "--near", "1,2", "--distance", "metres", "--scale-m", "0.5")[2]
@@ -252,7 +252,7 @@ def test_a_subscription_is_sent_by_options(run: Any, name: str, kafka: KafkaSett
         ("lake-park", {"type": "topk", "k": 10, "alpha": 0.5, "text": "lake park", "meta": {"a": [1]}, "lat": -43.04, "lon": -87.9}),
         ("c", {"type": "boolean", "bbox": [-88, 42, -87, 44], "expression": "coffee AND wifi", "ttl_s": 3600}),
         (generated, {"type": "topk", "k": 3, "alpha": 0, "keywords": ["a", "b"], "lat": 1, "lon": 2}),
-        ("near", {"type": "topk", "k": 10, "alpha": 0.5, "text": "tea", "distance": "metres", "scale_m": 5000, "lat": 1, "lon": 2}),
+        ("near", {"type": "topk", "k": 10, "alpha": 0.5, "text": "tea", "distance": "metres", "scale_m": 5000, "ttl_s": 60, "lat": 1, "lon": 2}),
     ]
 
 
@@ -261,7 +261,7 @@ def test_options_that_do_not_go_together_are_refused(run: Any, tmp_path: Path) -
     assert "given: neither" in run("sub", "add")[2]
     assert "given: both" in run("sub", "add", file, "--text", "x")[2]
     assert "expected --near LAT,LON for a top-k subscription" in run("sub", "add", "--text", "x")[2]
-    code, _, err = run("sub", "add", "--text", "x", "--near", "1,2", "--ttl", "5")
+    code, _, err = run("sub", "add", "--text", "x", "--near", "1,2", "--bbox", "1,2,3,4")
     assert code == 1
     assert "--text, --near, -k, --alpha, --distance, --scale-m and --where are for top-k" in err
 
