@@ -91,7 +91,7 @@ relock: $(INSTALLED) ## Write the locks of Python packages and of jars again, af
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv >= 0.9, < 1'
 	@echo 'setuptools>=77' | $(BIN)/uv pip compile setup.cfg - --extra spark --extra demo --extra test --extra check --extra docs --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock > /dev/null
-	@$(BIN)/python -P -c 'from dskype.deploy.machine import jars; jars.relock()'
+	@$(BIN)/python -P -m dskype.deploy.lab.relock
 	@echo 'now run: make test'
 
 chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 from dskype.spouts.analyzer_settings import AnalyzerSettings, make_analyzer, read_analyzer, read_fields
 from dskype.spouts.attributes import Attributes
@@ -20,111 +20,6 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings", "list_bytes"]
 
-DEFAULTS: dict[str, Any] = {
-    "dskype.space": [-180.0, -90.0, 180.0, 90.0],
-    "dskype.window.messages": None,
-    "dskype.window.span.ms": None,
-    "dskype.window.lateness.ms": 0,
-    "dskype.window.ahead.ms": 60_000,
-    "dskype.window.idle.ms": 500,
-    **{f"dskype.input.{name}": value for name, value in INPUT_DEFAULTS.items()},
-    "dskype.input.topics": {},
-    "dskype.vocabulary": None,
-    "dskype.stop.words": [],
-    "dskype.text.analyzer": "plain",
-    "dskype.text.fields": None,
-    "dskype.k.max": 100,
-    "dskype.meta.max.bytes": 512,
-    "dskype.id.max.bytes": 128,
-    "dskype.keywords.max": 64,
-    "dskype.text.max.bytes": 262_144,
-    "dskype.text.max.words": 16_384,
-    "dskype.expression.max.depth": 16,
-    "dskype.expression.max.terms": 256,
-    "dskype.attributes": {},
-    "dskype.boolean.prefixes": False,
-    "dskype.boolean.wordless": False,
-    "dskype.objects": False,
-    "dskype.objects.ttl.ms": None,
-    "dskype.objects.max": 1_000_000,
-    "dskype.limits.subscriptions": 20_000_000,
-    "dskype.limits.subscription.cost": None,
-    "dskype.limits.subscription.cost.action": "refuse",
-    "dskype.limits.results.per.second": 1000,
-    "dskype.distributor": "hashing",
-    "dskype.distributor.options": {},
-    "dskype.balance": "off",
-    "dskype.balance.period.ms": 2000,
-    "dskype.balance.rest.periods": 1,
-    "dskype.balance.aging": 0.7,
-    "dskype.balance.beta": 0.2,
-    "dskype.balance.tolerance": 0.1,
-    "dskype.balance.operations": 64,
-    "dskype.balance.cost.min": 100,
-    "dskype.balance.selection": "moves",
-    "dskype.balance.sample": 16_384,
-    "dskype.balance.repartition.ms": 86_400_000,
-    "dskype.balance.repartition.gain": 0.2,
-    "dskype.balance.takeover.rest": 0.1,
-    "dskype.index": "cones",
-    "dskype.index.options": {},
-    "dskype.buffer": "kmax",
-    "dskype.buffer.options": {},
-    "dskype.boolean.index": "lanes",
-    "dskype.boolean.index.options": {},
-    "dskype.window.index": "chunks",
-    "dskype.window.index.options": {},
-    "dskype.results": "both",
-    "dskype.results.matches": "each",
-    "dskype.results.fields": None,
-    "dskype.results.fields.max.bytes": 1024,
-    "dskype.results.topk.interval.ms": 1000,
-    "dskype.results.topk.bytes.per.second": 65_536,
-    "dskype.results.topk.total.bytes.per.second": 128 << 20,
-    "dskype.results.meta.bytes.per.second": 65_536,
-    "dskype.results.meta.total.bytes.per.second": 128 << 20,
-    "dskype.results.retention.ms": 7 * 86_400_000,
-    "dskype.results.retention.bytes": 32 << 30,
-    "dskype.store": "kafka",
-    "dskype.store.options": {},
-}
-"""Every key with its default. ``dskype.window.messages`` (a count window of the last messages) and
-``dskype.window.span.ms`` (a time window) exclude each other; without either the window holds 100,000 messages.
-
-``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
-``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
-others late. Beyond either limit a message becomes a dead letter.
-``dskype.text.analyzer``: what becomes of words, ``plain`` or a map (:mod:`dskype.spouts.analyzer_settings`).
-``dskype.attributes``: the attributes of messages, name -> type (:class:`~dskype.spouts.attributes.Attributes`).
-``dskype.boolean.prefixes``: whether subscriptions may ask for words that begin in some way (``muse*``); messages then carry a term for each beginning of a word.
-``dskype.boolean.wordless``: whether there may be subscriptions that a message without any of their words can satisfy (``NOT rain``, ``price < 5``, a region alone).
-Each message then has a term that all messages have, and one for each value of a textual attribute. The topology files of this product set it; the default is
-false, because with it messages go to other tasks, and a topology of an earlier version must go on as it was.
-``dskype.objects``: whether messages may be states of objects that move (:mod:`dskype.bolts.objects`).
-``dskype.objects.ttl.ms``: an object without an update for this long ends (time windows); null: none does.
-``dskype.objects.max``: the most objects of one task of the distribution bolt; updates of further ones become dead letters.
-``dskype.input.*``: where records of other forms have what a message consists of; see :mod:`dskype.spouts.input_mapping`.
-``dskype.input.topics``: topic -> what is different there, with the same keys.
-``dskype.text.fields``: the text fields of a message, in order: a list of names, or a map from names to analyzers; without them a text is one string.
-``dskype.balance``: ``auto``: the partitions follow the load, with a distributor that can do it (``agrid``, ``hybrid``); ``off``: plans change by hand only. The keys
-below it are the fields of :class:`BalanceSettings`.
-``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
-of the distribution bolt with the others. Further subscriptions become dead letters.
-``dskype.limits.subscription.cost``: how many results one message may be expected to cause for a subscription (:mod:`dskype.spouts.costs`);
-null: any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
-``dskype.limits.results.per.second``: a subscription with more results is named in an error report; null: none is.
-``dskype.results.matches``: whether each match of a boolean subscription is a record, or the matches of a message are ``grouped`` into few.
-``dskype.results.fields``: what of a message its results carry: a list of names, or a map from names to sources (:mod:`dskype.spouts.result_fields`).
-``dskype.results.fields.max.bytes``: of a message whose fields are longer as JSON, results say ``"fields_omitted": true``.
-``dskype.results.topk.bytes.per.second``: a list of more bytes than that times the interval is written less often; null: as often as others.
-``dskype.results.topk.total.bytes.per.second``: how many bytes of lists the topology writes per second, each task an equal share; the others wait; null: any number.
-``dskype.results.meta.bytes.per.second`` and ``dskype.results.meta.total.bytes.per.second``: how many bytes of ``meta`` the deltas and matches of a subscription, and
-all of the topology, each task an equal share, have in a second; the others have none. null: any number.
-``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas and matches Kafka keeps; null: everything. They apply when the topic
-is created. Registration events are kept as long, and the last one of each subscription for ever.
-``dskype.window.idle.ms``: after this long without messages the newest one's millisecond is over (time windows).
-"""
-
 CHANGEABLE_SETTINGS = frozenset({"dskype.results.retention.ms", "dskype.results.retention.bytes", "dskype.limits.results.per.second"})
 """Settings that may change when a topology is resumed. Any other may change what a task does with an inbox that it reads again. Even the interval
 of lists does: it decides which records are written and numbered."""
@@ -132,64 +27,122 @@ of lists does: it decides which records are written and numbered."""
 _COUNT_DEFAULT = 100_000
 _DEEPEST = 16
 """Most parentheses of an expression that may be open at once. Each becomes two nested lists wherever the expression travels."""
-_RESULTS = ("deltas", "topk", "both")
-_MATCHES = ("each", "grouped")
 
 
 def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> IllegalArgumentException:
     return IllegalArgumentException(explain(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint))
 
 
-def _integer(conf: Mapping[str, Any], key: str, least: int, most: int | None = None) -> int:
-    value = conf[key]
-    if type(value) is not int or value < least or (most is not None and value > most):
-        raise _refuse(key, value, f"an integer, {least} or more" if most is None else f"an integer from {least} to {most}")
-    return value
+_Check = Callable[[str, Any], Any]
+"""Gets a key and its value; returns the value as it is used, or refuses it."""
 
 
-def _bound(conf: Mapping[str, Any], key: str) -> int | None:
-    value = conf[key]
+def _integer(least: int, most: int | None = None) -> _Check:
+    def check(key: str, value: Any) -> int:
+        if type(value) is not int or value < least or (most is not None and value > most):
+            raise _refuse(key, value, f"an integer, {least} or more" if most is None else f"an integer from {least} to {most}")
+        return value
+
+    return check
+
+
+def _number(least: float, most: float) -> _Check:
+    def check(key: str, value: Any) -> float:
+        if type(value) not in (int, float) or not least <= value <= most:
+            raise _refuse(key, value, f"a number from {least:g} to {most:g}")
+        return float(value)
+
+    return check
+
+
+def _one_of(*words: str) -> _Check:
+    def check(key: str, value: Any) -> str:
+        if value not in words:
+            raise _refuse(key, value, " | ".join(words))
+        return str(value)
+
+    return check
+
+
+def _bound(key: str, value: Any) -> int | None:
     if value is not None and (type(value) is not int or not 1 <= value < 1 << 63):
         raise _refuse(key, value, "an integer, 1 or more, or null for no bound")
     return value
 
 
-def _text(conf: Mapping[str, Any], key: str) -> str:
-    value = conf[key]
+def _name(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise _refuse(key, value, "a name")
     return value
 
 
-def _options(conf: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = conf[key]
+def _options(key: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _refuse(key, value, "a map of options")
     return dict(value)
 
 
-def _flag(conf: Mapping[str, Any], key: str) -> bool:
-    value = conf[key]
+def _flag(key: str, value: Any) -> bool:
     if type(value) is not bool:
         raise _refuse(key, value, "true or false")
     return value
 
 
-def _objects(conf: Mapping[str, Any], window_kind: str) -> dict[str, Any]:
-    ttl_ms = _bound(conf, "dskype.objects.ttl.ms")
+def _cost(key: str, value: Any) -> float | None:
+    if value is not None and (type(value) not in (int, float) or not 0 < value < float("inf")):
+        raise _refuse(key, value, "a number above 0, or null for no ceiling")
+    return value
+
+
+def _path(key: str, value: Any) -> str | None:
+    if not (value is None or isinstance(value, str)):
+        raise _refuse(key, value, "the path of a file, or null")
+    return value or None
+
+
+def _words(key: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
+        raise _refuse(key, value, "a list of words")
+    return tuple(value)
+
+
+def _space(key: str, value: Any) -> Space:
+    if not isinstance(value, (list, tuple)) or len(value) != 4 or not all(type(v) in (int, float) for v in value):
+        raise _refuse(key, value, "[west, south, east, north] in degrees")
+    return Space(*map(float, value))
+
+
+def _setting(key: str, default: Any, check: _Check) -> Any:
+    """Return a field that has the value of one key.
+
+    :param default: as a configuration has it.
+    """
+    return field(default_factory=lambda: check(f"dskype.{key}", default), metadata={"key": f"dskype.{key}", "default": default, "check": check})
+
+
+def _keys_of(kind: type) -> dict[str, Any]:
+    """Return the keys that fields of a dataclass have the values of, each with its default."""
+    return {one.metadata["key"]: one.metadata["default"] for one in fields(kind) if one.metadata}
+
+
+def _values_of(kind: type, conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass that have the values of keys, checked."""
+    return {one.name: one.metadata["check"](one.metadata["key"], conf[one.metadata["key"]]) for one in fields(kind) if one.metadata}
+
+
+def _read(conf: Mapping[str, Any], key: str, check: _Check) -> Any:
+    return check(key, conf[key])
+
+
+def _objects_ttl_ms(value: Any, window_kind: str) -> int | None:
+    key = "dskype.objects.ttl.ms"
+    ttl_ms = _bound(key, value)
     if ttl_ms is not None and window_kind != "time":
         hint = "set dskype.window.span.ms in place of dskype.window.messages: only a time window says what time it is"
-        raise _refuse("dskype.objects.ttl.ms", ttl_ms, "null with a count window", hint)
+        raise _refuse(key, ttl_ms, "null with a count window", hint)
     if ttl_ms is not None and ttl_ms >= 1 << 53:
-        raise _refuse("dskype.objects.ttl.ms", ttl_ms, "an integer from 1 to 9007199254740991, or null")
-    return {"objects": _flag(conf, "dskype.objects"), "objects_ttl_ms": ttl_ms, "objects_max": _integer(conf, "dskype.objects.max", 1)}
-
-
-def _number(conf: Mapping[str, Any], key: str, least: float, most: float) -> float:
-    value = conf[key]
-    if type(value) not in (int, float) or not least <= value <= most:
-        raise _refuse(key, value, f"a number from {least:g} to {most:g}")
-    return float(value)
+        raise _refuse(key, ttl_ms, "an integer from 1 to 9007199254740991, or null")
+    return ttl_ms
 
 
 def _inputs(conf: Mapping[str, Any]) -> tuple[InputMapping | None, dict[str, InputMapping]]:
@@ -203,7 +156,8 @@ def _inputs(conf: Mapping[str, Any]) -> tuple[InputMapping | None, dict[str, Inp
     return (None if options == INPUT_DEFAULTS else mapping), found
 
 
-class BalanceSettings(NamedTuple):
+@dataclass(frozen=True)
+class BalanceSettings:
     """Settings of load balancing, ``dskype.balance.*``; see ``docs/concepts/tornado.md`` for an A-Grid, and ``docs/concepts/ps2stream.md`` for hybrid partitioning.
 
     :ivar period_ms: how often a subscription task reports its workload; it looks at the clock once a second.
@@ -220,18 +174,18 @@ class BalanceSettings(NamedTuple):
     :ivar takeover_rest: the share of older subscriptions that moves at the end of its takeover.
     """
 
-    period_ms: int
-    rest_periods: int
-    aging: float
-    beta: float
-    tolerance: float
-    operations: int
-    cost_min: float
-    selection: str
-    sample: int
-    repartition_ms: int
-    repartition_gain: float
-    takeover_rest: float
+    period_ms: int = _setting("balance.period.ms", 2000, _integer(1))
+    rest_periods: int = _setting("balance.rest.periods", 1, _integer(0))
+    aging: float = _setting("balance.aging", 0.7, _number(0.01, 1))
+    beta: float = _setting("balance.beta", 0.2, _number(0, 1e9))
+    tolerance: float = _setting("balance.tolerance", 0.1, _number(0, 1e9))
+    operations: int = _setting("balance.operations", 64, _integer(1))
+    cost_min: float = _setting("balance.cost.min", 100, _number(0, 1e18))
+    selection: str = _setting("balance.selection", "moves", _one_of("greedy", "moves", "programme", "random", "size"))
+    sample: int = _setting("balance.sample", 16_384, _integer(16, 1_000_000))
+    repartition_ms: int = _setting("balance.repartition.ms", 86_400_000, _integer(0))
+    repartition_gain: float = _setting("balance.repartition.gain", 0.2, _number(0, 1))
+    takeover_rest: float = _setting("balance.takeover.rest", 0.1, _number(0, 1))
 
 
 def list_bytes(entries: Any, ids_bytes: Any) -> Any:
@@ -242,34 +196,11 @@ def list_bytes(entries: Any, ids_bytes: Any) -> Any:
     return 128 + 42 * entries + ids_bytes
 
 
-_SELECTIONS = ("greedy", "moves", "programme", "random", "size")
-
-
-def _selection(conf: Mapping[str, Any]) -> str:
-    name = conf["dskype.balance.selection"]
-    if name not in _SELECTIONS:
-        raise _refuse("dskype.balance.selection", name, " | ".join(_SELECTIONS))
-    return str(name)
-
-
 def _balance(conf: Mapping[str, Any]) -> BalanceSettings | None:
     mode = conf["dskype.balance"]
     if mode not in ("auto", "off", False):  # YAML reads a bare off as false
         raise _refuse("dskype.balance", mode, "auto | off")
-    found = BalanceSettings(
-        _integer(conf, "dskype.balance.period.ms", 1),
-        _integer(conf, "dskype.balance.rest.periods", 0),
-        _number(conf, "dskype.balance.aging", 0.01, 1),
-        _number(conf, "dskype.balance.beta", 0, 1e9),
-        _number(conf, "dskype.balance.tolerance", 0, 1e9),
-        _integer(conf, "dskype.balance.operations", 1),
-        _number(conf, "dskype.balance.cost.min", 0, 1e18),
-        _selection(conf),
-        _integer(conf, "dskype.balance.sample", 16, 1_000_000),
-        _integer(conf, "dskype.balance.repartition.ms", 0),
-        _number(conf, "dskype.balance.repartition.gain", 0, 1),
-        _number(conf, "dskype.balance.takeover.rest", 0, 1),
-    )
+    found = BalanceSettings(**_values_of(BalanceSettings, conf))
     return found if mode == "auto" else None
 
 
@@ -312,62 +243,53 @@ class Settings:
     :ivar meta_total_bytes_per_s: how many bytes of ``meta`` all that the topology writes have in a second; None: any number.
     """
 
-    space: Space = Space(-180.0, -90.0, 180.0, 90.0)
+    space: Space = _setting("space", [-180.0, -90.0, 180.0, 90.0], _space)
     window_kind: str = "count"
     extent: int = _COUNT_DEFAULT
-    lateness_ms: int = 0
-    ahead_ms: int = 60_000
-    idle_ms: int = 500
+    lateness_ms: int = _setting("window.lateness.ms", 0, _integer(0))
+    ahead_ms: int = _setting("window.ahead.ms", 60_000, _integer(0))
+    idle_ms: int = _setting("window.idle.ms", 500, _integer(0))
     input: InputMapping | None = None
     inputs: dict[str, InputMapping] = field(default_factory=dict)
-    vocabulary: str | None = None
-    stop_words: tuple[str, ...] = ()
+    vocabulary: str | None = _setting("vocabulary", None, _path)
+    stop_words: tuple[str, ...] = _setting("stop.words", [], _words)
     text_analyzer: AnalyzerSettings = AnalyzerSettings()
     field_analyzers: tuple[tuple[str, AnalyzerSettings], ...] = ()
     text_fields: tuple[str, ...] = ()
     limits: Limits = Limits()
     attributes: Attributes = field(default_factory=Attributes)
-    prefixes: bool = False
-    wordless: bool = False
-    objects: bool = False
+    prefixes: bool = _setting("boolean.prefixes", False, _flag)
+    wordless: bool = _setting("boolean.wordless", False, _flag)
+    objects: bool = _setting("objects", False, _flag)
     objects_ttl_ms: int | None = None
-    objects_max: int = 1_000_000
-    subscriptions_max: int = 20_000_000
-    cost_ceiling: float | None = None
-    cost_action: str = "refuse"
-    results_per_s: int | None = 1000
-    distributor: str = "hashing"
-    distributor_options: dict[str, Any] = field(default_factory=dict)
+    objects_max: int = _setting("objects.max", 1_000_000, _integer(1))
+    subscriptions_max: int = _setting("limits.subscriptions", 20_000_000, _integer(1))
+    cost_ceiling: float | None = _setting("limits.subscription.cost", None, _cost)
+    cost_action: str = _setting("limits.subscription.cost.action", "refuse", _one_of("refuse", "warn"))
+    results_per_s: int | None = _setting("limits.results.per.second", 1000, _bound)
+    distributor: str = _setting("distributor", "hashing", _name)
+    distributor_options: dict[str, Any] = _setting("distributor.options", {}, _options)
     balance: BalanceSettings | None = None
-    index: str = "cones"
-    index_options: dict[str, Any] = field(default_factory=dict)
-    buffer: str = "kmax"
-    buffer_options: dict[str, Any] = field(default_factory=dict)
-    boolean_index: str = "lanes"
-    boolean_index_options: dict[str, Any] = field(default_factory=dict)
-    window_index: str = "chunks"
-    window_index_options: dict[str, Any] = field(default_factory=dict)
-    results: str = "both"
-    matches: str = "each"
+    index: str = _setting("index", "cones", _name)
+    index_options: dict[str, Any] = _setting("index.options", {}, _options)
+    buffer: str = _setting("buffer", "kmax", _name)
+    buffer_options: dict[str, Any] = _setting("buffer.options", {}, _options)
+    boolean_index: str = _setting("boolean.index", "lanes", _name)
+    boolean_index_options: dict[str, Any] = _setting("boolean.index.options", {}, _options)
+    window_index: str = _setting("window.index", "chunks", _name)
+    window_index_options: dict[str, Any] = _setting("window.index.options", {}, _options)
+    results: str = _setting("results", "both", _one_of("deltas", "topk", "both"))
+    matches: str = _setting("results.matches", "each", _one_of("each", "grouped"))
     result_fields: ResultFields | None = None
-    topk_interval_ms: int = 1000
-    topk_bytes_per_s: int | None = 65_536
-    topk_total_bytes_per_s: int | None = 128 << 20
-    meta_bytes_per_s: int | None = 65_536
-    meta_total_bytes_per_s: int | None = 128 << 20
-    results_retention_ms: int | None = 7 * 86_400_000
-    results_retention_bytes: int | None = 32 << 30
-    store: str = "kafka"
-    store_options: dict[str, Any] = field(default_factory=dict)
-
-    _PLUGINS: ClassVar[dict[str, str]] = {
-        "distributor": "distributor",
-        "index": "index",
-        "buffer": "buffer",
-        "boolean_index": "boolean.index",
-        "window_index": "window.index",
-        "store": "store",
-    }
+    topk_interval_ms: int = _setting("results.topk.interval.ms", 1000, _integer(0))
+    topk_bytes_per_s: int | None = _setting("results.topk.bytes.per.second", 65_536, _bound)
+    topk_total_bytes_per_s: int | None = _setting("results.topk.total.bytes.per.second", 128 << 20, _bound)
+    meta_bytes_per_s: int | None = _setting("results.meta.bytes.per.second", 65_536, _bound)
+    meta_total_bytes_per_s: int | None = _setting("results.meta.total.bytes.per.second", 128 << 20, _bound)
+    results_retention_ms: int | None = _setting("results.retention.ms", 7 * 86_400_000, _bound)
+    results_retention_bytes: int | None = _setting("results.retention.bytes", 32 << 30, _bound)
+    store: str = _setting("store", "kafka", _name)
+    store_options: dict[str, Any] = _setting("store.options", {}, _options)
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> Settings:
@@ -398,74 +320,37 @@ class Settings:
         analyzer = read_analyzer("dskype.text.analyzer", conf["dskype.text.analyzer"])
         field_analyzers = read_fields("dskype.text.fields", conf["dskype.text.fields"], analyzer)
         limits = cls._limits(conf, (analyzer, *(one for _, one in field_analyzers)))
-        ceiling, action = conf["dskype.limits.subscription.cost"], conf["dskype.limits.subscription.cost.action"]
-        if ceiling is not None and (type(ceiling) not in (int, float) or not 0 < ceiling < float("inf")):
-            raise _refuse("dskype.limits.subscription.cost", ceiling, "a number above 0, or null for no ceiling")
-        if action not in ("refuse", "warn"):
-            raise _refuse("dskype.limits.subscription.cost.action", action, "refuse | warn")
-        if conf["dskype.results"] not in _RESULTS:
-            raise _refuse("dskype.results", conf["dskype.results"], " | ".join(_RESULTS))
-        if conf["dskype.results.matches"] not in _MATCHES:
-            raise _refuse("dskype.results.matches", conf["dskype.results.matches"], " | ".join(_MATCHES))
-        if not (conf["dskype.vocabulary"] is None or isinstance(conf["dskype.vocabulary"], str)):
-            raise _refuse("dskype.vocabulary", conf["dskype.vocabulary"], "the path of a file, or null")
-        words = conf["dskype.stop.words"]
-        if not isinstance(words, (list, tuple)) or not all(isinstance(w, str) for w in words):
-            raise _refuse("dskype.stop.words", words, "a list of words")
+        text_fields = tuple(name for name, _ in field_analyzers)
         attributes = Attributes.from_conf(conf["dskype.attributes"])
-        plugins = {name: _text(conf, f"dskype.{key}") for name, key in cls._PLUGINS.items()}
         mapping, mappings = _inputs(conf)
-        options = {f"{name}_options": _options(conf, f"dskype.{key}.options") for name, key in cls._PLUGINS.items()}
         return cls(
-            space=cls._space(conf["dskype.space"]),
             window_kind=kind,
             extent=extent,
-            lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0),
-            ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
-            idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
             input=mapping,
             inputs=mappings,
-            text_fields=tuple(name for name, _ in field_analyzers),
-            vocabulary=conf["dskype.vocabulary"] or None,
-            stop_words=tuple(words),
+            text_fields=text_fields,
             text_analyzer=analyzer,
             field_analyzers=field_analyzers,
             limits=limits,
             attributes=attributes,
-            prefixes=_flag(conf, "dskype.boolean.prefixes"),
-            wordless=_flag(conf, "dskype.boolean.wordless"),
-            **_objects(conf, kind),
-            subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
-            cost_ceiling=ceiling,
-            cost_action=action,
+            objects_ttl_ms=_objects_ttl_ms(conf["dskype.objects.ttl.ms"], kind),
             balance=_balance(conf),
-            results_per_s=_bound(conf, "dskype.limits.results.per.second"),
-            results=conf["dskype.results"],
-            matches=conf["dskype.results.matches"],
-            result_fields=cls._result_fields(conf, tuple(name for name, _ in field_analyzers), attributes, limits.k_max),
-            topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
-            topk_bytes_per_s=_bound(conf, "dskype.results.topk.bytes.per.second"),
-            topk_total_bytes_per_s=_bound(conf, "dskype.results.topk.total.bytes.per.second"),
-            meta_bytes_per_s=_bound(conf, "dskype.results.meta.bytes.per.second"),
-            meta_total_bytes_per_s=_bound(conf, "dskype.results.meta.total.bytes.per.second"),
-            results_retention_ms=_bound(conf, "dskype.results.retention.ms"),
-            results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
-            **plugins,
-            **options,
+            result_fields=cls._result_fields(conf, text_fields, attributes, limits.k_max),
+            **_values_of(cls, conf),
         )
 
     @staticmethod
     def _limits(conf: Mapping[str, Any], analyzers: tuple[AnalyzerSettings, ...]) -> Limits:
         return Limits(
-            k_max=_integer(conf, "dskype.k.max", 1),
-            meta_max_bytes=_integer(conf, "dskype.meta.max.bytes", 2),
-            id_max_bytes=_integer(conf, "dskype.id.max.bytes", 1, 4096),
-            keywords_max=_integer(conf, "dskype.keywords.max", 1),
-            text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
-            words_max=_integer(conf, "dskype.text.max.words", 1, MOST_TERMS),
+            k_max=_read(conf, "dskype.k.max", _integer(1)),
+            meta_max_bytes=_read(conf, "dskype.meta.max.bytes", _integer(2)),
+            id_max_bytes=_read(conf, "dskype.id.max.bytes", _integer(1, 4096)),
+            keywords_max=_read(conf, "dskype.keywords.max", _integer(1)),
+            text_max_bytes=_read(conf, "dskype.text.max.bytes", _integer(1)),
+            words_max=_read(conf, "dskype.text.max.words", _integer(1, MOST_TERMS)),
             segmented=any(one.segmenter for one in analyzers),
-            expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
-            expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
+            expression_max_depth=_read(conf, "dskype.expression.max.depth", _integer(1, _DEEPEST)),
+            expression_max_terms=_read(conf, "dskype.expression.max.terms", _integer(1)),
         )
 
     def analyzer(self) -> Tokenizer:
@@ -500,31 +385,56 @@ class Settings:
                 "dskype.window.messages", messages, "either dskype.window.messages or dskype.window.span.ms", "a window is counted or timed, not both"
             )
         if span is not None:
-            return "time", _integer(conf, "dskype.window.span.ms", 1)
+            return "time", _read(conf, "dskype.window.span.ms", _integer(1))
         if messages is not None:
-            return "count", _integer(conf, "dskype.window.messages", 1)
+            return "count", _read(conf, "dskype.window.messages", _integer(1))
         return "count", _COUNT_DEFAULT
 
     @staticmethod
     def _result_fields(conf: Mapping[str, Any], text_fields: tuple[str, ...], attributes: Attributes, k_max: int) -> ResultFields | None:
-        max_bytes = _integer(conf, "dskype.results.fields.max.bytes", 2, 65_536)
+        max_bytes = _read(conf, "dskype.results.fields.max.bytes", _integer(2, 65_536))
         found = ResultFields.from_conf(conf["dskype.results.fields"], text_fields, attributes, max_bytes)
         if found is not None and k_max * max_bytes > MOST_BYTES:
             legal = f"at most {MOST_BYTES // k_max}, because a list has up to dskype.k.max = {k_max} messages"
             raise _refuse("dskype.results.fields.max.bytes", max_bytes, legal)
         return found
 
-    @staticmethod
-    def _space(value: Any) -> Space:
-        if not isinstance(value, (list, tuple)) or len(value) != 4 or not all(type(v) in (int, float) for v in value):
-            raise _refuse("dskype.space", value, "[west, south, east, north] in degrees")
-        return Space(*map(float, value))
-
     def __repr__(self) -> str:
         # Options of a store may hold a password.
         shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name != "store_options")
         return f"Settings({shown}, store_options={sorted(self.store_options)})"
 
+
+DEFAULTS: dict[str, Any] = {
+    "dskype.window.messages": None,
+    "dskype.window.span.ms": None,
+    **{f"dskype.input.{name}": value for name, value in INPUT_DEFAULTS.items()},
+    "dskype.input.topics": {},
+    "dskype.text.analyzer": "plain",
+    "dskype.text.fields": None,
+    "dskype.text.max.bytes": 262_144,
+    "dskype.text.max.words": 16_384,
+    "dskype.k.max": 100,
+    "dskype.meta.max.bytes": 512,
+    "dskype.id.max.bytes": 128,
+    "dskype.keywords.max": 64,
+    "dskype.expression.max.depth": 16,
+    "dskype.expression.max.terms": 256,
+    "dskype.attributes": {},
+    "dskype.objects.ttl.ms": None,
+    "dskype.results.fields": None,
+    "dskype.results.fields.max.bytes": 1024,
+    "dskype.balance": "off",
+    **_keys_of(BalanceSettings),
+    **_keys_of(Settings),
+}
+"""Every key with its default; ``deploy/topologies/dskype.yaml`` says what each means, and the reference of settings is made from it. The keys of fields of
+:class:`Settings` and :class:`BalanceSettings` are with the fields; the others have something to do with each other, or become objects.
+
+``dskype.window.messages`` (a count window of the last messages) and ``dskype.window.span.ms`` (a time window) exclude each other; without either the window holds
+100,000 messages. The topology files of this product set ``dskype.boolean.wordless``; the default is false, because with it messages go to other tasks, and a
+topology of an earlier version must go on as it was.
+"""
 
 _CHECKED: dict[str, Settings] = {}
 """Text of the keys of a configuration -> its settings, which nobody changes."""

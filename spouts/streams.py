@@ -228,7 +228,7 @@ class Messages(Stream):
 
 
 @_stream("updates")
-class Updates(Stream):
+class Updates(Messages):
     """Messages that are states of objects; the first columns are those of :class:`Messages`. A deletion has no text, and lies at (0, 0).
 
     :ivar id: ids as JSON text, and behind each the member ``,"object":...`` of results.
@@ -237,15 +237,6 @@ class Updates(Stream):
     :ivar deleted: 1 where the object ends.
     """
 
-    seq: Int64
-    position: Int64
-    id: Text
-    lat: Degrees
-    lon: Degrees
-    text: Text
-    arrival_ms: Milliseconds
-    attributes: Int64Lists
-    region: Float64Lists
     object: Text
     time_ms: Milliseconds
     deleted: Int8
@@ -289,7 +280,7 @@ class Matching(Stream):
 
 
 @_stream("pairs")
-class Pairs(Stream):
+class Pairs(Matching):
     """Updates of objects: one row for the state that begins with an update, one for the state before it; the two are neighbours, and either may be missing.
 
     The first columns are those of :class:`Matching`. Of both rows ``seq``, ``position``, ``id`` and ``arrival_ms`` are those of the update; the
@@ -299,18 +290,6 @@ class Pairs(Stream):
     :ivar since: position at which the state began; ``since_ms``: when the message arrived that it began with.
     """
 
-    seq: Int64
-    position: Int64
-    id: Text
-    lat: Degrees
-    lon: Degrees
-    terms: Int64Lists
-    weights: Float64Lists
-    arrival_ms: Milliseconds
-    order: Int16Lists
-    attributes: Int64Lists
-    prefixes: Int64Lists
-    region: Float64Lists
     before: Int8
     since: Int64
     since_ms: Milliseconds

@@ -42,9 +42,6 @@ from dskype.deploy.machine.java import find_java, proxy_flags
 KAFKA_VERSION = "4.1.2"
 """Version of the embedded broker. The connector's version is that of the installed PySpark."""
 
-LOG_BINDING = "log4j-slf4j-impl"
-"""Connects Kafka's logging API with Log4j; Kafka's dependencies have both, but not this. Its version is that of Kafka's log4j-core."""
-
 SETS = ("spark", "broker")
 MANIFEST = Path(__file__).with_name("jars.sha256")
 IVY_SETTINGS_VARIABLE = "DSKYPE_IVY_SETTINGS"
@@ -231,7 +228,7 @@ def _check(folder: Path, jars: Sequence[Jar], *, full: bool) -> list[Problem]:
         mark = [info.st_size, info.st_mtime_ns]
         if known.get(jar.file_name) != mark:
             read_any = True
-            given = _sha256(folder / jar.file_name)
+            given = sha256_of(folder / jar.file_name)
             if given != jar.sha256:
                 problems.append(
                     Problem("corrupted", folder / jar.file_name, f"sha256 {jar.sha256} ({jar.coordinate})", f"sha256 {given}, {info.st_size} bytes")
@@ -247,7 +244,8 @@ def _check(folder: Path, jars: Sequence[Jar], *, full: bool) -> list[Problem]:
     return problems
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal, or why it cannot be read."""
     try:
         with open(path, "rb") as f:
             return hashlib.file_digest(f, "sha256").hexdigest()
@@ -331,7 +329,7 @@ def _fetch_set(name: str, jars: Sequence[Jar], tell: ProgressCallback, force: bo
             lib = work / "lib"
             if os.environ.get(IVY_SETTINGS_VARIABLE):
                 tell(Progress(name, 0, len(jars), 0, f"Ivy downloads them as {IVY_SETTINGS_VARIABLE} says"))
-                _run_ivy(name, [(j.group, j.artifact, j.version) for j in jars], work / "ivy", lib, transitive=False)
+                run_ivy(name, [(j.group, j.artifact, j.version) for j in jars], work / "ivy", lib, transitive=False)
             else:
                 lib.mkdir()
                 _download_all(name, jars, lib, tell)
@@ -471,8 +469,11 @@ def _ivy_settings(environ: Mapping[str, str]) -> list[str]:
     return ["-settings", os.path.expanduser(given)] if given else []
 
 
-def _run_ivy(name: str, coordinates: Sequence[tuple[str, str, str]], work: Path, lib: Path, *, transitive: bool) -> None:
-    """Let Ivy download the coordinates to ``lib``, from the repository of an ivysettings.xml or from its default one."""
+def run_ivy(name: str, coordinates: Sequence[tuple[str, str, str]], work: Path, lib: Path, *, transitive: bool) -> None:
+    """Let Ivy download the coordinates to ``lib``, from the repository of an ivysettings.xml or from its default one.
+
+    :param transitive: what they depend on, too.
+    """
     work.mkdir()
     conf = "default" if transitive else "master"  # 'master' is the module's own jar alone
     dependencies = "\n".join(f"<dependency org={quoteattr(g)} name={quoteattr(a)} rev={quoteattr(v)} conf='default->{conf}'/>" for g, a, v in coordinates)
@@ -497,45 +498,3 @@ def _run_ivy(name: str, coordinates: Sequence[tuple[str, str, str]], work: Path,
             f"Ivy could not fetch the {name} jars (exit code {done.returncode}):\n    " + "\n    ".join(lines[:8] or output[-8:]),
             fix=_WAYS_OUT.format(paths.jars_dir()),
         )
-
-
-# ---------------------------------------------------------------------------------------------------- for maintainers
-
-
-def relock(path: Path = MANIFEST) -> None:
-    """Resolve the dependencies of both sets and write the lock file. Maintainers call this for a new Spark or Kafka version, and review the changes.
-
-    Jars that Spark ships (the same file name in its ``jars`` folder) are left out of the connector's set.
-    """
-    scala = scala_version()
-    shipped = {p.name for p in (spark_home() / "jars").glob("*.jar")}
-    text = ["# Checksums of the jars that are fetched: sha256  group:artifact:version. Written by dskype.deploy.machine.jars.relock()."]
-    with tempfile.TemporaryDirectory() as temp:
-        closures = {}
-        for name, roots in (
-            ("spark", [("org.apache.spark", f"spark-sql-kafka-0-10_{scala}", spark_version())]),
-            ("broker", [("org.apache.kafka", f"kafka_{scala}", KAFKA_VERSION)]),
-        ):
-            closures[name] = _resolve(name, roots, Path(temp) / name)
-        log4j = next(v for g, a, v in closures["broker"] if a == "log4j-core")
-        binding = ("org.apache.logging.log4j", LOG_BINDING, log4j)
-        closures["broker"].update(_resolve("binding", [binding], Path(temp) / "binding", only={binding}))
-        for name in SETS:
-            text.append(f"\n# [{name}]")
-            for (group, artifact, version), file in sorted(closures[name].items()):
-                if name == "broker" or f"{artifact}-{version}.jar" not in shipped:
-                    text.append(f"{_sha256(file)}  {group}:{artifact}:{version}")
-    path.write_text("\n".join(text) + "\n", encoding="utf-8")
-
-
-def _resolve(name: str, roots: list[tuple[str, str, str]], work: Path, only: set[tuple[str, str, str]] | None = None) -> dict[tuple[str, str, str], Path]:
-    _run_ivy(name, roots, work, work / "lib", transitive=only is None)
-    result = {}
-    cached = {p.stem: p for p in (work / "cache").rglob("jars/*.jar")} | {p.stem: p for p in (work / "cache").rglob("bundles/*.jar")}
-    for stem, p in cached.items():
-        group, artifact = p.parent.parent.parent.name, p.parent.parent.name
-        key = (group, artifact, stem.removeprefix(artifact + "-"))
-        kept = work / "lib" / f"{group}_{stem}.jar"
-        if kept.exists() and (only is None or key in only):
-            result[key] = kept
-    return result

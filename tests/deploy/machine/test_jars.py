@@ -214,7 +214,7 @@ def test_jars_are_fetched_without_java(small_set: Path, monkeypatch: pytest.Monk
 
 
 def test_a_downloaded_jar_is_read_once(small_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "_sha256", lambda path: pytest.fail(f"{path} was read again"))
+    monkeypatch.setattr(jars, "sha256_of", lambda path: pytest.fail(f"{path} was read again"))
     assert len(jars.broker_jars()) == 2
 
 

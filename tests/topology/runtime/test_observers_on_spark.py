@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 
-from dskype.deploy.demo.starter import word_count
-from dskype.deploy.demo.starter.spouts import SentenceSpout
+import word_count
+from paced_spouts import SentenceSpout
+
 from dskype.topology import Config
 from dskype.topology.events import EventLogger
 from dskype.topology.hooks import TaskHook, WorkerHook

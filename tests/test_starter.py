@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import exclamation
 import pytest
+import rolling_top_words
+import single_join
+import sliding_windows
+import word_count
+from paced_spouts import NumberSpout, SentenceSpout
 
 from dskype.deploy.cli.python_file import load
-from dskype.deploy.demo import starter
-from dskype.deploy.demo.starter import exclamation, rolling_top_words, single_join, sliding_windows, word_count
-from dskype.deploy.demo.starter.spouts import NumberSpout, SentenceSpout
 from dskype.topology import Fields, TopologyBuilder
 from dskype.topology.local import LocalCluster
 from dskype.topology.simulated.faults import Faults
@@ -121,12 +124,13 @@ def test_sums_and_averages_are_those_of_the_numbers(seed):
         assert [a for (a,) in emitted(averages, "tumblingavg")] == [sum(expected[i : i + 3]) / 3 for i in (0, 3, 6)]
 
 
-PROGRAMS = sorted(path.stem for path in Path(starter.__file__).parent.glob("*.py") if path.stem not in ("__init__", "spouts"))
+FOLDER = Path(word_count.__file__).parent
+PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "paced_spouts")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_is_a_program_that_the_command_line_runs(name):
-    path = Path(starter.__file__).parent / f"{name}.py"
+    path = FOLDER / f"{name}.py"
     loaded = load(str(path), None, {})
     assert loaded.flux.name == name.replace("_", "-") and loaded.flux.refusals == {}
     assert load(str(path), None, {}, ["other"]).flux.name == "other"

@@ -1,4 +1,4 @@
-"""Adds exclamation marks to words, twice three: ``dskype local deploy/demo/starter/exclamation.py [NAME]``."""
+"""Adds exclamation marks to words, twice three: ``dskype local docs/examples/starter/exclamation.py [NAME]``."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Sums over sliding windows, and averages of the sums over tumbling ones: ``dskype local deploy/demo/starter/sliding_windows.py [NAME]``."""
+"""Sums over sliding windows, and averages of the sums over tumbling ones: ``dskype local docs/examples/starter/sliding_windows.py [NAME]``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paced_spouts import NumberSpout, PacedSpout
+
 from dskype import Config, Count, Fields, StormSubmitter, StormTopology, TopologyBuilder, TupleWindow, WindowedBolt
-from dskype.deploy.demo.starter.spouts import NumberSpout, PacedSpout
 from dskype.topology.mixins import DeclaresFields, KeepsCollector, RemembersAttribute
 
 __all__ = ["SlidingSum", "TumblingAverage", "main", "topology"]

@@ -1,4 +1,4 @@
-"""The most frequent words of the last nine seconds: ``dskype local deploy/demo/starter/rolling_top_words.py [NAME]``.
+"""The most frequent words of the last nine seconds: ``dskype local docs/examples/starter/rolling_top_words.py [NAME]``.
 
 The window slides every three seconds, and the ranking is emitted every two. Words are counted in a ring of slots, one for each interval of ticks. The tasks of ``intermediate`` rank the words that they
 get, and one task merges the rankings::

@@ -1,4 +1,4 @@
-"""Joins tuples of two spouts by their ids, one to one: ``dskype local deploy/demo/starter/single_join.py [NAME]``.
+"""Joins tuples of two spouts by their ids, one to one: ``dskype local docs/examples/starter/single_join.py [NAME]``.
 
 The bolt keeps a tuple until its partner comes, and fails it when that takes longer than the message timeout, so that its spout may emit it again.
 A join within windows is :class:`~dskype.topology.joins.JoinBolt`.
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from paced_spouts import PacedSpout
+
 from dskype import Bolt, Config, Fields, Spout, StormSubmitter, StormTopology, TopologyBuilder, Tuple, is_tick
-from dskype.deploy.demo.starter.spouts import PacedSpout
 from dskype.topology.fields import as_fields
 from dskype.topology.mixins import DeclaresFields
 

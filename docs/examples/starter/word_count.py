@@ -1,12 +1,13 @@
-"""Counts the words of random sentences: ``dskype local deploy/demo/starter/word_count.py [NAME]``."""
+"""Counts the words of random sentences: ``dskype local docs/examples/starter/word_count.py [NAME]``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from paced_spouts import PacedSpout, SentenceSpout
+
 from dskype import BasicBolt, Config, Fields, StormSubmitter, StormTopology, TopologyBuilder, Tuple
-from dskype.deploy.demo.starter.spouts import PacedSpout, SentenceSpout
 from dskype.topology.mixins import DeclaresFields, RemembersAttribute
 
 __all__ = ["SplitSentence", "WordCount", "main", "topology"]

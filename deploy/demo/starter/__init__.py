@@ -1,1 +1,0 @@
-"""Storm's starter topologies, written for this emulator: each module is a program (``dskype local FILE.py``)."""
