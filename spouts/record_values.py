@@ -140,7 +140,7 @@ def ttl_s_of(record: dict[str, Any]) -> float | None:
 
     :raises RecordError: it is no number above 0.
     """
-    ttl_s = record.get("ttl_s")
+    ttl_s: Any = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         raise refusal("invalid-ttl", "Expected 'ttl_s' in seconds", shown(ttl_s), "a number above 0, up to 9007199254740")
     return None if ttl_s is None else float(ttl_s)
