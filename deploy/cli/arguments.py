@@ -209,6 +209,7 @@ class LazyParser(argparse.ArgumentParser):
     def __init__(self, *args: Any, fill: Callable[[argparse.ArgumentParser], None] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         self._fill = fill
+        self._commands: Any = None
         # argparse takes "-88" for a value and "-88,42" for an option; latitudes and longitudes are often both.
         self._negative_number_matcher = re.compile(r"-[\d.]")
 
@@ -231,7 +232,12 @@ class LazyParser(argparse.ArgumentParser):
     def choices(self) -> dict[str, LazyParser]:
         """Return the commands, or the actions of a command, by name."""
         self.fill()
-        return next((action.choices for action in self._actions if isinstance(action, argparse._SubParsersAction)), {})
+        return {} if self._commands is None else self._commands.choices
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """Add commands, and remember them."""
+        self._commands = super().add_subparsers(**options)
+        return self._commands
 
 
 class Actions:

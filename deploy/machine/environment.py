@@ -25,7 +25,7 @@ from dskype.topology.runtime.driver.preflight import start_python_early
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
 from dskype.topology.runtime.nimbus.standby import await_loss
-from dskype.topology.runtime.spark.session import network_warning, start_session, stop_session
+from dskype.topology.runtime.spark.session import jvm_process, network_warning, start_session, stop_session
 from dskype.topology.runtime.stores.control_files import read_json, write_json
 
 __all__ = ["Environment"]
@@ -108,7 +108,7 @@ class Environment(environment.Environment):
                 log_file=self.folder / "logs" / "spark.log",
                 class_archive=spark_archive.existing_archive(spark_jars),
             )
-            if (jvm := getattr(self.spark.sparkContext._gateway, "proc", None)) is not None:
+            if (jvm := jvm_process(self.spark)) is not None:
                 self._owned.note_process(jvm.pid)
             if standby is not None:
                 if not self.spark.sparkContext.master.startswith("local"):

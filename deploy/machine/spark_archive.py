@@ -85,23 +85,18 @@ def write_archive(report: Callable[[str], None]) -> bool:
 
 def _train() -> None:
     """Run a small topology, and end Spark's JVM in peace: it writes the archive when it ends."""
-    from pyspark import SparkContext
-
     from dskype.topology.builder import TopologyBuilder
     from dskype.topology.fields import Fields
     from dskype.topology.local import LocalCluster
+    from dskype.topology.runtime.spark.session import end_jvm
     from dskype.topology.testing import TestWordCounter, TestWordSpout
 
     builder = TopologyBuilder()
     builder.set_spout("words", TestWordSpout())
     builder.set_bolt("count", TestWordCounter()).fields_grouping("words", Fields("word"))
-    with LocalCluster() as cluster:
-        jvm = cluster.environment.spark.sparkContext._gateway.proc
-        with cluster.submit_topology("training", {}, builder.create_topology()) as topology:
-            topology.backend.wait_until(lambda stats: stats.total("count", "executed") > 0, _LONGEST_S / 2, "the first tuple")
-    SparkContext._gateway.shutdown()
-    jvm.stdin.close()
-    jvm.wait(_LONGEST_S / 2)
+    with LocalCluster() as cluster, cluster.submit_topology("training", {}, builder.create_topology()) as topology:
+        topology.backend.wait_until(lambda stats: stats.total("count", "executed") > 0, _LONGEST_S / 2, "the first tuple")
+    end_jvm(_LONGEST_S / 2)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.processes.executor_log import write_log
 from dskype.topology.runtime.transport.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
-__all__ = ["SessionError", "archive_options", "end_jvm", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
+__all__ = ["SessionError", "archive_options", "end_jvm", "jvm_exit_code", "jvm_process", "network_warning", "spark_settings", "start_session", "stop_session"]
 
 
 class SessionError(TopologyError):
@@ -190,9 +190,14 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     return session
 
 
+def jvm_process(session: Any) -> Any:
+    """Return the process of Spark's JVM; None if another process started it."""
+    return getattr(getattr(session.sparkContext, "_gateway", None), "proc", None)
+
+
 def jvm_exit_code(session: Any) -> int | None:
     """Return the exit code of Spark's JVM if it has ended; None while it runs, or if another process started it."""
-    process = getattr(getattr(session.sparkContext, "_gateway", None), "proc", None)
+    process = jvm_process(session)
     return None if process is None else process.poll()
 
 
