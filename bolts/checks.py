@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.errors import InvalidTopologyException
 
 __all__ = ["require_component"]
 
@@ -17,4 +17,4 @@ def require_component(topology: Any, component_id: str, other: str, words: str) 
     :raises InvalidTopologyException: the topology has no component ``other``.
     """
     if other not in topology.components:
-        raise InvalidTopologyException(explain(words, given=other, legal=", ".join(sorted(topology.components)), component=component_id))
+        raise InvalidTopologyException(words, given=other, legal=", ".join(sorted(topology.components)), component=component_id)

@@ -70,12 +70,10 @@ class DistributionBolt(BatchBolt):
         inputs = topology.components[component_id].inputs
         if settings.objects and not any(stream == streams.Updates.name for _, stream in inputs):
             raise InvalidTopologyException(
-                explain(
-                    "dskype.objects needs a stream that the distribution bolt does not take.",
-                    given=sorted(stream for _, stream in inputs),
-                    legal="updates: FIELDS by object, from the message spout",
-                    component=component_id,
-                )
+                "dskype.objects needs a stream that the distribution bolt does not take.",
+                given=sorted(stream for _, stream in inputs),
+                legal="updates: FIELDS by object, from the message spout",
+                component=component_id,
             )
         if settings.balance is not None:
             self._check_balancing(component_id, settings, inputs)
@@ -84,28 +82,24 @@ class DistributionBolt(BatchBolt):
             for source, stream in [*needed, (component_id, streams.Interest.name)][: 3 if summarizes(settings) else 2]:
                 if (source, stream) not in inputs:
                     raise InvalidTopologyException(
-                        explain(
-                            f"The distributor {settings.distributor!r} needs a stream that the distribution bolt does not take.",
-                            given=stream,
-                            legal="shortages: FIELDS by subscription, switched: ALL, both from the subscription bolt; with summaries, interest: DIRECT, from itself",
-                            component=component_id,
-                        )
+                        f"The distributor {settings.distributor!r} needs a stream that the distribution bolt does not take.",
+                        given=stream,
+                        legal="shortages: FIELDS by subscription, switched: ALL, both from the subscription bolt; with summaries, interest: DIRECT, from itself",
+                        component=component_id,
                     )
 
     def _check_balancing(self, component_id: str, settings: Settings, inputs: Any) -> None:
         if not distributor_class(settings.distributor).balances:
             legal = ", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if kind.balances))
             raise IllegalArgumentException(
-                explain("dskype.balance: auto does not work with this distributor.", given=settings.distributor, legal=legal, component=component_id)
+                "dskype.balance: auto does not work with this distributor.", given=settings.distributor, legal=legal, component=component_id
             )
         if (self._subscription_bolt, streams.Balance.name) not in inputs or not any(stream == streams.Plans.name for _, stream in inputs):
             raise InvalidTopologyException(
-                explain(
-                    "dskype.balance: auto needs streams that the distribution bolt does not take.",
-                    given=sorted(stream for _, stream in inputs),
-                    legal="balance: DIRECT, from the subscription bolt; plans: ALL, from the subscription spout",
-                    component=component_id,
-                )
+                "dskype.balance: auto needs streams that the distribution bolt does not take.",
+                given=sorted(stream for _, stream in inputs),
+                legal="balance: DIRECT, from the subscription bolt; plans: ALL, from the subscription spout",
+                component=component_id,
             )
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -344,12 +338,10 @@ class DistributionBolt(BatchBolt):
         refuse_analyzer(f"{self._component}: the state", state.get("analyzer"), self._tokenizer.identity, f"{hint}, and its packages")
         if self._vocabulary.digest != state["vocabulary"]:
             raise IllegalArgumentException(
-                explain(
-                    f"The vocabulary {self._settings.vocabulary or '(none)'} is not the one that the topology was started with: SHA-256 {state['vocabulary']} was expected.",
-                    given=self._vocabulary.digest,
-                    component=self._component,
-                    hint="restore the file, or start another topology with the new one beside this one (docs/guides/data.md)",
-                )
+                f"The vocabulary {self._settings.vocabulary or '(none)'} is not the one that the topology was started with: SHA-256 {state['vocabulary']} was expected.",
+                given=self._vocabulary.digest,
+                component=self._component,
+                hint="restore the file, or start another topology with the new one beside this one (docs/guides/data.md)",
             )
         self._placement.restore(state["placer"])
         if self._objects is not None and "objects" in state:

@@ -14,7 +14,7 @@ from dskype.spouts import streams
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
 from dskype.topology.builder import TopologyBuilder
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import AllGrouping, DirectGrouping, FieldsGrouping, Grouping, ShuffleGrouping
 
@@ -70,7 +70,7 @@ def dskype_topology(name: str = "dskype", tasks: Mapping[str, int] | None = None
         "result-bolt": ResultBolt(result_tick_secs),
     }
     if unknown := sorted(counts.keys() - spouts.keys() - bolts.keys()):
-        raise IllegalArgumentException(explain("DSkype does not have this component.", given=", ".join(unknown), legal=", ".join([*spouts, *bolts])))
+        raise IllegalArgumentException("DSkype does not have this component.", given=", ".join(unknown), legal=", ".join([*spouts, *bolts]))
     for component, spout in spouts.items():
         builder.set_spout(component, spout, counts.get(component))
     declarers = {component: builder.set_bolt(component, bolt, counts.get(component)) for component, bolt in bolts.items()}

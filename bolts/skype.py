@@ -17,7 +17,7 @@ from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import WORD_RULE, Tokenizer, refuse_analyzer, refuse_word_rule
 from dskype.spouts.vocabulary import Vocabulary
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Skype", "TextSkype"]
 
@@ -228,7 +228,7 @@ class Skype:
         mine = {"format": _FORMAT, "window": type(self.window.window).__name__}
         for name, value in mine.items():
             if state.get(name) != value:
-                raise IllegalArgumentException(explain(f"The snapshot has another {name}.", given=state.get(name), legal=repr(value)))
+                raise IllegalArgumentException(f"The snapshot has another {name}.", given=state.get(name), legal=repr(value))
         self.engine.restore(state["engine"])
         self.window.restore(state["messages"])
 
@@ -286,9 +286,7 @@ class TextSkype:
         words = self.tokenizer.tokens(keywords if isinstance(keywords, str) else " ".join(keywords))
         if not words:
             raise IllegalArgumentException(
-                explain(
-                    f"Subscription {name!r} has no word, so nothing would match it", given=keywords, legal="words with letters or digits that are no stop words"
-                )
+                f"Subscription {name!r} has no word, so nothing would match it", given=keywords, legal="words with letters or digits that are no stop words"
             )
         terms, weights = self.vocabulary.weigh(words)
         if name in self._slots:
@@ -316,7 +314,7 @@ class TextSkype:
         columns = list(zip(*rows, strict=True))
         if len(columns) != 4 + self.timed:
             raise IllegalArgumentException(
-                explain("A message has the wrong number of fields.", given=rows[0], legal="(id, text, lat, lon, ms)" if self.timed else "(id, text, lat, lon)")
+                "A message has the wrong number of fields.", given=rows[0], legal="(id, text, lat, lon, ms)" if self.timed else "(id, text, lat, lon)"
             )
         for id, _, lat, lon, *_ in rows:
             self._refuse_outside(id, lat, lon)
@@ -367,12 +365,12 @@ class TextSkype:
 
     def _slot(self, name: str) -> int:
         if name not in self._slots:
-            raise IllegalArgumentException(explain("There is no such subscription.", given=name))
+            raise IllegalArgumentException("There is no such subscription.", given=name)
         return self._slots[name]
 
     def _refuse_outside(self, name: Any, lat: float, lon: float) -> None:
         if not self.space.contains(lat, lon):
-            raise IllegalArgumentException(explain("The place is outside the data space.", given=f"{name}: lat {lat}, lon {lon}", legal=str(self.space)))
+            raise IllegalArgumentException("The place is outside the data space.", given=f"{name}: lat {lat}, lon {lon}", legal=str(self.space))
 
 
 def _join_changes(parts: list[Changes]) -> Changes:

@@ -29,7 +29,7 @@ from dskype.spouts.settings import CHANGEABLE_SETTINGS, DEFAULTS, Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.config import RECORD_BYTES, Config
-from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.errors import InvalidTopologyException
 from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
@@ -66,18 +66,14 @@ class SubscriptionBolt(BatchBolt):
         if settings.objects and (self._distribution_bolt, streams.Pairs.name) not in topology.components[component_id].inputs:
             legal = "pairs: DIRECT, from the distribution bolt"
             raise InvalidTopologyException(
-                explain(
-                    "dskype.objects needs a stream that the subscription bolt does not take.", given=streams.Pairs.name, legal=legal, component=component_id
-                )
+                "dskype.objects needs a stream that the subscription bolt does not take.", given=streams.Pairs.name, legal=legal, component=component_id
             )
         if distributor_class(settings.distributor).transfers and (component_id, streams.Transfers.name) not in topology.components[component_id].inputs:
             raise InvalidTopologyException(
-                explain(
-                    f"The distributor {settings.distributor!r} needs a stream that the subscription bolt does not take.",
-                    given=streams.Transfers.name,
-                    legal="transfers: DIRECT, from itself",
-                    component=component_id,
-                )
+                f"The distributor {settings.distributor!r} needs a stream that the subscription bolt does not take.",
+                given=streams.Transfers.name,
+                legal="transfers: DIRECT, from itself",
+                component=component_id,
             )
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dskype.distribution.base import Distributor, HasPartitions, Placed, Sample
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def distributor_class(name: str) -> type[Distributor]:
     if kind is None:
         near = difflib.get_close_matches(str(name), DISTRIBUTORS, 1)
         raise IllegalArgumentException(
-            explain("The distributor is not known.", given=name, legal=", ".join(sorted(DISTRIBUTORS)), hint=f"did you mean {near[0]}?" if near else None)
+            "The distributor is not known.", given=name, legal=", ".join(sorted(DISTRIBUTORS)), hint=f"did you mean {near[0]}?" if near else None
         )
     return kind
 
@@ -103,7 +103,7 @@ def check_distributor(settings: Settings, *, must_exist: bool = True) -> None:
     else:
         kind(1, options)
     if missing and must_exist:
-        raise IllegalArgumentException(explain("A file of dskype.distributor.options is missing.", given=missing[0], legal="a file where the topology runs"))
+        raise IllegalArgumentException("A file of dskype.distributor.options is missing.", given=missing[0], legal="a file where the topology runs")
 
 
 def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, plan: Mapping[str, Any] | None = None) -> Distributor:
@@ -143,10 +143,10 @@ def read_plan(path: str | Path) -> dict[str, Any]:
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as ex:
         raise IllegalArgumentException(
-            explain("The file of a plan cannot be read.", given=str(path), legal="a file of 'dskype partition learn'", hint=str(ex) or type(ex).__name__)
+            "The file of a plan cannot be read.", given=str(path), legal="a file of 'dskype partition learn'", hint=str(ex) or type(ex).__name__
         ) from None
     if not isinstance(plan, dict) or type(plan.get("tasks")) is not int or plan["tasks"] < 1 or not isinstance(plan.get("distributor"), str):
-        raise IllegalArgumentException(explain("The file does not hold a plan.", given=str(path), legal="a file of 'dskype partition learn'"))
+        raise IllegalArgumentException("The file does not hold a plan.", given=str(path), legal="a file of 'dskype partition learn'")
     return plan
 
 
@@ -166,13 +166,13 @@ def _source(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
     options = dict(settings.distributor_options)
     source = {key: options.pop(key) for key in ("plan", "sample") if options.get(key) is not None and settings.distributor != "hashing"}
     if len(source) == 2:
-        raise IllegalArgumentException(explain("dskype.distributor.options must have either a plan or a sample.", given="both"))
+        raise IllegalArgumentException("dskype.distributor.options must have either a plan or a sample.", given="both")
     if "plan" in source and not isinstance(source["plan"], str):
-        raise IllegalArgumentException(explain("The option plan of dskype.distributor.options is not usable.", given=source["plan"], legal="a file's name"))
+        raise IllegalArgumentException("The option plan of dskype.distributor.options is not usable.", given=source["plan"], legal="a file's name")
     files = source.get("sample", {"messages": "", "subscriptions": ""})
     if not isinstance(files, Mapping) or set(files) != {"messages", "subscriptions"} or not all(isinstance(f, str) for f in files.values()):
         raise IllegalArgumentException(
-            explain("The option sample of dskype.distributor.options is not usable.", given=files, legal="{messages: FILE, subscriptions: FILE}")
+            "The option sample of dskype.distributor.options is not usable.", given=files, legal="{messages: FILE, subscriptions: FILE}"
         )
     return source, options
 

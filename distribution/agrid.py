@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.distribution import agrid_kernels as kernels
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["WORLD", "AGrid", "CellBox"]
 
@@ -83,11 +83,9 @@ class AGrid:
     def __init__(self, columns: int, rows: int, box: Sequence[float] = WORLD, partitions: Mapping[int, Sequence[int]] | None = None) -> None:
         west, south, east, north = map(float, box)
         if not (1 <= columns <= _MOST_CELLS and 1 <= rows <= _MOST_CELLS):
-            raise IllegalArgumentException(
-                explain("The grid has too many columns or rows, or none.", given=f"{columns} x {rows}", legal=f"1 to {_MOST_CELLS:,} each")
-            )
+            raise IllegalArgumentException("The grid has too many columns or rows, or none.", given=f"{columns} x {rows}", legal=f"1 to {_MOST_CELLS:,} each")
         if not (np.isfinite([west, south, east, north]).all() and west < east and south < north):
-            raise IllegalArgumentException(explain("The grid has no cells.", given=list(box), legal="[west, south, east, north], west < east, south < north"))
+            raise IllegalArgumentException("The grid has no cells.", given=list(box), legal="[west, south, east, north], west < east, south < north")
         self.columns, self.rows, self.box = columns, rows, (west, south, east, north)
         self.all_cells = CellBox(0, 0, columns, rows)
         shift = min(_MOST_SHIFT, max(0, (-(-max(columns, rows) // _TILES) - 1).bit_length()))
@@ -95,7 +93,7 @@ class AGrid:
         boxes = {0: self.all_cells} if partitions is None else {number: CellBox(*map(int, cells)) for number, cells in partitions.items()}
         for number, cells in boxes.items():
             if number < 0 or not cells.cells or self.all_cells.intersection(cells) != cells:
-                raise IllegalArgumentException(explain("A partition has no cells of the grid.", given={number: list(cells)}, legal=f"{columns} x {rows} cells"))
+                raise IllegalArgumentException("A partition has no cells of the grid.", given={number: list(cells)}, legal=f"{columns} x {rows} cells")
         bounds = np.zeros((max(boxes, default=0) + 1, 4), np.int32)
         strips, tables = np.zeros((1, 3), np.int64), np.zeros((1, 1 << 2 * shift), np.int32)
         self._free = np.array([1, 0], np.int64)
@@ -109,9 +107,7 @@ class AGrid:
         sizes = np.array([boxes[number].cells if number in boxes else 0 for number in range(len(bounds))])
         if not ((cells == sizes) & (inside == sizes)).all():
             wrong = np.flatnonzero((cells != sizes) | (inside != sizes)).tolist()
-            raise IllegalArgumentException(
-                explain("The partitions overlap, or leave cells out.", given=f"partitions {wrong[:8]}", legal="each cell in one partition")
-            )
+            raise IllegalArgumentException("The partitions overlap, or leave cells out.", given=f"partitions {wrong[:8]}", legal="each cell in one partition")
         kernels.link(self.arrays.bounds, self.arrays.links)
 
     # -- what is where ----------------------------------------------------------------------------
@@ -131,7 +127,7 @@ class AGrid:
         """
         bounds = self.arrays.bounds
         if not (0 <= partition < len(bounds) and bounds[partition, 2]):
-            raise IllegalArgumentException(explain("There is no such partition.", given=partition, legal=", ".join(map(str, self.partitions()))))
+            raise IllegalArgumentException("There is no such partition.", given=partition, legal=", ".join(map(str, self.partitions())))
         return CellBox(*bounds[partition].tolist())
 
     def cells_of(self, lat: np.ndarray, lon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -212,7 +208,7 @@ class AGrid:
         taken = self.cells(taker).union(cells) if known else cells
         if left is None or taken is None or giver == taker or taker < 0:
             raise IllegalArgumentException(
-                explain("Partitions stay rectangles.", given=f"{list(cells)} from {giver} {list(own)} to {taker}", legal="cells along a whole side of both")
+                "Partitions stay rectangles.", given=f"{list(cells)} from {giver} {list(own)} to {taker}", legal="cells along a whole side of both"
             )
         if taker >= len(self.arrays.bounds):
             more = np.zeros((taker + 1 + taker // 4, 4), np.int32)
@@ -233,10 +229,10 @@ class AGrid:
         """
         own, free = self.cells(partition), self.free_number() if taker is None else taker
         if free in self.partitions():
-            raise IllegalArgumentException(explain("A partition has this number.", given=free, legal="a free number"))
+            raise IllegalArgumentException("A partition has this number.", given=free, legal="a free number")
         part = own._replace(x0=at) if axis == "lon" else own._replace(y0=at)
         if axis not in ("lon", "lat") or not 0 < part.cells < own.cells:
-            raise IllegalArgumentException(explain("A partition cannot be cut there.", given=f"{axis} {at}", legal=f"a line inside {list(own)}"))
+            raise IllegalArgumentException("A partition cannot be cut there.", given=f"{axis} {at}", legal=f"a line inside {list(own)}")
         self.move(part, partition, free)
         return free
 
@@ -258,11 +254,9 @@ class AGrid:
         cells = self.corner(giver, taker) if at is None else self.strip(giver, taker, at)
         if cells is None:
             raise IllegalArgumentException(
-                explain(
-                    "No cells can be shifted between these partitions" + (" that way." if at is None else " to this border."),
-                    given=f"{giver} {list(self.cells(giver))} to {taker} {list(self.cells(taker))}" + ("" if at is None else f", {at}"),
-                    legal="partitions that share a whole side, or a corner along their common border",
-                )
+                "No cells can be shifted between these partitions" + (" that way." if at is None else " to this border."),
+                given=f"{giver} {list(self.cells(giver))} to {taker} {list(self.cells(taker))}" + ("" if at is None else f", {at}"),
+                legal="partitions that share a whole side, or a corner along their common border",
             )
         self.move(cells, giver, taker)
         return cells

@@ -17,7 +17,7 @@ from dskype.distribution.near_tasks import near_tasks, reach_of
 from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 
 __all__ = ["AGridDistributor"]
@@ -199,7 +199,7 @@ class AGridDistributor(HasPartitions):
         if not 0 <= task < self.tasks or task == own or cells.cells == 1:
             legal = [t for t in range(self.tasks) if t != own] if cells.cells > 1 else []
             raise IllegalArgumentException(
-                explain("A partition of several cells can be split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
+                "A partition of several cells can be split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none"
             )
         inside = CellCosts(cells, np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         if sample is not None:
@@ -220,7 +220,7 @@ class AGridDistributor(HasPartitions):
         """
         self.grid.cells(one), self.grid.cells(other)
         if self.task_of[one] == self.task_of[other]:
-            raise IllegalArgumentException(explain("Two partitions with the same task cannot be merged.", given=f"{one}, {other}"))
+            raise IllegalArgumentException("Two partitions with the same task cannot be merged.", given=f"{one}, {other}")
         task_of = self.task_of.copy()
         task_of[other] = task_of[one]
         return self._joined(self.grid.copy(), task_of, self._loads.copy())
@@ -276,7 +276,7 @@ def _read_plan(tasks: int, plan: Mapping[str, Any]) -> tuple[AGrid, np.ndarray, 
     """
 
     def refuse(problem: str, given: Any, legal: str) -> IllegalArgumentException:
-        return IllegalArgumentException(explain(f"The plan is damaged: {problem}.", given=given, legal=legal, hint="'dskype partition learn' makes plans"))
+        return IllegalArgumentException(f"The plan is damaged: {problem}.", given=given, legal=legal, hint="'dskype partition learn' makes plans")
 
     loads, size, parts = plan.get("loads"), plan.get("grid"), plan.get("partitions")
     if not isinstance(loads, list) or len(loads) != tasks or not all(type(x) in (int, float) for x in loads):

@@ -14,7 +14,7 @@ from dskype.distribution.interest import Interest
 from dskype.distribution.plans import Leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 
 __all__ = [
@@ -301,7 +301,7 @@ def array_bytes(value: Any) -> int:
 def check_flag(name: str, options: Mapping[str, Any], option: str) -> None:
     """Refuse an option of a distributor that is neither true nor false."""
     if type(options[option]) is not bool:
-        raise IllegalArgumentException(explain(f"The option {option} of the {name} distributor is not usable.", given=options[option], legal="true | false"))
+        raise IllegalArgumentException(f"The option {option} of the {name} distributor is not usable.", given=options[option], legal="true | false")
 
 
 def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> None:
@@ -309,18 +309,16 @@ def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> 
     name, found = kind.name, dict(plan) if isinstance(plan, Mapping) else {}
     if found.get("v") != PLAN_FORMAT:
         raise IllegalArgumentException(
-            explain("The plan has an unknown format.", given=found.get("v"), legal=f'"v": {PLAN_FORMAT}', hint="'dskype partition learn' makes plans")
+            "The plan has an unknown format.", given=found.get("v"), legal=f'"v": {PLAN_FORMAT}', hint="'dskype partition learn' makes plans"
         )
     if found.get("distributor") != name:
-        raise IllegalArgumentException(explain("The plan is of another distributor.", given=found.get("distributor"), legal=name))
+        raise IllegalArgumentException("The plan is of another distributor.", given=found.get("distributor"), legal=name)
     if found.get("tasks") != tasks:
         raise IllegalArgumentException(
-            explain(
-                "The plan is for another number of tasks of the subscription bolt.",
-                given=found.get("tasks"),
-                legal=str(tasks),
-                hint="learn it again with --tasks, or change the bolt's parallelism",
-            )
+            "The plan is for another number of tasks of the subscription bolt.",
+            given=found.get("tasks"),
+            legal=str(tasks),
+            hint="learn it again with --tasks, or change the bolt's parallelism",
         )
 
 
@@ -332,9 +330,7 @@ def read_takeover(plan: Mapping[str, Any]) -> tuple[dict[str, Any], float | None
     found = dict(plan)
     rest = found.pop(TAKEOVER, None)
     if rest is not None and (type(rest) not in (int, float) or not 0 <= rest <= 1):
-        raise IllegalArgumentException(
-            explain("The takeover of the plan is not usable.", given=rest, legal="the share of subscriptions that moves in the end, 0 to 1")
-        )
+        raise IllegalArgumentException("The takeover of the plan is not usable.", given=rest, legal="the share of subscriptions that moves in the end, 0 to 1")
     return found, rest
 
 
@@ -347,11 +343,9 @@ def refuse_options(name: str, options: Mapping[str, Any] | None, legal: tuple[st
         if option not in legal:
             near = difflib.get_close_matches(str(option), legal, 1)
             raise IllegalArgumentException(
-                explain(
-                    f"The {name} distributor takes " + ("no such option." if legal else "no options."),
-                    given=option if legal else dict(options or {}),
-                    legal=", ".join(legal) or None,
-                    hint=f"did you mean {near[0]}?" if near else None,
-                )
+                f"The {name} distributor takes " + ("no such option." if legal else "no options."),
+                given=option if legal else dict(options or {}),
+                legal=", ".join(legal) or None,
+                hint=f"did you mean {near[0]}?" if near else None,
             )
     return dict(options or {})

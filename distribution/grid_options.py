@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.distribution.agrid import WORLD
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["GRID_OPTIONS", "LEARNED_GRANULARITY", "check_grid"]
 
@@ -25,11 +25,9 @@ def check_grid(name: str, tasks: int, options: Mapping[str, Any], most: int = 81
     cells, box = options["granularity"], options["box"]
     if type(cells) is not int or not 1 <= cells <= most or cells * cells < tasks:
         raise IllegalArgumentException(
-            explain(
-                f"The option granularity of the {name} distributor is not usable.", given=cells, legal=f"1 to {most} columns and rows, at least {tasks} cells"
-            )
+            f"The option granularity of the {name} distributor is not usable.", given=cells, legal=f"1 to {most} columns and rows, at least {tasks} cells"
         )
     if not isinstance(box, (list, tuple)) or len(box) != 4 or not all(type(x) in (int, float) for x in box) or not (box[0] < box[2] and box[1] < box[3]):
         raise IllegalArgumentException(
-            explain(f"The option box of the {name} distributor is not usable.", given=box, legal="[west, south, east, north], west < east, south < north")
+            f"The option box of the {name} distributor is not usable.", given=box, legal="[west, south, east, north], west < east, south < north"
         )

@@ -10,7 +10,7 @@ import numpy as np
 from dskype.distribution import gridt_kernels as kernels
 from dskype.distribution.agrid import AGrid, CellBox
 from dskype.distribution.interest_kernels import Documents, Pairs, Words, rehash
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["BUCKETS", "Gridt", "Part", "Zone", "buckets_of", "read_zones"]
 
@@ -164,7 +164,7 @@ def _columns(named: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndar
 
 
 def _refused(problem: str, given: Any, legal: str) -> IllegalArgumentException:
-    return IllegalArgumentException(explain(f"The plan is damaged: {problem}.", given=given, legal=legal, hint="'dskype partition learn' makes plans"))
+    return IllegalArgumentException(f"The plan is damaged: {problem}.", given=given, legal=legal, hint="'dskype partition learn' makes plans")
 
 
 def read_zones(tasks: int, plan: Mapping[str, Any]) -> Gridt:

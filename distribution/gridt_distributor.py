@@ -22,7 +22,7 @@ from dskype.distribution.plans import Leaf, leaf
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
 from dskype.distribution.triggers import routing_terms
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 
 __all__ = ["GridtDistributor", "sample_loads"]
@@ -208,7 +208,7 @@ class GridtDistributor(HasPartitions):
         """
         found = self._numbered()
         if not 0 <= number < len(found):
-            raise IllegalArgumentException(explain("There is no such partition.", given=number, legal=f"0 to {len(found) - 1}"))
+            raise IllegalArgumentException("There is no such partition.", given=number, legal=f"0 to {len(found) - 1}")
         return found[number]
 
     def leaves(self) -> list[Leaf]:
@@ -246,11 +246,7 @@ class GridtDistributor(HasPartitions):
         if not 0 <= task < self.tasks or task == own.task or not whole:
             legal = [t for t in range(self.tasks) if t != own.task] if whole else []
             raise IllegalArgumentException(
-                explain(
-                    "A partition of several cells or terms can be split with a task that does not have it.",
-                    given=task,
-                    legal=", ".join(map(str, legal)) or "none",
-                )
+                "A partition of several cells or terms can be split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none"
             )
         if zone.divided:
             kept = own._replace(load=own.load / 2, terms=own.terms[1::2], buckets=own.buckets[::2])
@@ -282,12 +278,10 @@ class GridtDistributor(HasPartitions):
         if zone.divided or not 0 <= task < self.tasks or task == own.task:
             legal = [] if zone.divided else [t for t in range(self.tasks) if t != own.task]
             raise IllegalArgumentException(
-                explain(
-                    "A zone of one task can be divided with another task.",
-                    given=task,
-                    legal=", ".join(map(str, legal)) or "none",
-                    hint="'split' divides terms further",
-                )
+                "A zone of one task can be divided with another task.",
+                given=task,
+                legal=", ".join(map(str, legal)) or "none",
+                hint="'split' divides terms further",
             )
         parts = [Part(each, own.load / 2, (), tuple(range(half, BUCKETS, 2))) for half, each in enumerate((own.task, task))]
         zones[number] = zone.with_parts(parts)
@@ -301,7 +295,7 @@ class GridtDistributor(HasPartitions):
         (first, at), (number, place) = self._partition(one), self._partition(other)
         task, zone = self.gridt.zones[first].parts[at].task, self.gridt.zones[number]
         if zone.parts[place].task == task:
-            raise IllegalArgumentException(explain("Two partitions with the same task cannot be merged.", given=f"{one}, {other}"))
+            raise IllegalArgumentException("Two partitions with the same task cannot be merged.", given=f"{one}, {other}")
         zones = list(self.gridt.zones)
         zones[number] = zone.with_parts(part if i != place else part._replace(task=task) for i, part in enumerate(zone.parts))
         return self._joined(zones)
@@ -338,12 +332,10 @@ def _check_costs(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     found = {"costs": {}, "matching": "checked", "subscriptions": None, **options}
     LoadModel.checked(name, found["costs"])
     if found["matching"] not in ("checked", "product"):
-        raise IllegalArgumentException(
-            explain(f"The option matching of the {name} distributor is not usable.", given=found["matching"], legal="checked | product")
-        )
+        raise IllegalArgumentException(f"The option matching of the {name} distributor is not usable.", given=found["matching"], legal="checked | product")
     if found["subscriptions"] is not None and (type(found["subscriptions"]) is not int or found["subscriptions"] < 1):
         raise IllegalArgumentException(
-            explain(f"The option subscriptions of the {name} distributor is not usable.", given=found["subscriptions"], legal="an integer from 1")
+            f"The option subscriptions of the {name} distributor is not usable.", given=found["subscriptions"], legal="an integer from 1"
         )
     return found
 

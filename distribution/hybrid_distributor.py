@@ -15,7 +15,7 @@ from dskype.distribution.kdt_tree import Limits, exchange_leaves, hybrid_partiti
 from dskype.distribution.leaf_loads import Leaf
 from dskype.distribution.limits_choice import chosen_partitions
 from dskype.distribution.migration import Adjusted, adjust, loads_of_zones, matched_tasks
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["HybridDistributor"]
 
@@ -46,7 +46,7 @@ class HybridDistributor(GridtDistributor):
         for option, (kinds, least, legal) in ranges.items():
             value = found[option]
             if type(value) not in kinds or (value is not None and not least <= value < float("inf")):
-                raise IllegalArgumentException(explain(f"The option {option} of the {cls.name} distributor is not usable.", given=value, legal=legal))
+                raise IllegalArgumentException(f"The option {option} of the {cls.name} distributor is not usable.", given=value, legal=legal)
         return found
 
     @classmethod

@@ -14,7 +14,7 @@ from dskype.distribution.cooccurrence import learn_cooccurring
 from dskype.distribution.learning import learn_ranges, uniform_ranges
 from dskype.distribution.partitioned import METHODS, Partitioned, work_of, work_overhead
 from dskype.distribution.plans import Node
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 
 __all__ = ["KeywordDistributor", "PrefixDistributor", "checked_slack", "loose_limit"]
@@ -62,7 +62,7 @@ def checked_slack(name: str, options: Mapping[str, Any]) -> float:
     """Return the option ``slack``: a number from 0 to 1, default 0.1."""
     slack = options.get("slack", 0.1)
     if type(slack) not in (int, float) or not 0 <= slack <= 1:
-        raise IllegalArgumentException(explain(f"The option slack of the {name} distributor is not usable.", given=slack, legal="a number from 0 to 1"))
+        raise IllegalArgumentException(f"The option slack of the {name} distributor is not usable.", given=slack, legal="a number from 0 to 1")
     return float(slack)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["UPDATES_PER_MESSAGE", "LoadModel"]
 
@@ -42,11 +42,9 @@ class LoadModel(NamedTuple):
         usable = isinstance(costs, Mapping) and set(costs) <= set(cls._fields) and all(type(x) in (int, float) and 0 <= x < 1e9 for x in costs.values())
         if not usable:
             raise IllegalArgumentException(
-                explain(
-                    f"The option costs of the {distributor} distributor is not usable.",
-                    given=costs,
-                    legal=f"a map with some of {', '.join(cls._fields)}, in microseconds",
-                    hint="'dskype partition calibrate' measures them",
-                )
+                f"The option costs of the {distributor} distributor is not usable.",
+                given=costs,
+                legal=f"a map with some of {', '.join(cls._fields)}, in microseconds",
+                hint="'dskype partition calibrate' measures them",
             )
         return cls(**costs)

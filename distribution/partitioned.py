@@ -28,7 +28,7 @@ from dskype.distribution.subscriptions import BooleanSubscription, Subscription
 from dskype.distribution.triggers import trigger_terms
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch, select_lists
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 
 __all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "measure", "postings", "work_of", "work_overhead"]
@@ -65,7 +65,7 @@ class Partitioned(HasPartitions):
         check_plan(type(self), tasks, plan)
         loads = plan.get("loads")
         if not isinstance(loads, list) or len(loads) != tasks or not all(type(x) in (int, float) for x in loads):
-            raise IllegalArgumentException(explain("The plan is damaged: a load for each task is missing.", given=loads, legal=f"{tasks} numbers"))
+            raise IllegalArgumentException("The plan is damaged: a load for each task is missing.", given=loads, legal=f"{tasks} numbers")
         self._plan = dict(plan)
         self._root: Node = checked_root(plan.get("root"), tasks)
         self._flat = flatten(self._root)
@@ -80,7 +80,7 @@ class Partitioned(HasPartitions):
         for option, values in legal.items():
             if found[option] not in values:
                 raise IllegalArgumentException(
-                    explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values))
+                    f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values)
                 )
         if cls.summaries is not None:
             found.setdefault("summaries", cls.summaries)
@@ -181,7 +181,7 @@ class Partitioned(HasPartitions):
     def _partition(self, number: int) -> Leaf:
         found = list(leaves(self._root))
         if not 0 <= number < len(found):
-            raise IllegalArgumentException(explain("There is no such partition.", given=number, legal=f"0 to {len(found) - 1}"))
+            raise IllegalArgumentException("There is no such partition.", given=number, legal=f"0 to {len(found) - 1}")
         return found[number]
 
     def split(self, partition: int, task: int, sample: Sample | None = None) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Partitioned(HasPartitions):
         """
         to, away = self._partition(one).node["tasks"], self._partition(other).node["tasks"]
         if to == away:
-            raise IllegalArgumentException(explain("Two partitions with the same tasks cannot be merged.", given=f"{one}, {other}"))
+            raise IllegalArgumentException("Two partitions with the same tasks cannot be merged.", given=f"{one}, {other}")
         return self.rearranged({other: to}, {})
 
     def rearranged(self, reassigned: Mapping[int, Sequence[int]], halved: Mapping[int, int], sample: Sample | None = None) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Partitioned(HasPartitions):
             if not 0 <= task < self.tasks or task in tasks:
                 legal = [t for t in range(self.tasks) if t not in tasks]
                 raise IllegalArgumentException(
-                    explain("A partition can only be split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
+                    "A partition can only be split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none"
                 )
             cut = None
             if len(tasks) == 1:

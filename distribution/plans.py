@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.distribution._kernels import FlatPlan, Lines, Routes
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Leaf", "checked_root", "edited", "flatten", "joined", "leaf", "leaves"]
 
@@ -73,7 +73,7 @@ def checked_root(root: Any, tasks: int) -> Node:
     """
 
     def refuse(problem: str, given: Any, legal: str) -> IllegalArgumentException:
-        return IllegalArgumentException(explain(f"The plan is damaged: {problem}.", given=given, legal=legal, hint="'dskype partition learn' makes plans"))
+        return IllegalArgumentException(f"The plan is damaged: {problem}.", given=given, legal=legal, hint="'dskype partition learn' makes plans")
 
     def check(node: Any, ranged: bool, depth: int) -> None:
         if not isinstance(node, dict) or depth > 200:

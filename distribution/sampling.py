@@ -26,7 +26,7 @@ from dskype.spouts.readers import RecordFile, plain_lines
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import Message, Subscription, TopkSubscription, areas_of, encode_attributes, parse_subscription
 from dskype.spouts.vocabulary import Vocabulary
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
@@ -79,7 +79,7 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
 
         lines = plain_lines(str(subscriptions))
     except OSError as ex:
-        raise IllegalArgumentException(explain("The file of a sample cannot be read.", given=ex.filename, hint=str(ex))) from None
+        raise IllegalArgumentException("The file of a sample cannot be read.", given=ex.filename, hint=str(ex)) from None
     return _records(messages, file, message, most), _records(subscriptions, lines, subscription, most)
 
 
@@ -90,7 +90,7 @@ def _records(path: str | Path, source: Iterable[tuple[int, Any]], parse: Callabl
             if not isinstance(value, RecordError):
                 found.append(parse(value, number))
     if not found:
-        raise IllegalArgumentException(explain("The file of a sample has no records.", given=str(path), legal="JSON lines"))
+        raise IllegalArgumentException("The file of a sample has no records.", given=str(path), legal="JSON lines")
     return found if len(found) <= most else [found[i] for i in np.linspace(0, len(found) - 1, most).astype(np.int64).tolist()]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dskype.distribution.subscriptions import Subscription, TopkSubscription
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Normal", "normalize", "rarity", "routing_terms", "trigger_terms", "triggers"]
 
@@ -43,9 +43,7 @@ def normalize(expression: Any) -> Normal:
         return next(iter(children)) if len(children) == 1 else (operator, tuple(children))
     if hasattr(expression, "__index__") and not isinstance(expression, bool):  # numpy's integers
         return int(expression)
-    raise IllegalArgumentException(
-        explain("An expression cannot be indexed.", given=expression, legal='an int | ["and", e, ...] | ["or", e, ...], with at least one e')
-    )
+    raise IllegalArgumentException("An expression cannot be indexed.", given=expression, legal='an int | ["and", e, ...] | ["or", e, ...], with at least one e')
 
 
 def triggers(expression: Normal) -> set[int]:

@@ -13,7 +13,7 @@ from dskype.distribution.keyword import PrefixDistributor
 from dskype.distribution.learning import first_terms, learn_ranges, learn_tree, uniform_ranges, uniform_tree
 from dskype.distribution.partitioned import METHODS
 from dskype.distribution.plans import Node, flatten
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["KeywordFirstDistributor", "SpatialFirstDistributor"]
 
@@ -35,12 +35,12 @@ class _Hybrid(PrefixDistributor):
         found = {"keywords": "prefix", **super().checked(tasks, options)}
         if found["keywords"] not in ("prefix", "keyword"):
             raise IllegalArgumentException(
-                explain(f"The option keywords of the {cls.name} distributor is not usable.", given=found["keywords"], legal="prefix | keyword")
+                f"The option keywords of the {cls.name} distributor is not usable.", given=found["keywords"], legal="prefix | keyword"
             )
         for option in ("n1", "n2"):
             if option in found and (type(found[option]) is not int or found[option] < 1):
                 raise IllegalArgumentException(
-                    explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal="an integer, 1 or more")
+                    f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal="an integer, 1 or more"
                 )
         n1, n2 = found.get("n1"), found.get("n2")
         if n1 is None:
@@ -49,11 +49,9 @@ class _Hybrid(PrefixDistributor):
             n2 = max(1, tasks // n1)
         if n1 * n2 != tasks:
             raise IllegalArgumentException(
-                explain(
-                    f"The options n1 and n2 of the {cls.name} distributor do not fit the tasks of the subscription bolt.",
-                    given=f"{n1} x {n2}",
-                    legal=f"n1 * n2 = {tasks}",
-                )
+                f"The options n1 and n2 of the {cls.name} distributor do not fit the tasks of the subscription bolt.",
+                given=f"{n1} x {n2}",
+                legal=f"n1 * n2 = {tasks}",
             )
         return {**found, "n1": n1, "n2": n2}
 

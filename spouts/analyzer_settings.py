@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dskype.spouts.analyzers import LANGUAGES, FieldAnalyzers, LanguageAnalyzer, read_synonyms, stop_list, with_stop_list
 from dskype.spouts.segmenters import SEGMENTERS
 from dskype.spouts.text import PLAIN, Tokenizer
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["AnalyzerSettings", "make_analyzer", "read_analyzer", "read_fields", "synonym_files"]
 
@@ -32,7 +32,7 @@ class AnalyzerSettings(NamedTuple):
 
 
 def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> IllegalArgumentException:
-    return IllegalArgumentException(explain(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint))
+    return IllegalArgumentException(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint)
 
 
 def _near(value: Any, legal: Iterable[str]) -> str | None:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, final
 
 from dskype.spouts.segmenters import SEGMENTERS, library_of, segment
 from dskype.spouts.text import BORDER, LEFT_OUT, Tokenizer, cut
-from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, TopologyError
 
 __all__ = ["LANGUAGES", "FieldAnalyzers", "LanguageAnalyzer", "read_synonyms", "stop_list", "with_stop_list"]
 
@@ -260,13 +260,13 @@ def _make_stemmer(language: str) -> Callable[[str], str]:
         import Stemmer
     except ModuleNotFoundError as error:
         words = "A language needs a package that is not installed: PyStemmer"
-        raise TopologyError(explain(words, given=language, hint="pip install '/path/to/dskype[languages]'")) from error
+        raise TopologyError(words, given=language, hint="pip install '/path/to/dskype[languages]'") from error
     stem: Callable[[str], str] = Stemmer.Stemmer(language, 0).stemWord  # it need not remember words: analyzers do
     return stem
 
 
 def _rule_error(number: int, expected: str, given: str) -> IllegalArgumentException:
-    return IllegalArgumentException(explain(f"Expected {expected} in synonym rule {number}", given=given))
+    return IllegalArgumentException(f"Expected {expected} in synonym rule {number}", given=given)
 
 
 def read_synonyms(path: str) -> list[str]:
@@ -277,7 +277,7 @@ def read_synonyms(path: str) -> list[str]:
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise IllegalArgumentException(explain("Cannot read the file of synonyms", given=path, legal="a text in UTF-8", hint=str(error))) from error
+        raise IllegalArgumentException("Cannot read the file of synonyms", given=path, legal="a text in UTF-8", hint=str(error)) from error
     return [line for line in map(str.strip, lines) if line and not line.startswith("#")]
 
 

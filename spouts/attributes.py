@@ -17,7 +17,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Attribute", "Attributes", "number_bits", "parse_time", "term_hash", "value_hash"]
 
@@ -144,14 +144,14 @@ class Attributes(dict[str, Attribute]):
         legal = f"a map of names to {' | '.join(_TYPES)}, or to {{type: TYPE, required: true|false}}"
         found = cls()
         if not isinstance(value, Mapping):
-            raise IllegalArgumentException(explain("The configuration key dskype.attributes is not usable.", given=value, legal=legal))
+            raise IllegalArgumentException("The configuration key dskype.attributes is not usable.", given=value, legal=legal)
         for name, form in value.items():
             spec = form if isinstance(form, Mapping) else {"type": form}
             if type(name) is not str or not _NAME.fullmatch(name) or name.lower() in _RESERVED:
                 names = f"letters of ASCII, digits, '_' and '.', first a letter or '_', and not {', '.join(sorted(_RESERVED))}"
-                raise IllegalArgumentException(explain("dskype.attributes: an attribute cannot have this name.", given=name, legal=names))
+                raise IllegalArgumentException("dskype.attributes: an attribute cannot have this name.", given=name, legal=names)
             if not set(spec) <= {"type", "required"} or spec.get("type") not in _TYPES or type(spec.get("required", False)) is not bool:
-                raise IllegalArgumentException(explain(f"dskype.attributes: attribute {name!r} is not usable.", given=form, legal=legal))
+                raise IllegalArgumentException(f"dskype.attributes: attribute {name!r} is not usable.", given=form, legal=legal)
             found[name] = Attribute(name, spec["type"], spec.get("required", False))
         return found
 
@@ -169,12 +169,10 @@ class Attributes(dict[str, Attribute]):
             if value is None:
                 if attribute.required:
                     legal = attribute.LEGAL[attribute.type]
-                    raise IllegalArgumentException(explain(f"Expected the attribute {name!r}, which dskype.attributes requires", given=None, legal=legal))
+                    raise IllegalArgumentException(f"Expected the attribute {name!r}, which dskype.attributes requires", given=None, legal=legal)
                 continue
             if (encoded := attribute.encode(value)) is None:
-                raise IllegalArgumentException(
-                    explain(f"Expected the attribute {name!r} as {attribute.type}", given=value, legal=attribute.LEGAL[attribute.type])
-                )
+                raise IllegalArgumentException(f"Expected the attribute {name!r} as {attribute.type}", given=value, legal=attribute.LEGAL[attribute.type])
             key = term_hash(f"{name}=")
             pairs += [(key, one) for one in encoded]
         return [part for pair in sorted(pairs) for part in pair]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["csr_to_lists", "empty_lists", "lists_to_csr", "read_only", "to_strings"]
 
@@ -62,11 +62,9 @@ def _from_arrow(column: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _no_lists(column: Any, dtype: Any) -> IllegalArgumentException:
     return IllegalArgumentException(
-        explain(
-            "A column does not hold lists of numbers.",
-            given=f"{column!r:.200}",
-            legal=f"a pyarrow array of lists, or a sequence of lists, of {np.dtype(dtype).name}",
-        )
+        "A column does not hold lists of numbers.",
+        given=f"{column!r:.200}",
+        legal=f"a pyarrow array of lists, or a sequence of lists, of {np.dtype(dtype).name}",
     )
 
 
@@ -82,7 +80,7 @@ def csr_to_lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
         offsets = np.asarray(offsets) - offsets[0]
         if offsets[-1] > _MOST_VALUES:
             raise IllegalArgumentException(
-                explain("A column of lists has too many values.", given=int(offsets[-1]), legal=f"at most {_MOST_VALUES}", hint="emit fewer tuples at once")
+                "A column of lists has too many values.", given=int(offsets[-1]), legal=f"at most {_MOST_VALUES}", hint="emit fewer tuples at once"
             )
     return pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), pa.array(values))
 

@@ -22,7 +22,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["EVERYTHING", "PREFIX_LENGTHS", "Expression", "as_lists", "from_keywords", "is_plain", "join", "map_words", "parts", "to_text", "words"]
 
@@ -63,7 +63,7 @@ def from_keywords(keywords: Iterable[str]) -> Expression:
     """
     keywords = list(keywords)
     if not keywords:
-        raise IllegalArgumentException(explain("Expected at least one keyword", given=keywords))
+        raise IllegalArgumentException("Expected at least one keyword", given=keywords)
     return join("and", keywords)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dskype.spouts.text import PLAIN, WORD_RULE, Tokenizer, refuse_analyzer, refuse_word_rule
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Content", "Frequencies", "malformed", "read_content", "refuse_vocabulary", "unreadable"]
 
@@ -31,12 +31,12 @@ class Content(NamedTuple):
 
 def malformed(path: Path, line: int, expected: str, given: Any, hint: str | None = None) -> IllegalArgumentException:
     """Return the error about a line of a vocabulary's file, counted from 1."""
-    return IllegalArgumentException(explain(f"Malformed vocabulary {path}, line {line}: expected {expected}", given=given, hint=hint))
+    return IllegalArgumentException(f"Malformed vocabulary {path}, line {line}: expected {expected}", given=given, hint=hint)
 
 
 def unreadable(path: Any, error: OSError) -> IllegalArgumentException:
     """Return the error about a vocabulary's file that cannot be read."""
-    return IllegalArgumentException(explain("Cannot read the vocabulary file", given=str(path), hint=error.strerror, legal="a file written by Vocabulary.save"))
+    return IllegalArgumentException("Cannot read the vocabulary file", given=str(path), hint=error.strerror, legal="a file written by Vocabulary.save")
 
 
 def refuse_vocabulary(path: Any, analyzer: str, expected: Tokenizer) -> None:

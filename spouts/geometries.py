@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dskype.spouts.record_values import shown
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["GeometryError", "from_geojson", "from_wkt", "geo_columns", "wkb_to_geojson"]
 
@@ -193,7 +193,7 @@ def geo_columns(metadata: str | bytes, file: str) -> dict[str, Callable[[Any], A
         columns = json.loads(metadata)["columns"].items()
         described = [(name, about["encoding"], about.get("crs", {}), about.get("edges")) for name, about in columns]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise IllegalArgumentException(explain("The key 'geo' of a Parquet file is not that of GeoParquet.", given=file)) from None
+        raise IllegalArgumentException("The key 'geo' of a Parquet file is not that of GeoParquet.", given=file) from None
     found: dict[str, Callable[[Any], Any]] = {}
     for name, encoding, crs, _ in described:
         id = crs.get("id", {}) if isinstance(crs, Mapping) else {}
@@ -201,13 +201,13 @@ def geo_columns(metadata: str | bytes, file: str) -> dict[str, Callable[[Any], A
         if crs and (id.get("authority"), str(id.get("code"))) not in _DEGREES:
             given = f"{name}: {id.get('authority')}:{id.get('code')}" if id else f"{name}: {shown(crs.get('name') if isinstance(crs, Mapping) else crs)}"
             hint = "write it in EPSG:4326 first, for example with geopandas: to_crs(4326)"
-            raise IllegalArgumentException(explain("Coordinates have to be degrees.", given=given, legal="OGC:CRS84 or EPSG:4326", hint=hint))
+            raise IllegalArgumentException("Coordinates have to be degrees.", given=given, legal="OGC:CRS84 or EPSG:4326", hint=hint)
         if encoding == "WKB":
             found[name] = wkb_to_geojson
         elif encoding in _NATIVE:
             found[name] = _native(_NATIVE[encoding])
         else:
-            raise IllegalArgumentException(explain("The encoding of a column of geometries is not known.", given=encoding, legal=f"WKB, {', '.join(_NATIVE)}"))
+            raise IllegalArgumentException("The encoding of a column of geometries is not known.", given=encoding, legal=f"WKB, {', '.join(_NATIVE)}")
     return found
 
 

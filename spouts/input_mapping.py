@@ -18,7 +18,7 @@ from dskype.spouts.record_paths import LEGAL_PATH, RecordPath
 from dskype.spouts.record_times import UNITS, time_ms
 from dskype.spouts.record_values import RecordError, json_object, longest_bytes, refusal, shown
 from dskype.spouts.records import Limits, Message, encode_attributes, message_text, parse_message
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 if TYPE_CHECKING:
     from dskype.spouts.attributes import Attributes
@@ -219,7 +219,7 @@ class InputMapping:
 
     def _unusable(self, name: str, given: Any, legal: str, hint: str | None = None) -> IllegalArgumentException:
         key = f"{self._key}.{name}" if name else self._key
-        return IllegalArgumentException(explain(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint))
+        return IllegalArgumentException(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint)
 
     def _path(self, name: str, text: Any) -> RecordPath:
         try:

@@ -76,19 +76,17 @@ class MessageSpout(KafkaSpout):
         settings = Settings.from_conf(conf)
         if unknown := sorted(settings.inputs.keys() - set(self.topics)):
             raise InvalidTopologyException(
-                explain("dskype.input.topics has a topic that the spout does not read.", given=unknown[0], legal=", ".join(self.topics), component=component_id)
+                "dskype.input.topics has a topic that the spout does not read.", given=unknown[0], legal=", ".join(self.topics), component=component_id
             )
         spec = topology.components[component_id]
         tasks = spec.conf.get("topology.tasks") or spec.parallelism_hint or 1
         if settings.window_kind == "count" and tasks > 1:
             raise InvalidTopologyException(
-                explain(
-                    "A count window is the last |W| sequence numbers, and only one task can number all messages.",
-                    given=f"{tasks} tasks",
-                    legal="1 task, or a time window (dskype.window.span.ms)",
-                    hint="one task numbers far more messages than the rest can match",
-                    component=component_id,
-                )
+                "A count window is the last |W| sequence numbers, and only one task can number all messages.",
+                given=f"{tasks} tasks",
+                legal="1 task, or a time window (dskype.window.span.ms)",
+                hint="one task numbers far more messages than the rest can match",
+                component=component_id,
             )
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -97,11 +95,9 @@ class MessageSpout(KafkaSpout):
         config = topic_config(settings)
         if (own := Topics.for_topology(topology).messages) in settings.inputs:
             raise InvalidTopologyException(
-                explain(
-                    "Records of the topology's own topic of messages have DSkype's own form, so that every client can write them.",
-                    given=f"dskype.input.topics: {own}",
-                    hint="send records of another form to another topic, and add it to the topics of the message spout",
-                )
+                "Records of the topology's own topic of messages have DSkype's own form, so that every client can write them.",
+                given=f"dskype.input.topics: {own}",
+                hint="send records of another form to another topic, and add it to the topics of the message spout",
             )
         return {**dict.fromkeys(self.topics, config["messages"]), Topics.for_topology(topology).sequence: config["sequence"]}
 

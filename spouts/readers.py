@@ -20,7 +20,7 @@ import zstandard
 from dskype.spouts.geometries import geo_columns, wkb_to_geojson
 from dskype.spouts.input_mapping import InputMapping
 from dskype.spouts.record_values import RecordError, plain_value, refusal, shown
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["LINE_BYTES", "Numbered", "RecordFile", "first_lines", "plain_lines"]
 
@@ -98,7 +98,7 @@ class RecordFile:
                 if not names or not all(names) or len(set(names)) < len(names):
                     legal = "a line of different names, one for each column"
                     hint = "dskype.input.csv: {columns: [...]} names the columns of a file that does not"
-                    raise IllegalArgumentException(explain("The first line of the file names no columns.", given=names, legal=legal, hint=hint))
+                    raise IllegalArgumentException("The first line of the file names no columns.", given=names, legal=legal, hint=hint)
                 form = form._replace(columns=tuple(names))
         rows = form.rows(lines)
         while True:
@@ -125,9 +125,9 @@ class RecordFile:
             import pyarrow as pa
             import pyarrow.parquet as parquet
         except ModuleNotFoundError:
-            raise IllegalArgumentException(explain("Parquet needs pyarrow.", given=self.name, hint="pip install '/path/to/dskype[spark]'")) from None
+            raise IllegalArgumentException("Parquet needs pyarrow.", given=self.name, hint="pip install '/path/to/dskype[spark]'") from None
         if self.name == "-":
-            raise IllegalArgumentException(explain("Parquet is read from a file, not from standard input.", given="-"))
+            raise IllegalArgumentException("Parquet is read from a file, not from standard input.", given="-")
         try:
             number = 0
             with parquet.ParquetFile(self.name) as file:
@@ -139,7 +139,7 @@ class RecordFile:
                             row[name] = as_geojson(row[name])
                         yield number, plain_value(row)
         except pa.ArrowException as ex:
-            raise IllegalArgumentException(explain("The file cannot be read to its end.", given=self.name, hint=str(ex))) from None
+            raise IllegalArgumentException("The file cannot be read to its end.", given=self.name, hint=str(ex)) from None
 
 
 def _geometries(schema: Any, file: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def _told(file: str) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, UnicodeDecodeError) as ex:
-        raise IllegalArgumentException(explain("The file cannot be read to its end.", given=file, hint=str(ex))) from None
+        raise IllegalArgumentException("The file cannot be read to its end.", given=file, hint=str(ex)) from None
 
 
 def _raw_lines(source: Any) -> Iterator[tuple[int, bytes | None]]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["LEGAL_PATH", "RecordPath", "get_field"]
 
@@ -66,7 +66,7 @@ def get_field(name: str) -> str:
 
 def _steps(text: str) -> tuple[Any, ...]:
     if not isinstance(text, str) or not text:
-        raise IllegalArgumentException(explain("A path into a record is not usable.", given=text, legal=LEGAL_PATH))
+        raise IllegalArgumentException("A path into a record is not usable.", given=text, legal=LEGAL_PATH)
     if not text.startswith("$"):
         return (text,)
     steps: list[Any] = []
@@ -74,7 +74,7 @@ def _steps(text: str) -> tuple[Any, ...]:
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
-            raise IllegalArgumentException(explain(f"A path into a record is not usable (wrong at character {at + 1}).", given=text, legal=LEGAL_PATH))
+            raise IllegalArgumentException(f"A path into a record is not usable (wrong at character {at + 1}).", given=text, legal=LEGAL_PATH)
         kind = step.lastgroup or ""
         steps.append(_EACH if kind == "all" else _READ.get(kind, str)(step[kind]))
         at = step.end()

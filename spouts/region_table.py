@@ -9,7 +9,7 @@ import numpy as np
 
 from dskype.spouts import region_kernels as kernels
 from dskype.spouts.region_pair_kernels import hold_points, touches
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["RegionTable"]
 
@@ -66,7 +66,7 @@ class RegionTable:
         if not len(slots):
             return
         if slots.min() < 0:
-            raise IllegalArgumentException(explain("A slot must not be negative.", given=int(slots.min())))
+            raise IllegalArgumentException("A slot must not be negative.", given=int(slots.min()))
         self.remove_many(slots)
         lines = kernels.lines_needed(offsets, encoded)
         more = int(lines.sum())
@@ -104,7 +104,7 @@ class RegionTable:
             return
         need = self._used - self._left + more
         if need > _LINES_MAX:
-            raise IllegalArgumentException(explain("A table of regions can hold no more.", given=f"{self._size} regions", hint="use more tasks"))
+            raise IllegalArgumentException("A table of regions can hold no more.", given=f"{self._size} regions", hint="use more tasks")
         new = _lines(min(_LINES_MAX, max(need, size if 4 * self._left > size else size + size // 2 + 16)))
         if self._left:
             self._used, self._left = kernels.move_together(self._starts, self._numbers, new), 0

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from dskype.spouts.sphere import EARTH_RADIUS_M
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = [
     "AROUND",
@@ -267,7 +267,7 @@ def _turn(a: float, b: float, around: bool) -> int:
 
 
 def _refuse(words: str, given: Any, legal: str | None = None, hint: str | None = None) -> NoReturn:
-    raise IllegalArgumentException(explain(words, given=given, legal=legal, hint=hint))
+    raise IllegalArgumentException(words, given=given, legal=legal, hint=hint)
 
 
 def _is_number(value: Any, low: float, high: float) -> bool:

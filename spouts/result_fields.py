@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dskype.spouts.record_paths import LEGAL_PATH, RecordPath
 from dskype.spouts.record_values import encode_json, plain_value
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 if TYPE_CHECKING:
     from dskype.spouts.records import Message
@@ -65,17 +65,17 @@ class ResultFields:
         known = (*_OWN, *text_fields, *attributes)
         legal = f"a list of some of {', '.join(known)}, or a map from names to these or to paths such as $.user.name"
         if not isinstance(named, Mapping) or len(named) < len(given) or not all(isinstance(name, str) and name for name in named):
-            raise IllegalArgumentException(explain(f"The configuration key {_KEY} is not usable.", given=given, legal=legal))
+            raise IllegalArgumentException(f"The configuration key {_KEY} is not usable.", given=given, legal=legal)
         for source in named.values():
             if isinstance(source, str) and source.startswith("$") and not listed:
                 try:
                     RecordPath(source)
                 except IllegalArgumentException:
-                    raise IllegalArgumentException(explain(f"The configuration key {_KEY} is not usable.", given=source, legal=LEGAL_PATH)) from None
+                    raise IllegalArgumentException(f"The configuration key {_KEY} is not usable.", given=source, legal=LEGAL_PATH) from None
             elif source not in known:
                 near = difflib.get_close_matches(str(source), known, 1)
                 hint = 'a path needs a name: {author: "$.user.name"}' if str(source).startswith("$") else f"did you mean {near[0]}?" if near else None
-                raise IllegalArgumentException(explain(f"The configuration key {_KEY} is not usable.", given=source, legal=legal, hint=hint))
+                raise IllegalArgumentException(f"The configuration key {_KEY} is not usable.", given=source, legal=legal, hint=hint)
         return cls(tuple(named.items()), text_fields, max_bytes)
 
     def reader(self) -> Callable[[Message, dict[str, Any], dict[str, Any], int], str]:

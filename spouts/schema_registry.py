@@ -44,12 +44,12 @@ class SchemaDecoder:
             self._load = {"avro": self._avro, "protobuf": self._protobuf}[format]()
         except ImportError as ex:
             raise IllegalArgumentException(
-                explain(f"The format {format} needs packages that are not installed.", given=str(ex), hint="pip install '/path/to/dskype[schemas]'")
+                f"The format {format} needs packages that are not installed.", given=str(ex), hint="pip install '/path/to/dskype[schemas]'"
             ) from None
         try:
             self._client = SchemaRegistryClient(dict(config))
         except ValueError as ex:
-            raise IllegalArgumentException(explain("The client of the schema registry refuses dskype.input.registry.", given=str(ex))) from None
+            raise IllegalArgumentException("The client of the schema registry refuses dskype.input.registry.", given=str(ex)) from None
         self._format = format
         self._readers: dict[int, Callable[[bytes], Any]] = {}
         """Id of a schema -> what reads its records."""
@@ -92,9 +92,9 @@ class SchemaDecoder:
         except SchemaRegistryError as ex:
             if ex.http_status_code == _NOT_FOUND:
                 raise RecordError(explain("Expected a schema that the registry knows", given=question[0]), "unknown-schema") from None
-            raise UnreachableRegistryError(explain("The schema registry refuses to answer.", given=str(ex))) from None
+            raise UnreachableRegistryError("The schema registry refuses to answer.", given=str(ex)) from None
         except Exception as ex:  # whatever the client's library for HTTP raises
-            raise UnreachableRegistryError(explain("The schema registry does not answer.", given=f"{type(ex).__name__}: {ex}")) from None
+            raise UnreachableRegistryError("The schema registry does not answer.", given=f"{type(ex).__name__}: {ex}") from None
 
     def _avro(self) -> Callable[[int], Callable[[bytes], Any]]:
         import fastavro

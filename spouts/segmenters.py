@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from dskype.spouts.text import begins_word, cut
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 
 __all__ = ["SEGMENTERS", "count_segmented_words", "library_of", "segment"]
 
@@ -77,7 +77,7 @@ def _loaded(name: str) -> Cut:
         return SEGMENTERS[name].load()
     except ModuleNotFoundError as error:
         words = f"The segmenter {name!r} needs a package that is not installed: {error.name}"
-        raise TopologyError(explain(words, given=name, hint="pip install '/path/to/dskype[languages]'")) from error
+        raise TopologyError(words, given=name, hint="pip install '/path/to/dskype[languages]'") from error
 
 
 def library_of(name: str) -> str:

@@ -16,7 +16,7 @@ from dskype.spouts.records import Limits
 from dskype.spouts.result_fields import MOST_BYTES, ResultFields
 from dskype.spouts.space import Space
 from dskype.spouts.text import MOST_TERMS, Tokenizer
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings", "list_bytes"]
 
@@ -30,7 +30,7 @@ _DEEPEST = 16
 
 
 def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> IllegalArgumentException:
-    return IllegalArgumentException(explain(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint))
+    return IllegalArgumentException(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint)
 
 
 _Check = Callable[[str, Any], Any]
@@ -311,9 +311,7 @@ class Settings:
             if key not in DEFAULTS:
                 near = difflib.get_close_matches(key, DEFAULTS, 1)
                 raise IllegalArgumentException(
-                    explain(
-                        f"The configuration key {key} is not known.", given=key, legal=", ".join(DEFAULTS), hint=f"did you mean {near[0]}?" if near else None
-                    )
+                    f"The configuration key {key} is not known.", given=key, legal=", ".join(DEFAULTS), hint=f"did you mean {near[0]}?" if near else None
                 )
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["WORLD", "Space"]
 
@@ -42,11 +42,9 @@ class Space:
             and -90 <= self.south < self.north <= 90
         ):
             raise IllegalArgumentException(
-                explain(
-                    "Expected a data space [west, south, east, north] in degrees",
-                    given=list(borders),
-                    legal="-180 <= west < east <= 180, -90 <= south < north <= 90",
-                )
+                "Expected a data space [west, south, east, north] in degrees",
+                given=list(borders),
+                legal="-180 <= west < east <= 180, -90 <= south < north <= 90",
             )
         for name, border in zip(("west", "south", "east", "north"), borders):
             object.__setattr__(self, name, float(border))

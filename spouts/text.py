@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +99,7 @@ def refuse_word_rule(what: str, given: Any, hint: str) -> None:
     """
     if given != WORD_RULE:
         words = f"{what} was made with other rules for words, so words would be missed: expected rule {WORD_RULE}"
-        raise IllegalArgumentException(explain(words, given=1 if given is None else given, hint=hint))
+        raise IllegalArgumentException(words, given=1 if given is None else given, hint=hint)
 
 
 def refuse_analyzer(what: str, given: str | None, expected: str, hint: str) -> None:
@@ -112,7 +112,7 @@ def refuse_analyzer(what: str, given: str | None, expected: str, hint: str) -> N
     """
     if (given or PLAIN) != expected:
         words = f"{what} was made with another text analyzer, so words would be missed: expected {expected}"
-        raise IllegalArgumentException(explain(words, given=given or PLAIN, hint=hint))
+        raise IllegalArgumentException(words, given=given or PLAIN, hint=hint)
 
 
 class Tokenizer:
@@ -142,7 +142,7 @@ class Tokenizer:
     def __init__(self, stop_words: Iterable[str] = ()) -> None:
         words = [stop_words] if isinstance(stop_words, str) else list(stop_words)
         if isinstance(stop_words, str) or not all(isinstance(word, str) for word in words):
-            raise IllegalArgumentException(explain("Expected stop words as a list of strings", given=stop_words, legal='e.g. ["the", "of"]'))
+            raise IllegalArgumentException("Expected stop words as a list of strings", given=stop_words, legal='e.g. ["the", "of"]')
         #: The tokens that are left out.
         self.stop_words: frozenset[str] = frozenset(token for word in words for token in cut(word))
         self._table: Any = None  # the stop words as arrays, kept here by Vocabulary

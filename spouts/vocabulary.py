@@ -18,7 +18,7 @@ from dskype.spouts import _kernels
 from dskype.spouts.frequencies import malformed, read_content, refuse_vocabulary, unreadable
 from dskype.spouts.text import BORDER, LEFT_OUT, MOST_TERMS, PLAIN, WORD_RULE, Tokenizer, folded_characters
 from dskype.topology.core.atomic_files import replace_file
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Analyzed", "Vocabulary", "unknown_id"]
 
@@ -275,7 +275,7 @@ class Vocabulary:
         ids, room, counts, order = self._look_up(texts, tokenizer)
         offsets, terms, weights = _kernels.weigh_rows(ids.copy(), room, counts, self._df, self._documents)
         if len(terms) > MOST_TERMS and (most := int(np.diff(offsets).max())) > MOST_TERMS:
-            raise IllegalArgumentException(explain(f"Expected texts of at most {MOST_TERMS} different words", given=most))
+            raise IllegalArgumentException(f"Expected texts of at most {MOST_TERMS} different words", given=most)
         _kernels.rank_words(ids, room, order, offsets, terms)
         return Analyzed(offsets, terms, weights, room, order)
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 from dskype.topology.components import BaseBolt, Spout
 from dskype.topology.config import Config
-from dskype.topology.errors import IllegalArgumentException, IllegalStateException, explain
+from dskype.topology.errors import IllegalArgumentException, IllegalStateException
 from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, GlobalStreamId, as_fields
 from dskype.topology.groupings import (
     AllGrouping,
@@ -50,7 +50,7 @@ class _Declarer:
     def add_configurations(self, conf: Mapping[str, Any]) -> Self:
         """Set several keys of the component's own configuration."""
         if conf.get(Config.TOPOLOGY_KRYO_REGISTER) is not None:
-            raise IllegalArgumentException(explain("Cannot set serializations for a component using fluent API", component=self._spec.id))
+            raise IllegalArgumentException("Cannot set serializations for a component using fluent API", component=self._spec.id)
         self._spec.conf.update(conf)
         return self
 
@@ -106,9 +106,9 @@ class BoltDeclarer(_Declarer):
         """
         for kind, value in (("component", component_id), ("stream", stream_id)):
             if not isinstance(value, str):
-                raise IllegalArgumentException(explain(f"The {kind} id of a grouping must be a string.", given=value, component=self._spec.id))
+                raise IllegalArgumentException(f"The {kind} id of a grouping must be a string.", given=value, component=self._spec.id)
         if not isinstance(grouping, Grouping):
-            raise IllegalArgumentException(explain("Not a grouping.", given=grouping, component=self._spec.id))
+            raise IllegalArgumentException("Not a grouping.", given=grouping, component=self._spec.id)
         self._spec.inputs[GlobalStreamId(component_id, stream_id)] = grouping
         return self
 
@@ -144,13 +144,13 @@ class BoltDeclarer(_Declarer):
         """Subscribe so that each key goes to two tasks, each tuple to the one that has got less so far."""
         names = as_fields(fields)
         if not len(names):
-            raise IllegalArgumentException(explain("A partial key grouping needs a field.", given=fields, component=self._spec.id))
+            raise IllegalArgumentException("A partial key grouping needs a field.", given=fields, component=self._spec.id)
         return self.grouping(component_id, PartialKeyGrouping(names), stream_id)
 
     def custom_grouping(self, component_id: str, grouping: CustomStreamGrouping, stream_id: str = DEFAULT_STREAM_ID) -> Self:
         """Subscribe with a user-defined grouping."""
         if not isinstance(grouping, CustomStreamGrouping):
-            raise IllegalArgumentException(explain("Not a custom grouping.", given=grouping, component=self._spec.id, legal="a CustomStreamGrouping object"))
+            raise IllegalArgumentException("Not a custom grouping.", given=grouping, component=self._spec.id, legal="a CustomStreamGrouping object")
         return self.grouping(component_id, CustomGrouping(grouping), stream_id)
 
 
@@ -171,7 +171,7 @@ class TopologyBuilder:
         """
         if not isinstance(spout, Spout):
             raise IllegalArgumentException(
-                explain("set_spout needs a Spout.", given=spout, component=component_id, hint="an object, not its class; bolts go to set_bolt")
+                "set_spout needs a Spout.", given=spout, component=component_id, hint="an object, not its class; bolts go to set_bolt"
             )
         return SpoutDeclarer(self._add(component_id, "spout", spout, parallelism_hint))
 
@@ -185,7 +185,7 @@ class TopologyBuilder:
         """
         if not isinstance(bolt, BaseBolt):
             raise IllegalArgumentException(
-                explain("set_bolt needs a bolt.", given=bolt, component=component_id, hint="an object, not its class; spouts go to set_spout")
+                "set_bolt needs a bolt.", given=bolt, component=component_id, hint="an object, not its class; spouts go to set_spout"
             )
         if (as_executor := getattr(bolt, "as_executor", None)) is not None:  # another bolt runs windowed and stateful bolts
             bolt = as_executor()
@@ -197,19 +197,19 @@ class TopologyBuilder:
         :raises IllegalArgumentException: not a hook.
         """
         if not isinstance(hook, WorkerHook):
-            raise IllegalArgumentException(explain("WorkerHook must not be null.", given=hook, hint="extend dskype.topology.hooks.WorkerHook"))
+            raise IllegalArgumentException("WorkerHook must not be null.", given=hook, hint="extend dskype.topology.hooks.WorkerHook")
         self._worker_hooks.append(hook)
 
     def _add(self, component_id: str, kind: Literal["spout", "bolt"], obj: Component, hint: int | None) -> ComponentSpec:
         if not isinstance(component_id, str):
-            raise IllegalArgumentException(explain("A component id must be a string.", given=component_id))
+            raise IllegalArgumentException("A component id must be a string.", given=component_id)
         if component_id in self._specs:
             other = self._specs[component_id].kind.capitalize()
-            raise IllegalArgumentException(explain(f"{other} has already been declared for id {component_id}", given=type(obj).__name__))
+            raise IllegalArgumentException(f"{other} has already been declared for id {component_id}", given=type(obj).__name__)
         if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int)):
-            raise IllegalArgumentException(explain("The parallelism hint must be an integer.", given=hint, component=component_id, legal="an integer >= 1"))
+            raise IllegalArgumentException("The parallelism hint must be an integer.", given=hint, component=component_id, legal="an integer >= 1")
         if hint is not None and hint < 1:
-            raise IllegalArgumentException(explain("Parallelism must be positive.", given=hint, component=component_id, legal="an integer >= 1"))
+            raise IllegalArgumentException("Parallelism must be positive.", given=hint, component=component_id, legal="an integer >= 1")
         conf = dict(obj.get_component_configuration() or {})
         spec = self._specs[component_id] = ComponentSpec(component_id, kind, obj, hint, conf)
         return spec
@@ -229,7 +229,7 @@ class TopologyBuilder:
             try:
                 spec.obj.declare_output_fields(declarer)
             except IllegalArgumentException as ex:
-                raise IllegalArgumentException(explain(str(ex), component=spec.id)) from ex
+                raise IllegalArgumentException(str(ex), component=spec.id) from ex
             if check_serializable:
                 _check_serializable(spec)
             components[spec.id] = replace(spec, conf=dict(spec.conf), inputs=dict(spec.inputs), outputs=dict(declarer.streams))
@@ -252,13 +252,11 @@ def _check_serializable(spec: ComponentSpec) -> None:
         except Exception as ex:  # an object's own __reduce__ may raise anything
             name, culprit = _culprit(subject, cloudpickle.dumps)
             raise IllegalStateException(
-                explain(
-                    f"{spec.kind.capitalize()} '{spec.id}' contains a non-serializable field of type {culprit}, "
-                    f"which was instantiated prior to topology creation. {culprit} should be instantiated within the "
-                    f"{method} method of '{spec.id}' at the earliest.",
-                    component=spec.id,
-                    hint=f"{name}: {ex}",
-                )
+                f"{spec.kind.capitalize()} '{spec.id}' contains a non-serializable field of type {culprit}, "
+                f"which was instantiated prior to topology creation. {culprit} should be instantiated within the "
+                f"{method} method of '{spec.id}' at the earliest.",
+                component=spec.id,
+                hint=f"{name}: {ex}",
             ) from ex
 
 

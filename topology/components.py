@@ -145,7 +145,7 @@ Translator = Callable[..., Sequence[tuple[str, Sequence[Any]]]]
 
 def _check_literal(name: str, value: str, kind: Any) -> str:
     if value not in get_args(kind):
-        raise IllegalArgumentException(explain(f"{name} is not known.", given=value, legal=", ".join(get_args(kind))))
+        raise IllegalArgumentException(f"{name} is not known.", given=value, legal=", ".join(get_args(kind)))
     return value
 
 
@@ -184,7 +184,7 @@ class KafkaSpout(Spout):
     ) -> None:
         names = [topics] if isinstance(topics, str) else list(topics or ())
         if bool(names) == bool(pattern):
-            raise IllegalArgumentException(explain("KafkaSpout needs exactly one of topics and pattern.", given={"topics": topics, "pattern": pattern}))
+            raise IllegalArgumentException("KafkaSpout needs exactly one of topics and pattern.", given={"topics": topics, "pattern": pattern})
         self.topics: list[str] = names
         self.pattern = pattern
         self.kafka_options = dict(kafka_options or {})
@@ -192,9 +192,7 @@ class KafkaSpout(Spout):
         self.first_poll_strategy = _check_literal("first_poll_strategy", first_poll_strategy, FirstPollStrategy)
         self.processing_guarantee = _check_literal("processing_guarantee", processing_guarantee, ProcessingGuarantee)
         if type(offset_commit_period_ms) is not int or offset_commit_period_ms < 1:
-            raise IllegalArgumentException(
-                explain("The time between two commits is wrong.", given=offset_commit_period_ms, legal="an integer from 1 on, in ms")
-            )
+            raise IllegalArgumentException("The time between two commits is wrong.", given=offset_commit_period_ms, legal="an integer from 1 on, in ms")
         self.offset_commit_period_ms = offset_commit_period_ms
         self.translator = translator
         if outputs is None:
@@ -225,12 +223,10 @@ class KafkaSpout(Spout):
         """Refuse a topology with ackers if the spout overrides :meth:`emit_records`, which emits untracked tuples."""
         if type(self).emit_records is not KafkaSpout.emit_records and "__acker" in topology.components:
             raise InvalidTopologyException(
-                explain(
-                    "A spout that overrides emit_records emits untracked tuples and needs a topology without ackers.",
-                    given=conf.get("topology.acker.executors"),
-                    legal="topology.acker.executors: 0",
-                    component=component_id,
-                )
+                "A spout that overrides emit_records emits untracked tuples and needs a topology without ackers.",
+                given=conf.get("topology.acker.executors"),
+                legal="topology.acker.executors: 0",
+                component=component_id,
             )
 
     def emit_records(self, records: Sequence[InRecord]) -> Iterable[tuple[InRecord, DeadLetter]]:
@@ -280,7 +276,7 @@ class KafkaBolt(BaseBolt):
         kafka_options: Mapping[str, Any] | None = None,
     ) -> None:
         if not topic and not topic_field:
-            raise IllegalArgumentException(explain("KafkaBolt needs a topic or a topic_field.", given=topic))
+            raise IllegalArgumentException("KafkaBolt needs a topic or a topic_field.", given=topic)
         self.topic = topic
         self.key_field = key_field
         self.value_field = value_field

@@ -63,7 +63,7 @@ from typing import Any
 
 from dskype.topology import config_checks as checks
 from dskype.topology.config_checks import Check
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "TRANSPORTS", "Config", "check_json", "merge", "misspelt", "validate"]
 
@@ -372,12 +372,12 @@ def validate(conf: Mapping[str, Any]) -> None:
             if value is not None:
                 _KEYS[key][0](_CONSTANTS[key], value)
             elif key in _NOT_NULL:
-                raise IllegalArgumentException(explain(f"Field {_CONSTANTS[key]} cannot be null!", given=value, hint="leave the key out for its default"))
+                raise IllegalArgumentException(f"Field {_CONSTANTS[key]} cannot be null!", given=value, hint="leave the key out for its default")
         elif isinstance(key, str) and key.startswith(_OWN_KEYS):
             legal = [known for known in _KEYS if known.startswith(_OWN_KEYS)]
             near = difflib.get_close_matches(key.removeprefix(_OWN_KEYS), [known.removeprefix(_OWN_KEYS) for known in legal], 1)
             more = {"hint": f"did you mean {_OWN_KEYS}{near[0]}?"} if near else {"legal": ", ".join(legal)}
-            raise IllegalArgumentException(explain("The emulator has no such key.", given=key, **more))
+            raise IllegalArgumentException("The emulator has no such key.", given=key, **more)
 
 
 def misspelt(conf: Mapping[str, Any]) -> dict[str, str]:
@@ -401,11 +401,9 @@ def check_json(conf: Mapping[str, Any]) -> None:
         problem = "is not a string" if not isinstance(key, str) else _json_problem(value)
         if problem:
             raise IllegalArgumentException(
-                explain(
-                    "Storm conf is not valid. Must be json-serializable",
-                    given={key: value},
-                    hint=f"the {'value of' if isinstance(key, str) else ''} key {key!r} {problem}".replace("  ", " "),
-                )
+                "Storm conf is not valid. Must be json-serializable",
+                given={key: value},
+                hint=f"the {'value of' if isinstance(key, str) else ''} key {key!r} {problem}".replace("  ", " "),
             )
 
 

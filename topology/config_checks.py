@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["PARK", "PROGRESSIVE", "SLEEP", "Check"]
 
@@ -32,7 +32,7 @@ def _java_class(value: Any) -> str:
 
 
 def _refuse(words: str, value: Any, **more: Any) -> NoReturn:
-    raise IllegalArgumentException(explain(words, given=value, **more))
+    raise IllegalArgumentException(words, given=value, **more)
 
 
 def _refuse_type(name: str, java_class: str, value: Any) -> NoReturn:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
-from dskype.topology.errors import IllegalArgumentException, explain, text_of
+from dskype.topology.errors import IllegalArgumentException, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
 from dskype.topology.hooks import TaskHook
 from dskype.topology.model import ComponentSpec, Grouping, StormTopology
@@ -265,7 +265,7 @@ class TopologyContext:
         A hook that ``execute`` adds sees further emits at once, but executed tuples from the next frame on.
         """
         if not isinstance(hook, TaskHook):
-            raise IllegalArgumentException(explain("Not a task hook.", given=hook, component=self._component, hint="extend dskype.topology.hooks.TaskHook"))
+            raise IllegalArgumentException("Not a task hook.", given=hook, component=self._component, hint="extend dskype.topology.hooks.TaskHook")
         hook.prepare(self.get_conf(), self)
         self._hooks.append(hook)
         self.on_hook()
@@ -319,11 +319,9 @@ class TopologyContext:
         info = self.plan.spec(component_id).outputs.get(stream_id)
         if info is None:
             raise IllegalArgumentException(
-                explain(
-                    f"No output fields defined for component:stream {component_id}:{stream_id}",
-                    given=stream_id,
-                    legal=", ".join(self.plan.spec(component_id).outputs),
-                )
+                f"No output fields defined for component:stream {component_id}:{stream_id}",
+                given=stream_id,
+                legal=", ".join(self.plan.spec(component_id).outputs),
             )
         return info.fields
 
@@ -375,7 +373,7 @@ class TopologyContext:
         :raises IllegalArgumentException: the name is taken.
         """
         if name in self.metrics:
-            raise IllegalArgumentException(explain("The same metric name was registered twice.", given=name, component=self._component))
+            raise IllegalArgumentException("The same metric name was registered twice.", given=name, component=self._component)
         self.metrics[name] = (metric, time_bucket_size_in_secs)
         return metric
 

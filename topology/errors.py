@@ -1,7 +1,7 @@
 """Errors of the topology model, and the base of all errors of this project.
 
 Classes have Storm's names, and messages begin with Storm's wording where Storm has one, so that a user can search for
-them in Storm's documentation and sources. :func:`explain` appends the given value, the legal values and a hint.
+them in Storm's documentation and sources. The given value, the legal values and a hint follow (:func:`explain`).
 """
 
 from __future__ import annotations
@@ -107,7 +107,15 @@ class DskypeError(Exception):
 
 
 class TopologyError(DskypeError):
-    """Base of every error raised by the emulator."""
+    """Base of every error raised by the emulator.
+
+    :param args: the text, or what opens it; the other parameters are those of :func:`explain`.
+    """
+
+    def __init__(self, *args: Any, given: Any = _NOT_GIVEN, component: str | None = None, legal: str | None = None, hint: str | None = None) -> None:
+        if len(args) == 1 and isinstance(args[0], str):
+            args = (explain(args[0], given=given, component=component, legal=legal, hint=hint),)
+        super().__init__(*args)
 
 
 class FatalError(TopologyError):

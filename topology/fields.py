@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["DEFAULT_STREAM_ID", "Fields", "GlobalStreamId", "StreamInfo", "as_fields"]
 
@@ -39,9 +39,9 @@ class Fields:
         index: dict[str, int] = {}
         for name in given:
             if not isinstance(name, str):
-                raise IllegalArgumentException(explain("A field name must be a string.", given=name, hint="Fields('a', 'b') or Fields(['a', 'b'])"))
+                raise IllegalArgumentException("A field name must be a string.", given=name, hint="Fields('a', 'b') or Fields(['a', 'b'])")
             if name in index:
-                raise IllegalArgumentException(explain(f"duplicate field '{name}'", given=list(given)))
+                raise IllegalArgumentException(f"duplicate field '{name}'", given=list(given))
             index[name] = len(index)
         self.names = given
         self.index = index
@@ -62,7 +62,7 @@ class Fields:
         try:
             return self.index[name]
         except (KeyError, TypeError):
-            raise IllegalArgumentException(explain(f"{name} does not exist", given=name, legal=", ".join(self.names))) from None
+            raise IllegalArgumentException(f"{name} does not exist", given=name, legal=", ".join(self.names)) from None
 
     def contains(self, name: str) -> bool:
         """Tell whether ``name`` is one of the fields."""
@@ -115,7 +115,7 @@ def as_fields(value: Fields | str | Iterable[str]) -> Fields:
     try:
         names = list(value)
     except TypeError:
-        raise IllegalArgumentException(explain("Fields expected.", given=value, legal="Fields, a field name, or a list of field names")) from None
+        raise IllegalArgumentException("Fields expected.", given=value, legal="Fields, a field name, or a list of field names") from None
     return Fields(names)
 
 

@@ -62,14 +62,14 @@ class _Field:
             source, rest = "", text
         path = tuple(rest.strip().split("."))
         if not all(path):
-            raise IllegalArgumentException(explain("A field of a join has an empty name.", given=text, legal="field, source:field, source:field.key"))
+            raise IllegalArgumentException("A field of a join has an empty name.", given=text, legal="field, source:field, source:field.key")
         return cls(source.strip().lower() or None, path, text.strip().removeprefix(":").strip())
 
     @classmethod
     def of(cls, source: str, text: str) -> _Field:
         if ":" in text:
             words = f"Not expecting stream qualifier ':' in '{text}'. Stream name '{source}' is implicit in this context"
-            raise IllegalArgumentException(explain(words, given=text))
+            raise IllegalArgumentException(words, given=text)
         return cls(source.lower(), cls.parse(text).path, text.strip())
 
     def lookup(self, source: str, tup: Tuple) -> Any:
@@ -143,7 +143,7 @@ class JoinBolt(WindowedBolt):
 
     def __init__(self, source: str, field: str, selector: Selector = Selector.SOURCE) -> None:
         if not isinstance(selector, Selector):
-            raise IllegalArgumentException(explain("Not a selector.", given=selector, legal="Selector.SOURCE, Selector.STREAM"))
+            raise IllegalArgumentException("Not a selector.", given=selector, legal="Selector.SOURCE, Selector.STREAM")
         self._selector = selector
         self._joins: dict[str, _Join] = {source: _Join(_Field.of(source, field))}
         self._selected: list[_Field] = []
@@ -165,9 +165,9 @@ class JoinBolt(WindowedBolt):
 
     def _add(self, new: str, field: str, prior: str, *, left: bool) -> Self:
         if new in self._joins:
-            raise IllegalArgumentException(explain(f"'{new}' is already part of join. Cannot join with it more than once.", given=new))
+            raise IllegalArgumentException(f"'{new}' is already part of join. Cannot join with it more than once.", given=new)
         if prior not in self._joins:
-            raise IllegalArgumentException(explain(f"Stream '{prior}' was not previously declared", given=prior, legal=", ".join(self._joins)))
+            raise IllegalArgumentException(f"Stream '{prior}' was not previously declared", given=prior, legal=", ".join(self._joins))
         self._joins[new] = _Join(_Field.of(new, field), _Field.of(prior, self._joins[prior].field.name), left)
         return self
 
@@ -194,7 +194,7 @@ class JoinBolt(WindowedBolt):
         :raises IllegalArgumentException: nothing was selected.
         """
         if not self._selected:
-            raise IllegalArgumentException(explain("Must specify output fields via .select() method.", given=list(self._joins)))
+            raise IllegalArgumentException("Must specify output fields via .select() method.", given=list(self._joins))
         declarer.declare_stream(self._stream, [field.name for field in self._selected])
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
@@ -202,9 +202,7 @@ class JoinBolt(WindowedBolt):
         inputs = {stream if self._selector is Selector.STREAM else component for component, stream in topology.components[component_id].inputs}
         if inputs != set(self._joins):
             raise InvalidTopologyException(
-                explain(
-                    f"Component {component_id} joins other {self._selector.value}s than it subscribes to.", given=sorted(inputs), legal=", ".join(self._joins)
-                )
+                f"Component {component_id} joins other {self._selector.value}s than it subscribes to.", given=sorted(inputs), legal=", ".join(self._joins)
             )
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: WindowedOutputCollector) -> None:

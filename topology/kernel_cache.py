@@ -51,7 +51,7 @@ from numba.core.serialize import dumps
 
 from dskype.topology import kernel_parts
 from dskype.topology.core.ownership import fault_of, is_ours
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 
 __all__ = ["njit"]
 
@@ -177,7 +177,7 @@ class _ContentLocator(_CacheLocator):
         self._path = path if not path.exists() or (is_ours(path) and os.access(path, os.W_OK)) else own
         if self._path == own and (fault := fault_of(own)) is not None:
             raise TopologyError(
-                explain("Compiled kernels that another user may have written are not used.", given=fault, hint="set NUMBA_CACHE_DIR to a folder of your own")
+                "Compiled kernels that another user may have written are not used.", given=fault, hint="set NUMBA_CACHE_DIR to a folder of your own"
             )
 
     @classmethod

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, GlobalStreamId, StreamInfo, as_fields
 
 __all__ = ["Component", "ComponentSpec", "Grouping", "OutputFieldsDeclarer", "StormTopology", "is_system_id", "stateful"]
@@ -46,9 +46,9 @@ class OutputFieldsDeclarer:
         :raises IllegalArgumentException: no stream id, declared twice (``Fields for S already set``), bad fields.
         """
         if not isinstance(stream_id, str):
-            raise IllegalArgumentException(explain("streamId can't be null", given=stream_id, legal="a string"))
+            raise IllegalArgumentException("streamId can't be null", given=stream_id, legal="a string")
         if stream_id in self.streams:
-            raise IllegalArgumentException(explain(f"Fields for {stream_id} already set", given=list(as_fields(fields))))
+            raise IllegalArgumentException(f"Fields for {stream_id} already set", given=list(as_fields(fields)))
         self.streams[stream_id] = StreamInfo(as_fields(fields), bool(direct), later)
 
     def declare_direct(self, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> None:

@@ -59,9 +59,7 @@ class ShellProcess:
             self._process = subprocess.Popen(self._command, cwd=folder, env={**os.environ, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         except OSError as error:
             self._pids.cleanup()
-            raise ShellError(
-                explain("The component's process cannot be started.", given=self._command, hint=f"{error.strerror}; its folder is {folder}")
-            ) from None
+            raise ShellError("The component's process cannot be started.", given=self._command, hint=f"{error.strerror}; its folder is {folder}") from None
         assert self._process.stdin is not None and self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         os.set_blocking(self._in.fileno(), False)
@@ -178,7 +176,7 @@ class _Shell:
         """
         fields = direct if output_fields is None else output_fields
         if isinstance(fields, bool) or (output_fields is not None and not isinstance(direct, bool)):
-            raise IllegalArgumentException(explain(f"A stream needs its fields: {name}.", given=direct, legal="(fields) or (direct, fields)"))
+            raise IllegalArgumentException(f"A stream needs its fields: {name}.", given=direct, legal="(fields) or (direct, fields)")
         self.streams[name] = StreamInfo(Fields(fields), direct is True)
 
     def set_default_stream(self, direct: bool | list[str], output_fields: list[str] | None = None) -> None:
@@ -237,7 +235,7 @@ class _Shell:
             elif command is not None:
                 yield message
             else:
-                raise ShellError(explain("A component's process says something that is not in the protocol.", given=message))
+                raise ShellError("A component's process says something that is not in the protocol.", given=message)
 
     def _report_metric(self, name: str, value: Any) -> None:
         if name not in self._metrics:
@@ -259,7 +257,7 @@ def _emission(message: Mapping[str, Any]) -> tuple[tuple[Any, ...], str, int | N
     values, stream = [] if values is None else values, "default" if stream is None else stream
     if not (isinstance(values, list) and isinstance(stream, str) and (task is None or type(task) is int)):
         legal = '{"command": "emit", "tuple": [values], "stream": name, "task": number}; all but the command may be missing'
-        raise ShellError(explain("A component's process emits something that is no tuple.", given=message, legal=legal))
+        raise ShellError("A component's process emits something that is no tuple.", given=message, legal=legal)
     return tuple(values), stream, task
 
 
@@ -306,7 +304,7 @@ class ShellBolt(_Shell, Bolt):
             if tup is not None:
                 (self._collector.ack if message["command"] == "ack" else self._collector.fail)(tup)
         else:
-            raise ShellError(explain("A bolt's process gives a command that bolts do not have.", given=message))
+            raise ShellError("A bolt's process gives a command that bolts do not have.", given=message)
 
     def _emit(self, message: dict[str, Any]) -> Any:
         values, stream, task = _emission(message)
@@ -331,7 +329,7 @@ class ShellSpout(_Shell, Spout):
         self._shell.write({"command": command, **more})
         for message in self._messages():
             if message["command"] != "emit":
-                raise ShellError(explain("A spout's process gives a command that spouts do not have.", given=message))
+                raise ShellError("A spout's process gives a command that spouts do not have.", given=message)
             values, stream, task = _emission(message)
             if task is None:
                 self._answer(message, self._collector.emit(values, stream, message.get("id")))

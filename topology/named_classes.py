@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from dskype.topology.config import Config
-from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.errors import InvalidTopologyException
 from dskype.topology.events import EventLogger
 from dskype.topology.hooks import TaskHook
 from dskype.topology.metrics_consumers import MetricsConsumer
@@ -48,17 +48,13 @@ def load_class(name: str, base: type[_Base], where: str) -> type[_Base]:
     """
     if (known := STORM_CLASSES.get(name)) is None and name.startswith(("org.", "com.", "java.", "backtype.")):
         raise InvalidTopologyException(
-            explain(
-                f"{where} names a Java class that has no replacement.", given=name, legal=", ".join(STORM_CLASSES), hint="write module.Class of a Python class"
-            )
+            f"{where} names a Java class that has no replacement.", given=name, legal=", ".join(STORM_CLASSES), hint="write module.Class of a Python class"
         )
     module, _, attribute = (known or name).rpartition(".")
     try:
         found: Any = getattr(importlib.import_module(module), attribute)
     except (ImportError, ValueError, AttributeError) as error:
-        raise InvalidTopologyException(explain(f"{where} names a class that is not found: {error}.", given=name, hint="module.Class")) from error
+        raise InvalidTopologyException(f"{where} names a class that is not found: {error}.", given=name, hint="module.Class") from error
     if not isinstance(found, type) or not issubclass(found, base):
-        raise InvalidTopologyException(
-            explain(f"{where} names something that is no {base.__name__}.", given=name, hint=f"extend {base.__module__}.{base.__name__}")
-        )
+        raise InvalidTopologyException(f"{where} names something that is no {base.__name__}.", given=name, hint=f"extend {base.__module__}.{base.__name__}")
     return found

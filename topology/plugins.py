@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Plugins"]
 
@@ -45,7 +45,7 @@ class Plugins(MutableMapping[str, type[Kind]], Generic[Kind]):
                 if name in self._own:
                     raise
                 raise IllegalArgumentException(
-                    explain(f"The class of {name!r} in {self._group} cannot be imported.", given=point.value, hint=str(ex) or type(ex).__name__)
+                    f"The class of {name!r} in {self._group} cannot be imported.", given=point.value, hint=str(ex) or type(ex).__name__
                 ) from ex
         return self._loaded[name]
 

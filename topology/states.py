@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 from dskype.topology.components import BaseBolt, Bolt, WrappingBolt
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
-from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.model import StormTopology, stateful
 from dskype.topology.tuples import Tuple
 from dskype.topology.windows import WindowedBolt, WindowedBoltExecutor
@@ -87,12 +87,12 @@ class _Stateful(BaseBolt):
         """Refuse methods that would never be called, and a second way to keep a state."""
         if stateful(self):
             raise InvalidTopologyException(
-                explain("A stateful bolt has snapshot and restore of its own, which would not be called.", component=component_id, hint="use the state alone")
+                "A stateful bolt has snapshot and restore of its own, which would not be called.", component=component_id, hint="use the state alone"
             )
         for name in ("pre_commit", "pre_rollback"):
             if getattr(type(self), name) is not getattr(_Stateful, name):
                 raise InvalidTopologyException(
-                    explain(f"A stateful bolt overrides {name}, which is not called: states are saved without transactions.", component=component_id)
+                    f"A stateful bolt overrides {name}, which is not called: states are saved without transactions.", component=component_id
                 )
 
 
@@ -126,7 +126,7 @@ class StatefulWindowedBolt(_Stateful, WindowedBolt):
 
         :raises IllegalArgumentException: always.
         """
-        raise IllegalArgumentException(explain("The tuples of a window stay in memory; their number has no limit.", given=events))
+        raise IllegalArgumentException("The tuples of a window stay in memory; their number has no limit.", given=events)
 
     def with_message_id_field(self, field: str) -> Self:
         """Name the field with an id of the tuple. Storm needs it to recognise repetitions; here it has no effect, because channels number their tuples."""

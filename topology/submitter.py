@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, TopologyError
 from dskype.topology.model import StormTopology
 
 __all__ = ["StormSubmitter", "Submission", "SubmitOptions", "collecting"]
@@ -74,16 +74,14 @@ class StormSubmitter:
         submissions = _submissions.get()
         if submissions is None:
             raise TopologyError(
-                explain(
-                    "Must submit topologies using the 'dskype' command, so that StormSubmitter knows where to run them.",
-                    given=name,
-                    hint="dskype local FILE.py, or dskype submit FILE.py; within a program: LocalCluster",
-                )
+                "Must submit topologies using the 'dskype' command, so that StormSubmitter knows where to run them.",
+                given=name,
+                hint="dskype local FILE.py, or dskype submit FILE.py; within a program: LocalCluster",
             )
         if not isinstance(topology, StormTopology):
-            raise IllegalArgumentException(explain("Not a topology.", given=topology, hint="builder.create_topology()"))
+            raise IllegalArgumentException("Not a topology.", given=topology, hint="builder.create_topology()")
         if options.initial_status not in ("ACTIVE", "INACTIVE"):
-            raise IllegalArgumentException(explain("No such status.", given=options.initial_status, legal="ACTIVE, INACTIVE"))
+            raise IllegalArgumentException("No such status.", given=options.initial_status, legal="ACTIVE, INACTIVE")
         submissions.append(Submission(name, dict(conf or {}), topology, options.initial_status == "ACTIVE"))
 
     submit_topology_with_progress_bar = submit_topology

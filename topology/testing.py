@@ -17,7 +17,7 @@ from typing import Any
 
 from dskype.topology.components import BasicBolt, Bolt, Spout
 from dskype.topology.core.shared_log import SharedLog
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, as_fields
 from dskype.topology.groupings import CustomStreamGrouping
 from dskype.topology.mixins import DeclaresFields, KeepsCollector, MayBeOfOneTask, RemembersAttribute, SettlesTrees
@@ -147,7 +147,7 @@ class FeederSpout(DeclaresFields, Spout):
         :param msg_id: message id; default: a new unique string, so that the tree is tracked. With None it is not tracked.
         """
         if len(values) != len(self._fields):
-            raise IllegalArgumentException(explain(f"Expected {len(self._fields)} values but got {len(values)}.", given=list(values), legal=f"{self._fields}"))
+            raise IllegalArgumentException(f"Expected {len(self._fields)} values but got {len(values)}.", given=list(values), legal=f"{self._fields}")
         self._fed.append((list(values), uuid.uuid4().hex if msg_id is _NEW_ID else msg_id))
 
     feed_no_wait = feed

@@ -28,7 +28,7 @@ from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core.values import pack_tuple, unpack_tuple
 from dskype.topology.core.window_policies import Event, WindowManager, eviction_policy, trigger_policy
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.model import OutputFieldsDeclarer, stateful
 from dskype.topology.tuples import Tuple
@@ -53,7 +53,7 @@ class Count:
 
     def __post_init__(self) -> None:
         if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise IllegalArgumentException(explain("A count must be an integer.", given=self.value))
+            raise IllegalArgumentException("A count must be an integer.", given=self.value)
 
     @classmethod
     def of(cls, value: int) -> Self:
@@ -78,11 +78,11 @@ class Duration:
         if isinstance(value, float) and value.is_integer():
             object.__setattr__(self, "value", value := int(value))
         if isinstance(value, bool) or not isinstance(value, int):
-            raise IllegalArgumentException(explain("A duration must be a whole number of milliseconds.", given=value))
+            raise IllegalArgumentException("A duration must be a whole number of milliseconds.", given=value)
         if value < 0:
-            raise IllegalArgumentException(explain("Duration cannot be negative", given=value))
+            raise IllegalArgumentException("Duration cannot be negative", given=value)
         if value > _MAX_INT:
-            raise IllegalArgumentException(explain("Duration is too long", given=value, legal=f"0..{_MAX_INT} ms"))
+            raise IllegalArgumentException("Duration is too long", given=value, legal=f"0..{_MAX_INT} ms")
 
     @classmethod
     def of_millis(cls, value: int) -> Self:
@@ -210,7 +210,7 @@ class WindowedBolt(BaseBolt):
             ("Sliding interval", sliding_interval, Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT, Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS),
         ):
             if not isinstance(value, (Count, Duration)):
-                raise IllegalArgumentException(explain(f"{name} must be a Count or a Duration.", given=value, hint="Count(10), Duration.of_seconds(5)"))
+                raise IllegalArgumentException(f"{name} must be a Count or a Duration.", given=value, hint="Count(10), Duration.of_seconds(5)")
             if value.value <= 0:
                 raise IllegalArgumentException(f"{name} must be positive [{value}]")
             self.window_configuration.pop(by_ms if isinstance(value, Count) else by_count, None)
@@ -228,7 +228,7 @@ class WindowedBolt(BaseBolt):
     def with_timestamp_extractor(self, extractor: TimestampExtractor) -> Self:
         """Use the event time that ``extractor(tuple)`` returns (ms, an integer)."""
         if not callable(extractor):
-            raise IllegalArgumentException(explain("Timestamp extractor must be callable.", given=extractor))
+            raise IllegalArgumentException("Timestamp extractor must be callable.", given=extractor)
         if self.timestamp_extractor is not None:
             raise IllegalArgumentException(f"Window is already configured with a timestamp extractor: {self.timestamp_extractor}")
         self._timestamp_extractor = extractor
@@ -245,13 +245,13 @@ class WindowedBolt(BaseBolt):
     def with_late_tuple_stream(self, stream_id: str) -> Self:
         """Emit late tuples on ``stream_id`` (field ``late_tuple``) instead of only logging and counting them."""
         if not isinstance(stream_id, str):
-            raise IllegalArgumentException(explain("Cannot set late tuple stream id to null", given=stream_id, legal="a string"))
+            raise IllegalArgumentException("Cannot set late tuple stream id to null", given=stream_id, legal="a string")
         self.window_configuration[Config.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM] = stream_id
         return self
 
     def _with_duration(self, key: str, value: Duration) -> Self:
         if not isinstance(value, Duration):
-            raise IllegalArgumentException(explain(f"{key} must be a Duration.", given=value, hint="Duration.of_seconds(5)"))
+            raise IllegalArgumentException(f"{key} must be a Duration.", given=value, hint="Duration.of_seconds(5)")
         self.window_configuration[key] = value.value
         return self
 
@@ -271,7 +271,7 @@ class _FieldTimestamp:
     def __call__(self, tup: Tuple) -> int:
         value = tup.get_long_by_field(self.field)
         if value is None:
-            raise IllegalArgumentException(explain(f"The timestamp field {self.field!r} is empty.", given=tup.values, component=tup.meta.component))
+            raise IllegalArgumentException(f"The timestamp field {self.field!r} is empty.", given=tup.values, component=tup.meta.component)
         return value
 
 
@@ -353,16 +353,14 @@ class WindowedBoltExecutor(WrappingBolt):
         if self._late_stream is not None:
             if self._extract is None:
                 raise IllegalArgumentException(
-                    explain("Late tuple stream can be defined only when specifying a timestamp field", given=self._late_stream, component=component)
+                    "Late tuple stream can be defined only when specifying a timestamp field", given=self._late_stream, component=component
                 )
             if self._late_stream not in context.get_this_streams():
                 raise IllegalArgumentException(
-                    explain(
-                        "Stream for late tuples must be defined with the builder method withLateTupleStream",
-                        given=self._late_stream,
-                        component=component,
-                        hint="with_late_tuple_stream",
-                    )
+                    "Stream for late tuples must be defined with the builder method withLateTupleStream",
+                    given=self._late_stream,
+                    component=component,
+                    hint="with_late_tuple_stream",
                 )
         self._lag_ms = conf.get(Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS) or 0
         self._sources = len(context.get_this_sources())
@@ -381,7 +379,7 @@ class WindowedBoltExecutor(WrappingBolt):
         elif interval is not None:
             interval_ms = None
         if length is None and length_ms is None:
-            raise IllegalArgumentException(explain("Window length is not specified", component=component, hint="with_window or with_tumbling_window"))
+            raise IllegalArgumentException("Window length is not specified", component=component, hint="with_window or with_tumbling_window")
         _check_bounds(conf, component, length or 0, interval or 0, length_ms or 0, interval_ms or 0)
         self._length_ms = length_ms
         event_time = self._extract is not None
@@ -501,19 +499,15 @@ def _check_bounds(conf: Mapping[str, Any], component: str, length: int, interval
     timeout_ms = _UNBOUNDED if conf.get(Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS) is False else (timeout or 0) * 1000
     if length_ms + interval_ms > timeout_ms:
         raise IllegalArgumentException(
-            explain(
-                f"Window duration (length + sliding interval) value {length_ms + interval_ms} is more than "
-                f"{Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS} value {timeout_ms}",
-                component=component,
-                hint=f"raise {Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS}, or tuples time out before their window is over",
-            )
+            f"Window duration (length + sliding interval) value {length_ms + interval_ms} is more than "
+            f"{Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS} value {timeout_ms}",
+            component=component,
+            hint=f"raise {Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS}, or tuples time out before their window is over",
         )
     pending = conf.get(Config.TOPOLOGY_MAX_SPOUT_PENDING)
     if pending is not None and length + interval > pending:
         raise IllegalArgumentException(
-            explain(
-                f"Window count (length + sliding interval) value {length + interval} is more than {Config.TOPOLOGY_MAX_SPOUT_PENDING} value {pending}",
-                component=component,
-                hint=f"raise {Config.TOPOLOGY_MAX_SPOUT_PENDING}, or the window waits for tuples that are held back",
-            )
+            f"Window count (length + sliding interval) value {length + interval} is more than {Config.TOPOLOGY_MAX_SPOUT_PENDING} value {pending}",
+            component=component,
+            hint=f"raise {Config.TOPOLOGY_MAX_SPOUT_PENDING}, or the window waits for tuples that are held back",
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.bolts.boolean.base import BooleanIndex
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.plugins import Plugins
 
 __all__ = ["INDEXES", "BooleanIndex", "make_index"]
@@ -23,5 +23,5 @@ def make_index(name: str, options: Mapping[str, Any] | None = None) -> BooleanIn
     :raises IllegalArgumentException: an unknown index, or options that it does not know.
     """
     if name not in INDEXES:
-        raise IllegalArgumentException(explain("A boolean index is not known.", given=name, legal=", ".join(INDEXES)))
+        raise IllegalArgumentException("A boolean index is not known.", given=name, legal=", ".join(INDEXES))
     return INDEXES[name](options)

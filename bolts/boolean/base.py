@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["BooleanIndex", "arrays_bytes", "box_of", "enlarged", "foreign_snapshot", "read_only"]
 
@@ -40,7 +40,7 @@ class BooleanIndex(ABC):
         for key in self.options:
             if key not in self.OPTIONS:
                 raise IllegalArgumentException(
-                    explain(f"An option of boolean index {self.name!r} is not known.", given=key, legal=", ".join(self.OPTIONS) or "no options")
+                    f"An option of boolean index {self.name!r} is not known.", given=key, legal=", ".join(self.OPTIONS) or "no options"
                 )
 
     # -- what an index implements -------------------------------------------------------------------------------------
@@ -134,11 +134,11 @@ class BooleanIndex(ABC):
         """
         array = np.asarray(slots, np.int64)
         if len(array) != n:
-            raise IllegalArgumentException(explain("Each subscription needs a slot.", given=f"{len(array)} slots for {n} subscriptions"))
+            raise IllegalArgumentException("Each subscription needs a slot.", given=f"{len(array)} slots for {n} subscriptions")
         wrong = self._is_taken(array) | (array < 0) | (array >= 2**31)
         if wrong.any() or _has_repeats(array):
             given = array[wrong].tolist() or array.tolist()
-            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=given, legal="free ones, 0 to 2**31 - 1"))
+            raise IllegalArgumentException("A slot must be free, and be given once.", given=given, legal="free ones, 0 to 2**31 - 1")
         return array
 
     def _taken_slots(self, slots: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -149,7 +149,7 @@ class BooleanIndex(ABC):
         array = np.asarray(slots, np.int64)
         free = ~self._is_taken(array)
         if free.any() or _has_repeats(array):
-            raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=array[free].tolist() or array.tolist()))
+            raise IllegalArgumentException("A slot must hold a subscription, and be given once.", given=array[free].tolist() or array.tolist())
         return array
 
     def _check(self) -> None:
@@ -182,7 +182,7 @@ def enlarged(array: np.ndarray, size: int, fill: float = 0) -> np.ndarray:
 def foreign_snapshot(state: Mapping[str, Any], legal: int) -> IllegalArgumentException:
     """Return the error for a snapshot of another format, or of an index of another kind."""
     given = f"{state.get('format')} with {', '.join(sorted(map(str, state)))}"
-    return IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=given, legal=str(legal)))
+    return IllegalArgumentException("A snapshot of a boolean index has another format.", given=given, legal=str(legal))
 
 
 def arrays_bytes(values: Any) -> int:
@@ -205,5 +205,5 @@ def box_of(boxes: Any, n: int) -> np.ndarray:
     """
     array = np.asarray(boxes, np.float64).reshape(-1, 4) if n == 0 else np.asarray(boxes, np.float64)
     if array.shape != (n, 4) or not np.isfinite(array).all():
-        raise IllegalArgumentException(explain("Rectangles cannot be indexed.", given=boxes, legal=f"{n} times west, south, east, north, finite, in degrees"))
+        raise IllegalArgumentException("Rectangles cannot be indexed.", given=boxes, legal=f"{n} times west, south, east, north, finite, in degrees")
     return array

@@ -10,7 +10,7 @@ from dskype.bolts.boolean.compiled import CompiledIndex
 from dskype.bolts.boolean.program_kernels import Batch
 from dskype.bolts.boolean.programs import AND, GENERAL
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["PlainIndex"]
 
@@ -72,7 +72,7 @@ class PlainIndex(CompiledIndex):
         if what == kernels.NEED_PROGRAMS:
             size = max(int(arrays.counters[kernels.PROGRAMS_USED]) + need, len(arrays.programs) * 3 // 2)
             if size >= 2**31:
-                raise IllegalArgumentException(explain("A plain index can hold no more.", given=f"{self._size} subscriptions", hint="use more tasks"))
+                raise IllegalArgumentException("A plain index can hold no more.", given=f"{self._size} subscriptions", hint="use more tasks")
             self._arrays = arrays._replace(programs=enlarged(arrays.programs, size))
         elif what == kernels.NEED_POSTINGS:
             size = max(int(arrays.counters[kernels.POSTINGS_USED]) + need, len(arrays.entry_slots) * 3 // 2)

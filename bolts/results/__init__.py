@@ -8,7 +8,7 @@ from typing import Any
 from dskype.bolts.results.base import ResultStore
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.redis_store import RedisStore
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["STORES", "make_store"]
 
@@ -22,5 +22,5 @@ def make_store(name: str, options: Mapping[str, Any] | None = None) -> ResultSto
     :raises IllegalArgumentException: an unknown store, or options that it cannot use.
     """
     if name not in STORES:
-        raise IllegalArgumentException(explain("A result store is not known.", given=name, legal=", ".join(STORES)))
+        raise IllegalArgumentException("A result store is not known.", given=name, legal=", ".join(STORES))
     return STORES[name](options)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from dskype.bolts.results.events import parse_registration
-from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, TopologyError
 
 __all__ = ["Opening", "Outcome", "Removal", "ResultStore", "State", "StoreUnavailable", "Stored", "run_of", "supersedes"]
 
@@ -133,9 +133,7 @@ class ResultStore(ABC):
         options = dict(options or {})
         for key in options:
             if key not in self.OPTIONS:  # without the value, which may be a secret
-                raise IllegalArgumentException(
-                    explain(f"An option of store {self.name!r} is not known.", given=key, legal=", ".join(self.OPTIONS) or "no options")
-                )
+                raise IllegalArgumentException(f"An option of store {self.name!r} is not known.", given=key, legal=", ".join(self.OPTIONS) or "no options")
         self.options = options
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dskype.spouts.columns import to_strings
 from dskype.spouts.streams import Results
 from dskype.topology.core.values import take_column
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["DeltaBatch"]
 
@@ -119,7 +119,7 @@ def check_lengths(columns: Iterable[Any]) -> None:
     """
     lengths = [len(column) for column in columns]
     if len(set(lengths)) > 1:
-        raise IllegalArgumentException(explain("The columns of deltas differ in length.", given=lengths))
+        raise IllegalArgumentException("The columns of deltas differ in length.", given=lengths)
 
 
 def numbers_of(column: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from json.encoder import encode_basestring_ascii
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = [
     "ADD",
@@ -55,9 +55,7 @@ def parse_registration(registration: str) -> tuple[int, int]:
     """
     if not isinstance(registration, str) or _REGISTRATION(registration) is None:
         raise IllegalArgumentException(
-            explain(
-                "A registration is the place of a record in the topic of subscriptions.", given=registration, legal='"<partition>-<offset>", for example "0-17"'
-            )
+            "A registration is the place of a record in the topic of subscriptions.", given=registration, legal='"<partition>-<offset>", for example "0-17"'
         )
     partition, _, offset = registration.partition("-")
     return int(partition), int(offset)
@@ -71,7 +69,7 @@ def event_record(subscription: str, registration: str, event: str, watermark: in
     """
     parse_registration(registration)
     if event not in EVENTS:
-        raise IllegalArgumentException(explain("A registration event is not known.", given=event, legal=" | ".join(EVENTS)))
+        raise IllegalArgumentException("A registration event is not known.", given=event, legal=" | ".join(EVENTS))
     name = encode_basestring_ascii(subscription)
     value = f'{SUBSCRIPTION}{name}{REGISTERED}{registration}","event":"{event}"{WATERMARK}{watermark}}}'
     return subscription.encode(), value.encode(), f"{registration}/{name}/{watermark}/{event}".encode()

@@ -42,7 +42,7 @@ from dskype.bolts.results.events import ADD, MATCHES, OMITTED, OPS, REGISTERED, 
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import read_only, to_strings
 from dskype.spouts.result_fields import BEHIND_ID
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Heads", "MessageKeys", "Records", "delta_records", "heads", "json_names", "match_records", "names_of", "score_texts", "state_values"]
 
@@ -125,11 +125,9 @@ def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
     adds, ranked = ops == ADD, scores is not None and ranks is not None
     if n and (not np.isin(ops, _LEGAL).all() or (not ranked and adds.any())):
         raise IllegalArgumentException(
-            explain(
-                "A delta cannot be written.",
-                given={"ops": np.unique(ops).tolist(), "scores": ranked},
-                legal=", ".join(f"{op} ({OPS[op]}{', with scores and ranks' if op == ADD else ''})" for op in _LEGAL),
-            )
+            "A delta cannot be written.",
+            given={"ops": np.unique(ops).tolist(), "scores": ranked},
+            legal=", ".join(f"{op} ({OPS[op]}{', with scores and ranks' if op == ADD else ''})" for op in _LEGAL),
         )
     messages = ids = to_strings(batch.messages)
     if fields:

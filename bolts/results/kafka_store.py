@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable, supersedes
 from dskype.spouts.topics import Topics
-from dskype.topology.errors import IllegalStateException, explain
+from dskype.topology.errors import IllegalStateException
 
 if TYPE_CHECKING:
     from dskype.bolts.results.formats import Heads
@@ -69,7 +69,7 @@ class KafkaStore(ResultStore):
     def get(self, subscription: str) -> Stored | None:
         """Read the topic to its end and return the newest state of a subscription. O(topic)."""
         if self._kafka is None:
-            raise IllegalStateException(explain("The store 'kafka' was opened for writing.", hint="give Opening(kafka=...) to read"))
+            raise IllegalStateException("The store 'kafka' was opened for writing.", hint="give Opening(kafka=...) to read")
         from kafka import TopicPartition
         from kafka.errors import KafkaError
 
@@ -77,7 +77,7 @@ class KafkaStore(ResultStore):
         try:
             consumer = self._kafka.consumer()
         except KafkaError as error:
-            raise StoreUnavailable(explain("The brokers do not answer.", given=type(error).__name__)) from error
+            raise StoreUnavailable("The brokers do not answer.", given=type(error).__name__) from error
         try:
             partitions = [TopicPartition(self._topic, p) for p in sorted(consumer.partitions_for_topic(self._topic) or ())]
             consumer.assign(partitions)
@@ -92,9 +92,9 @@ class KafkaStore(ResultStore):
                 if batch:
                     deadline = time.monotonic() + _READ_TIMEOUT_S
                 elif time.monotonic() > deadline:
-                    raise StoreUnavailable(explain(f"Topic {self._topic} could not be read to its end.", given=f"no record for {_READ_TIMEOUT_S:g} s"))
+                    raise StoreUnavailable(f"Topic {self._topic} could not be read to its end.", given=f"no record for {_READ_TIMEOUT_S:g} s")
         except KafkaError as error:
-            raise StoreUnavailable(explain("The brokers do not answer.", given=type(error).__name__)) from error
+            raise StoreUnavailable("The brokers do not answer.", given=type(error).__name__) from error
         finally:
             consumer.close()
         return newest

@@ -19,7 +19,7 @@ from dskype.spouts.result_fields import AT_ONCE_BYTES
 from dskype.spouts.streams import Lists
 from dskype.spouts.topics import Topics
 from dskype.topology.config import RECORD_BYTES
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.tuples import column_to_list
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ResultPublisher:
     ) -> None:
         if not via_bolt and settings.store != KafkaStore.name:
             raise IllegalArgumentException(
-                explain("A store outside Kafka is written by the result bolt.", given=settings.store, legal="kafka", hint="add the result bolt to the topology")
+                "A store outside Kafka is written by the result bolt.", given=settings.store, legal="kafka", hint="add the result bolt to the topology"
             )
         self._collector, self._via_bolt, self._allowance = collector, via_bolt, allowance
         self._topics = Topics.for_topology(topology)
@@ -102,7 +102,7 @@ class ResultPublisher:
             return 0
         if (batch.scores is None or batch.ranks is None) and (ops == ADD).any():
             raise IllegalArgumentException(
-                explain("Deltas that add need scores and ranks.", given={"scores": batch.scores is not None, "ranks": batch.ranks is not None})
+                "Deltas that add need scores and ranks.", given={"scores": batch.scores is not None, "ranks": batch.ranks is not None}
             )
         (self.emit_deltas if self._via_bolt else self.write_deltas)(batch)
         return len(ops)
@@ -206,7 +206,7 @@ class ResultPublisher:
             listed = list(rows)
             for _, registration, event, _ in listed:
                 if event not in EVENTS:
-                    raise IllegalArgumentException(explain("A registration event is not known.", given=event, legal=" | ".join(EVENTS)))
+                    raise IllegalArgumentException("A registration event is not known.", given=event, legal=" | ".join(EVENTS))
                 parse_registration(registration)
             if n:
                 self._emit([row[0] for row in listed], "event", [[r, e, w] for _, r, e, w in listed])

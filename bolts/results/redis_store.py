@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable
 from dskype.bolts.results.events import parse_registration
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["RedisStore"]
 
@@ -69,7 +69,7 @@ _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 def _number(options: Mapping[str, Any], key: str, default: int, least: int) -> int:
     value = options.get(key, default)
     if type(value) is not int or value < least:
-        raise IllegalArgumentException(explain(f"Option {key} of store 'redis' is not usable.", given=value, legal=f"an integer, {least} or more"))
+        raise IllegalArgumentException(f"Option {key} of store 'redis' is not usable.", given=value, legal=f"an integer, {least} or more")
     return value
 
 
@@ -104,12 +104,12 @@ class RedisStore(ResultStore):
         self._url = options.get("url", DEFAULT_URL)
         for key in ("username", "password", "password.env"):
             if not isinstance(options.get(key, ""), str):
-                raise IllegalArgumentException(explain(f"Option {key} of store 'redis' is not usable.", given=type(options[key]).__name__, legal="a string"))
+                raise IllegalArgumentException(f"Option {key} of store 'redis' is not usable.", given=type(options[key]).__name__, legal="a string")
         if "password" in options and "password.env" in options:
-            raise IllegalArgumentException(explain("Store 'redis' takes one password.", given=["password", "password.env"], legal="one of them"))
+            raise IllegalArgumentException("Store 'redis' takes one password.", given=["password", "password.env"], legal="one of them")
         self.topic = options.get("topic", False)
         if type(self.topic) is not bool:
-            raise IllegalArgumentException(explain("Option topic of store 'redis' is not usable.", given=self.topic, legal="true | false"))
+            raise IllegalArgumentException("Option topic of store 'redis' is not usable.", given=self.topic, legal="true | false")
         self._timeout_s = _number(options, "timeout.ms", 2000, 1) / 1000
         self._attempts = _number(options, "attempts", 3, 1)
         self._ttl_ms = _number(options, "removed.ttl.s", 604_800, 1) * 1000
@@ -127,12 +127,10 @@ class RedisStore(ResultStore):
         except (ValueError, TypeError, AttributeError):
             # Not "from error", and without the value: it may hold the password.
             raise IllegalArgumentException(
-                explain(
-                    "Option url of store 'redis' is not usable.",
-                    given="<hidden, it may hold a password>",
-                    legal=self.OPTIONS["url"],
-                    hint="characters like / and @ in a password are written %2F and %40",
-                )
+                "Option url of store 'redis' is not usable.",
+                given="<hidden, it may hold a password>",
+                legal=self.OPTIONS["url"],
+                hint="characters like / and @ in a password are written %2F and %40",
             ) from None
         return f"unix://{parts.path}" if parts.scheme == "unix" else f"{parts.scheme}://{host or '127.0.0.1'}:{port or 6379}{parts.path}"
 
@@ -147,14 +145,14 @@ class RedisStore(ResultStore):
         try:
             import redis
         except ImportError:
-            raise IllegalArgumentException(explain("Store 'redis' needs the package redis.", hint="pip install '/path/to/dskype[redis]'")) from None
+            raise IllegalArgumentException("Store 'redis' needs the package redis.", hint="pip install '/path/to/dskype[redis]'") from None
         arguments: dict[str, Any] = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s, "decode_responses": False}
         if "username" in self.options:
             arguments["username"] = self.options["username"]
         variable = self.options.get("password.env")
         if variable is not None:
             if variable not in os.environ:
-                raise IllegalArgumentException(explain("The environment lacks the password of store 'redis'.", given=variable, legal="a variable that is set"))
+                raise IllegalArgumentException("The environment lacks the password of store 'redis'.", given=variable, legal="a variable that is set")
             arguments["password"] = os.environ[variable]
         elif "password" in self.options:
             arguments["password"] = self.options["password"]
@@ -164,7 +162,7 @@ class RedisStore(ResultStore):
             pool.make_connection()  # does not connect, but refuses unknown arguments
         except Exception as error:  # the text may hold parts of the URL
             raise IllegalArgumentException(
-                explain("Option url of store 'redis' is not usable.", given=f"{self._address} ({type(error).__name__})", legal=self.OPTIONS["url"])
+                "Option url of store 'redis' is not usable.", given=f"{self._address} ({type(error).__name__})", legal=self.OPTIONS["url"]
             ) from None
         from redis.backoff import NoBackoff
         from redis.retry import Retry
@@ -229,11 +227,9 @@ class RedisStore(ResultStore):
                 # A server that refuses answers at once, and may soon be back; a server that hangs has used up the time.
                 if attempt == self._attempts or time.monotonic() >= stop_at:
                     raise StoreUnavailable(
-                        explain(
-                            f"Redis at {self._address} does not take states.",
-                            given=self._reason(error),
-                            hint="is the server up, and are address and password right?",
-                        )
+                        f"Redis at {self._address} does not take states.",
+                        given=self._reason(error),
+                        hint="is the server up, and are address and password right?",
                     ) from None
             self._sleep(0.05 * 4 ** (attempt - 1))
         raise AssertionError("unreachable")

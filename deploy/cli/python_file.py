@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.flux import FluxException, FluxTopology
 from dskype.topology.flux.model import TopologyDef, TopologySourceDef
 from dskype.topology.streamparse import Topology
@@ -56,14 +56,10 @@ def load(file: str, environment: str | None, config: Mapping[str, Any], argument
     if inspect.isfunction(function) and (wanted or not classes):
         return _run_program(function, source, config, arguments)
     if arguments:
-        raise FluxException(explain("Only a program takes arguments.", given=list(arguments), hint=f"{source} has no function {wanted or 'main'}"))
+        raise FluxException("Only a program takes arguments.", given=list(arguments), hint=f"{source} has no function {wanted or 'main'}")
     if wanted not in classes and not (not wanted and len(classes) == 1):
         raise FluxException(
-            explain(
-                "Expected one class of a topology, or a function main.",
-                given=wanted or sorted(classes),
-                legal=", ".join(sorted(classes)) or "the file has none",
-            )
+            "Expected one class of a topology, or a function main.", given=wanted or sorted(classes), legal=", ".join(sorted(classes)) or "the file has none"
         )
     return Loaded(_build(classes[wanted] if wanted else next(iter(classes.values())), source, environment, config))
 
@@ -71,16 +67,16 @@ def load(file: str, environment: str | None, config: Mapping[str, Any], argument
 def _imported(source: Path, file: str) -> ModuleType:
     """Import the module in a file."""
     if not source.is_file():
-        raise FluxException(explain(f"{source} is not a file.", given=file))
+        raise FluxException(f"{source} is not a file.", given=file)
     sys.path += [p for p in (str(source.parent.parent / "src"), str(source.parent)) if p not in sys.path]
     try:
         module = importlib.import_module(source.stem)
     except Exception as error:  # the user's code
         original = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ("streamparse", "pystorm")
         hint = "here these classes are in another module: from dskype.topology.streamparse import ..." if original else None
-        raise FluxException(explain(f"{source} cannot be imported: {type(error).__name__}: {error}", hint=hint)) from error
+        raise FluxException(f"{source} cannot be imported: {type(error).__name__}: {error}", hint=hint) from error
     if Path(getattr(module, "__file__", None) or "").resolve() != source:
-        raise FluxException(explain(f"{source} has the name of a module that is installed.", given=source.stem, hint="rename the file"))
+        raise FluxException(f"{source} has the name of a module that is installed.", given=source.stem, hint="rename the file")
     return module
 
 
@@ -89,7 +85,7 @@ def _build(found: type[Topology], source: Path, environment: str | None, config:
     try:
         topology = found.build(environment)
     except ValueError as error:
-        raise FluxException(explain(f"{found.__name__} cannot be built: {error}", hint="--environment chooses one")) from error
+        raise FluxException(f"{found.__name__} cannot be built: {error}", hint="--environment chooses one") from error
     conf = {**(found.config or {}), **config}
     definition = TopologyDef(name=source.stem, config=conf, topology_source=TopologySourceDef(where=str(source), class_name=found.__name__))
     modules = {found.__module__, *(spec.kind.__module__ for spec in found.specs.values())}
@@ -104,10 +100,10 @@ def _run_program(function: Callable[..., Any], source: Path, config: Mapping[str
         except (TopologyError, SystemExit):
             raise
         except Exception as error:  # the user's code
-            raise FluxException(explain(f"{function.__name__} of {source} raised {type(error).__name__}: {error}", given=list(arguments))) from error
+            raise FluxException(f"{function.__name__} of {source} raised {type(error).__name__}: {error}", given=list(arguments)) from error
     if len(submissions) != 1:
         names = [submission.name for submission in submissions]
-        raise FluxException(explain(f"{function.__name__} of {source} has to submit exactly one topology.", given=names, hint="StormSubmitter.submit_topology"))
+        raise FluxException(f"{function.__name__} of {source} has to submit exactly one topology.", given=names, hint="StormSubmitter.submit_topology")
     (submission,) = submissions
     conf = {**submission.conf, **config}
     source_def = TopologySourceDef(where=str(source), class_name=source.stem, method_name=function.__name__)

@@ -28,7 +28,7 @@ from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.sequence import sequence_numbers
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import parse_plan
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 
 __all__ = ["BackupError", "differences", "read_backup", "rest_of_life", "write_backup"]
 
@@ -66,7 +66,7 @@ def write_backup(client: PubSub, path: Path, *, messages: bool = True) -> dict[s
     """
     conf = client.running_conf()
     if conf is None:
-        raise TopologyError(explain("There is no such topology.", given=client.name, hint="'dskype list' lists those that run"))
+        raise TopologyError("There is no such topology.", given=client.name, hint="'dskype list' lists those that run")
     registered = client.subscriptions()
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -165,11 +165,11 @@ def read_backup(path: Path) -> Iterator[dict[str, Any]]:
                     counts[name] += 1
         head, end = dict(json.loads(first or b"{}")), dict(json.loads(last or b"{}"))
     except (EOFError, gzip.BadGzipFile, TypeError, ValueError) as error:
-        raise BackupError(explain("This is no backup, or not a whole one.", given=f"{path}: {error}", legal="a file that 'dskype backup' wrote")) from None
+        raise BackupError("This is no backup, or not a whole one.", given=f"{path}: {error}", legal="a file that 'dskype backup' wrote") from None
     if head.get("backup") != _VERSION:
-        raise BackupError(explain("This is no backup of this version.", given=f"{path}: {head.get('backup')!r}", legal=str(_VERSION)))
+        raise BackupError("This is no backup of this version.", given=f"{path}: {head.get('backup')!r}", legal=str(_VERSION))
     if end.get("sha256") != digest.hexdigest() or end.get("end") != counts:
-        raise BackupError(explain("The backup is not whole, or was changed.", given=str(path), hint="its last line has the digest of all others"))
+        raise BackupError("The backup is not whole, or was changed.", given=str(path), hint="its last line has the digest of all others")
     with gzip.open(path) as file:
         for line in file:
             if line != last:

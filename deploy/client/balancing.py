@@ -12,7 +12,7 @@ import numpy as np
 
 from dskype.deploy.client.plans import PlanOvertakenError, partitioned
 from dskype.deploy.machine.terminal import counted, say
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Band", "Change", "balance", "decide", "watch"]
 
@@ -52,7 +52,7 @@ class Band:
 
     def __init__(self, high: float = 1.5, low: float = 1.2, patience: int = 3, futile: int = 8) -> None:
         if not 1 <= low <= high:
-            raise IllegalArgumentException(explain("The band of the balance makes no sense.", given=f"low {low:g}, high {high:g}", legal="1 <= low <= high"))
+            raise IllegalArgumentException("The band of the balance makes no sense.", given=f"low {low:g}, high {high:g}", legal="1 <= low <= high")
         self.high, self.low, self.patience, self.futile = high, low, patience, futile
         self._above = self._rest = self._in_vain = 0
         self._changing, self._best, self._given_up = False, math.inf, 0.0

@@ -11,7 +11,7 @@ from dskype.distribution.base import TAKEOVER
 from dskype.distribution.partitioned import Partitioned
 from dskype.spouts.records import PLAN_BYTES_MAX, RecordError, parse_plan
 from dskype.spouts.vocabulary import Vocabulary
-from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, TopologyError
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
 __all__ = [
@@ -58,7 +58,7 @@ def _checked(plan: Mapping[str, Any], kind: type, problem: str) -> Any:
     found = distributor_of(plan)
     if not isinstance(found, kind):
         raise IllegalArgumentException(
-            explain(problem, given=plan["distributor"], legal=", ".join(sorted(name for name, found in DISTRIBUTORS.items() if issubclass(found, kind))))
+            problem, given=plan["distributor"], legal=", ".join(sorted(name for name, found in DISTRIBUTORS.items() if issubclass(found, kind)))
         )
     return found
 
@@ -71,7 +71,7 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
     """
     conf = client.running_conf()
     if conf is None:
-        raise TopologyError(explain("There is no such topology.", given=client.name, hint="'dskype list' lists those that run"))
+        raise TopologyError("There is no such topology.", given=client.name, hint="'dskype list' lists those that run")
     version, plan = 0, None
     for record in client.scan(client.topics.plans):
         found, content = parse_record(record.value)
@@ -102,11 +102,9 @@ def component_tasks(client: Any, component: str = SUBSCRIPTION_BOLT) -> list[int
     tasks = sorted(task for task, report in reports.items() if report["component"] == component)
     if not tasks:
         raise TopologyError(
-            explain(
-                "The topology has no such component, or its tasks have not reported yet.",
-                given=component,
-                legal=", ".join(sorted({r["component"] for r in reports.values() if not r["component"].startswith("__")})) or None,
-            )
+            "The topology has no such component, or its tasks have not reported yet.",
+            given=component,
+            legal=", ".join(sorted({r["component"] for r in reports.values() if not r["component"].startswith("__")})) or None,
         )
     return tasks
 
@@ -122,21 +120,15 @@ def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
     value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()
     if len(value) > PLAN_BYTES_MAX:
         raise TopologyError(
-            explain(
-                "The plan is too large for a record of Kafka.",
-                given=f"{len(value):,} bytes, {len(with_partitions(plan).partitions()):,} partitions",
-                legal=f"up to {PLAN_BYTES_MAX:,} bytes",
-                hint="learn one with fewer partitions: --option method=balanced",
-            )
+            "The plan is too large for a record of Kafka.",
+            given=f"{len(value):,} bytes, {len(with_partitions(plan).partitions()):,} partitions",
+            legal=f"up to {PLAN_BYTES_MAX:,} bytes",
+            hint="learn one with fewer partitions: --option method=balanced",
         )
     client.send_plan(value)
     client.flush()
     first = next((record.value for record in client.scan(client.topics.plans) if parse_record(record.value)[0] >= version), value)
     if first != value:
         raise PlanOvertakenError(
-            explain(
-                "The plan is ignored, because another one came first.",
-                given=version,
-                hint="'dskype partition show' shows the plan in force; make the change again",
-            )
+            "The plan is ignored, because another one came first.", given=version, hint="'dskype partition show' shows the plan in force; make the change again"
         )

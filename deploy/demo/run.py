@@ -77,19 +77,15 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
         earlier = Plan(**json.loads(state.read_text())) if state.is_file() else None
         others = {p.name for p in owned.path.iterdir()} - {*_OWN, "owner.lock", "child.pid"}
         if earlier is None and others:
-            raise TopologyError(
-                explain("The folder contains other files than a demo's.", given=str(owned.path), legal="an empty folder, or one of an earlier demo")
-            )
+            raise TopologyError("The folder contains other files than a demo's.", given=str(owned.path), legal="an empty folder, or one of an earlier demo")
         if resume and earlier is not None:
             fixed = {k: v for k, v in given.items() if k in ("window", "seed") and v != getattr(earlier, k)}
             if fixed:
                 raise TopologyError(
-                    explain(
-                        "A run is resumed with the settings it was started with.",
-                        given=fixed,
-                        legal={k: getattr(earlier, k) for k in fixed},
-                        hint="without --resume it starts over",
-                    )
+                    "A run is resumed with the settings it was started with.",
+                    given=fixed,
+                    legal={k: getattr(earlier, k) for k in fixed},
+                    hint="without --resume it starts over",
                 )
             plan = replace(earlier, **given)
             say(f"continuing the run in {owned.path}")

@@ -19,7 +19,7 @@ from dskype.deploy.machine.terminal import say
 from dskype.deploy.metrics.progress import Progress
 from dskype.deploy.verification.topics import wait_until_rest
 from dskype.spouts.settings import Settings
-from dskype.topology.errors import NotAliveException, TopologyError, explain
+from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.nimbus_topic import conf_of, load_states
 
@@ -85,7 +85,7 @@ class Feeding:
         """
         say("waiting for the last results")
         if left := wait_until_rest(self.kafka, self.topology, self.settings, _REST_S, lambda _: None, None):
-            raise TopologyError(explain(f"The topology was still at work after {_REST_S:.0f} s: {left}.", hint="dskype stats, dskype get-errors"))
+            raise TopologyError(f"The topology was still at work after {_REST_S:.0f} s: {left}.", hint="dskype stats, dskype get-errors")
         return check_results(self.kafka, self.topology, self.settings, console, say)
 
 
@@ -113,6 +113,6 @@ def run(plan: Plan, kafka: KafkaSettings, topology: str = "dskype", *, verify: b
                 seen, moved = matched, now
             elif now - moved > _STUCK_S:
                 given = f"{matched:,} of {feeder.published:,} messages matched"
-                raise TopologyError(explain(f"Nothing has moved for {_STUCK_S:.0f} s.", given=given, hint="dskype stats, dskype get-errors"))
+                raise TopologyError(f"Nothing has moved for {_STUCK_S:.0f} s.", given=given, hint="dskype stats, dskype get-errors")
         say(f"all {plan.messages:,} messages matched after {time.monotonic() - began:.0f} s")
         return feeding.check(console or Console(highlight=False), say) if verify else 0

@@ -22,7 +22,7 @@ import numpy as np
 from dskype.deploy.demo.places import places_file
 from dskype.topology.components import BatchBolt, Bolt, OutputFieldsDeclarer, Spout
 from dskype.topology.config import Config
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.tuples import Tuple, TupleBatch, is_tick
 
@@ -57,7 +57,7 @@ class PlacesSpout(Spout):
 
     def __init__(self, file: str | None = None, rounds: int = 1) -> None:
         if rounds < 0:
-            raise IllegalArgumentException(explain("The number of rounds is negative.", given=rounds, legal="0 (endless) or more"))
+            raise IllegalArgumentException("The number of rounds is negative.", given=rounds, legal="0 (endless) or more")
         self._path, self._rounds = file, rounds
         self._round = 0
         self._position: int | None = None
@@ -72,9 +72,7 @@ class PlacesSpout(Spout):
         self._file = path.open("rb")
         head = self._file.read(64)
         if _FIRST.match(head) is None:
-            raise IllegalArgumentException(
-                explain("Not a file of places.", given=str(path), legal='a JSON object {"<id>": {"geonameid": ..., "name": ..., ...}, ...}')
-            )
+            raise IllegalArgumentException("Not a file of places.", given=str(path), legal='a JSON object {"<id>": {"geonameid": ..., "name": ..., ...}, ...}')
         self._end = self._boundary(size * (index + 1) // tasks) if index + 1 < tasks else size
         self._start = self._boundary(size * index // tasks) if index else 2
         if self._position is None:

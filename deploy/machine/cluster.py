@@ -35,16 +35,15 @@ def kafka_settings(target: Target) -> KafkaSettings:
     :raises TopologyError: no cluster is named.
     """
     from dskype.deploy.machine import connection  # imported late, like the others below: every command names a cluster, few connect to one
-    from dskype.topology.errors import TopologyError, explain
+    from dskype.topology.errors import TopologyError
 
     bootstrap = connection.resolve_bootstrap(target.bootstrap_servers)
     if bootstrap.embedded:
-        msg = explain(
+        raise TopologyError(
             "No cluster is named.",
             hint=f"use --bootstrap-servers host:port or set {connection.BOOTSTRAP_VARIABLE}; a topology of 'dskype local' "
             "without them has a broker of its own, which ends with it",
         )
-        raise TopologyError(msg)
     from dskype.topology.runtime.kafka.clients import KafkaSettings
 
     options = connection.kafka_options(target.conf)

@@ -18,7 +18,7 @@ from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.topology.config import Config
 from dskype.topology.core.redaction import redacted_output
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.planning.validation import CycleWarning
@@ -145,15 +145,13 @@ def _check_standby(flux: FluxTopology, target: Target, fresh: bool) -> None:
     url = flux.config.get(Config.TOPOLOGY_EMULATOR_STATE_URL) or default_url(target.master or "local")
     if url == FOLDER_URL:
         raise TopologyError(
-            explain(
-                "A standby needs a topology whose state other hosts reach.",
-                given=f"{Config.TOPOLOGY_EMULATOR_STATE_URL}: {url}",
-                legal="kafka:, file:///some/folder, s3://bucket/prefix",
-                hint=f"start both with -c {Config.TOPOLOGY_EMULATOR_STATE_URL}=kafka:",
-            )
+            "A standby needs a topology whose state other hosts reach.",
+            given=f"{Config.TOPOLOGY_EMULATOR_STATE_URL}: {url}",
+            legal="kafka:, file:///some/folder, s3://bucket/prefix",
+            hint=f"start both with -c {Config.TOPOLOGY_EMULATOR_STATE_URL}=kafka:",
         )
     if fresh:
-        raise TopologyError(explain("A standby continues what another process has begun.", given="--standby --fresh", hint="leave one of them out"))
+        raise TopologyError("A standby continues what another process has begun.", given="--standby --fresh", hint="leave one of them out")
 
 
 def _stand_by(name: str, folder: Path, options: dict[str, Any]) -> LocalCluster:

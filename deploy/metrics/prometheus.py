@@ -38,7 +38,7 @@ from dskype.deploy.metrics.meter import (
 )
 from dskype.deploy.metrics.reader import describe
 from dskype.deploy.metrics.scrape_server import ScrapeServer
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.driver.reports import PARTS
 from dskype.topology.ui.budget import Budget, Usage
 from dskype.topology.ui.reader_metrics import REFUSALS
@@ -419,18 +419,16 @@ def serve(kafka: Any, *, port: int, host: str = "127.0.0.1", say: Callable[[str]
     """
     if not is_loopback(host) and not allow_remote:
         raise TopologyError(
-            explain(
-                "The metrics are served without a password, so only to this machine.",
-                given=host,
-                legal="127.0.0.1, ::1, localhost",
-                hint="--allow-remote serves everyone who can reach that address",
-            )
+            "The metrics are served without a password, so only to this machine.",
+            given=host,
+            legal="127.0.0.1, ::1, localhost",
+            hint="--allow-remote serves everyone who can reach that address",
         )
     try:
         exporter = Exporter(kafka, port=port, host=host, **more)
     except OSError as ex:
         hint = "0 takes a free port"
-        raise TopologyError(explain(f"The metrics cannot be served ({ex.strerror or ex}).", given=f"{host}:{port}", hint=hint)) from None
+        raise TopologyError(f"The metrics cannot be served ({ex.strerror or ex}).", given=f"{host}:{port}", hint=hint) from None
     say(f"metrics: {exporter.url}")
     if not is_loopback(host):
         say(f"warning: everyone who can reach {host} can read them: there is no password")

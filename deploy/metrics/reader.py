@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from kafka import TopicPartition
 
 from dskype.spouts.topics import Topics
-from dskype.topology.errors import NotAliveException, TopologyError, explain
+from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.observing import Contact, seen_health, started_ms
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
@@ -105,9 +105,7 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
     if topology is None and len(states) == 1:
         topology = next(iter(states))
     if topology is None:
-        raise TopologyError(
-            explain("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs")
-        )
+        raise TopologyError("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs")
     if topology not in states:
         raise NotAliveException.for_topology(topology)
     seen = states[topology]

@@ -17,7 +17,7 @@ from dskype.deploy.machine.addresses import ALL_ADDRESSES, is_loopback, own_name
 from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.following import Following
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.nimbus.observing import Contact
 from dskype.topology.runtime.nimbus.liveness import machine_id
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
@@ -117,7 +117,7 @@ def require_web_server() -> None:
         for name in ("starlette", "uvicorn"):
             importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise TopologyError(explain("The UI needs a web server.", given=f"no module {error.name}", hint="pip install '/path/to/dskype[ui]'")) from None
+        raise TopologyError("The UI needs a web server.", given=f"no module {error.name}", hint="pip install '/path/to/dskype[ui]'") from None
 
 
 _told = Seldom()
@@ -199,21 +199,19 @@ def serve(source: Any, settings: UiSettings, say: Callable[[str], None], extensi
     """
     if settings.token is not None and len(settings.token) < TOKEN_LENGTH:
         hint = "leave it out, and one is made and printed; or make one: openssl rand -base64 24"
-        raise TopologyError(explain("The token is too short.", given=f"{len(settings.token)} characters", legal=f"at least {TOKEN_LENGTH}", hint=hint))
+        raise TopologyError("The token is too short.", given=f"{len(settings.token)} characters", legal=f"at least {TOKEN_LENGTH}", hint=hint)
     if not is_loopback(settings.host) and not settings.allow_remote:
         raise TopologyError(
-            explain(
-                "The UI is served without a password, so only to this machine.",
-                given=settings.host,
-                legal="127.0.0.1, ::1, localhost",
-                hint="--allow-remote serves everyone who can reach that address; changes need the token in any case",
-            )
+            "The UI is served without a password, so only to this machine.",
+            given=settings.host,
+            legal="127.0.0.1, ::1, localhost",
+            hint="--allow-remote serves everyone who can reach that address; changes need the token in any case",
         )
     try:
         server = UiServer(source, settings, extensions)
     except OSError as ex:
         raise TopologyError(
-            explain(f"The UI cannot be served ({ex.strerror or ex}).", given=f"{settings.host}:{settings.port}", hint="--port 0 takes a free port")
+            f"The UI cannot be served ({ex.strerror or ex}).", given=f"{settings.host}:{settings.port}", hint="--port 0 takes a free port"
         ) from None
     if settings.token is None:
         say(f"UI: {server.url}#token={server.token}")

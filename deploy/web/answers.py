@@ -25,7 +25,7 @@ from dskype.deploy.web.result_feed import ResultFollower
 from dskype.deploy.web.trend import WatchedReports
 from dskype.spouts.records import RecordError
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError
 from dskype.topology.ui.events import last_event_id
 from dskype.topology.ui.extension import Picture
 from dskype.topology.ui.view import TopologyView
@@ -52,7 +52,7 @@ def _reaching(answer: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return answer(*arguments)
         except KafkaError as error:
-            raise UnreachableError(explain("The brokers do not answer.", hint=f"{error or type(error).__name__}; try again")) from error
+            raise UnreachableError("The brokers do not answer.", hint=f"{error or type(error).__name__}; try again") from error
 
     return answered
 
@@ -75,9 +75,9 @@ def _object(text: bytes, where: str, fields: tuple[str, ...], what: str) -> dict
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise IllegalArgumentException(explain(f"{where} must be a JSON object.", given=text[:100].decode(errors="replace"), legal='{"name": value, ...}'))
+        raise IllegalArgumentException(f"{where} must be a JSON object.", given=text[:100].decode(errors="replace"), legal='{"name": value, ...}')
     if unknown := sorted(found.keys() - set(fields)):
-        raise IllegalArgumentException(explain(f"This is not {what}: it has a field that is unknown.", given=unknown[0], legal=", ".join(fields)))
+        raise IllegalArgumentException(f"This is not {what}: it has a field that is unknown.", given=unknown[0], legal=", ".join(fields))
     return found
 
 
@@ -134,13 +134,11 @@ class Answers:
         query = request.query_params
         ids = query.getlist("sub")
         if len(ids) > _SUBSCRIPTIONS:
-            raise IllegalArgumentException(explain("Too many subscriptions.", given=len(ids), legal=f"up to {_SUBSCRIPTIONS}, or none for the results of all"))
+            raise IllegalArgumentException("Too many subscriptions.", given=len(ids), legal=f"up to {_SUBSCRIPTIONS}, or none for the results of all")
         wanted = frozenset(ids) or None
         pace = pace_of_text(query["pace"], query.get("timezone", "UTC")) if "pace" in query else None
         if pace is not None and not 0 < len(ids) <= SUBSCRIPTIONS_MOST:
-            raise IllegalArgumentException(
-                explain("Results at a pace are those of some subscriptions.", given=len(ids), legal=f"sub, 1 to {SUBSCRIPTIONS_MOST} times")
-            )
+            raise IllegalArgumentException("Results at a pace are those of some subscriptions.", given=len(ids), legal=f"sub, 1 to {SUBSCRIPTIONS_MOST} times")
         follower = self._feed(request).results(wanted, query.get("start", "now"), last_event_id(request.headers, query), _flag(request, "messages"))
         return follower if pace is None else PacedFollower(follower, pace)
 
@@ -177,10 +175,10 @@ class Answers:
         body, feed = _body(request, (*names, "version"), "a change of the plan"), self._feed(request)
         if not all(type(body.get(name)) is int for name in (*names, "version")):
             legal = f"{', '.join(names)} and version, each an integer"
-            raise IllegalArgumentException(explain("Expected numbers.", given=body, legal=legal, hint="GET partitions has them"))
+            raise IllegalArgumentException("Expected numbers.", given=body, legal=legal, hint="GET partitions has them")
         version, plan = feed.plan(renewed=True)
         if body["version"] != version:
-            raise IllegalArgumentException(explain("The plan is another one by now.", given=body["version"], legal=str(version), hint="look at it again"))
+            raise IllegalArgumentException("The plan is another one by now.", given=body["version"], legal=str(version), hint="look at it again")
         try:
             send_plan(feed.client, version + 1, change(with_partitions(plan), *(body[name] for name in names)))
         except PlanOvertakenError as error:  # since it was read
@@ -196,7 +194,7 @@ class Answers:
         """Answer what is known of a subscription, and its newest published list."""
         id, feed = request.query_params.get("id"), self._feed(request)
         if id is None:
-            raise IllegalArgumentException(explain("Expected the parameter id.", given=None, legal="the id of a subscription"))
+            raise IllegalArgumentException("Expected the parameter id.", given=None, legal="the id of a subscription")
         in_log = STORES[feed.client.settings.store].in_log
         entry = next(iter(feed.directory.entries([id], lists=in_log)), None)
         if entry is None:
@@ -218,12 +216,12 @@ class Answers:
         query, feed = request.query_params, self._feed(request)
         if named := query.getlist("id"):
             if len(named) > _LONGEST_PAGE:
-                raise IllegalArgumentException(explain("Too many subscriptions.", given=len(named), legal=f"up to {_LONGEST_PAGE}"))
+                raise IllegalArgumentException("Too many subscriptions.", given=len(named), legal=f"up to {_LONGEST_PAGE}")
             rows = _rows(feed.directory.entries(list(dict.fromkeys(named))))
             return {"time_ms": now_ms(), "subscriptions": rows, "total": len(rows), "after": None}
         limit = query.get("limit", str(_PAGE))
         if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _LONGEST_PAGE):
-            raise IllegalArgumentException(explain("A page cannot have so many subscriptions.", given=limit, legal=f"1..{_LONGEST_PAGE}"))
+            raise IllegalArgumentException("A page cannot have so many subscriptions.", given=limit, legal=f"1..{_LONGEST_PAGE}")
         page = feed.directory.select(query.get("prefix", ""), query.get("after", ""), int(limit))
         entries = feed.directory.entries(page.ids) if page.ids else []
         return {"time_ms": now_ms(), "subscriptions": _rows(entries), "total": page.total, "after": page.ids[-1] if page.more else None}
@@ -238,13 +236,13 @@ class Answers:
         fields = _body(request, _SUBSCRIPTION, "a subscription")
         id = fields.pop("id", None)
         if id is not None and not isinstance(id, str):
-            raise IllegalArgumentException(explain("The id of a subscription is a text.", given=id, legal="a text, or no id: then one is made"))
+            raise IllegalArgumentException("The id of a subscription is a text.", given=id, legal="a text, or no id: then one is made")
         return {"subscription": self._sent(request, lambda feed: feed.client.subscribe(id or None, wait=True, **fields))}
 
     def _remove(self, request: Request) -> dict[str, Any]:
         id = _body(request, ("id",), "the id of a subscription").get("id")
         if not isinstance(id, str):
-            raise IllegalArgumentException(explain("Expected the id of a subscription.", given=id, legal='{"id": "..."}'))
+            raise IllegalArgumentException("Expected the id of a subscription.", given=id, legal='{"id": "..."}')
         self._sent(request, lambda feed: feed.client.unsubscribe(id, wait=True))
         return {"subscription": id}
 
@@ -252,7 +250,7 @@ class Answers:
         """Publish the message of the body."""
         fields = _body(request, _MESSAGE, "a message")
         if not isinstance(fields.get("text"), str):
-            raise IllegalArgumentException(explain("This is not a message.", given=sorted(fields), legal="text, and lat and lon, or bbox; id, ts"))
+            raise IllegalArgumentException("This is not a message.", given=sorted(fields), legal="text, and lat and lon, or bbox; id, ts")
         id = self._sent(request, lambda feed: feed.client.publish(**fields, wait=True))
         return {"message": id, "message_id": id_text(id)}
 

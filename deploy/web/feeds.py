@@ -109,7 +109,7 @@ class TopologyFeed:
         if start == "now":
             return None
         if start != "beginning" and not (start.isdecimal() and len(start) < 16):
-            raise IllegalArgumentException(explain("The results cannot begin there.", given=start, legal="now, beginning, or a time in epoch ms"))
+            raise IllegalArgumentException("The results cannot begin there.", given=start, legal="now, beginning, or a time in epoch ms")
         asks = object()
         try:
             with self._shared.past.reading(asks, lambda: topics, lambda: "beginning") as (reader, _):

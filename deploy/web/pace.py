@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Daily", "Every", "Pace", "Quiet", "parse_pace"]
 
@@ -115,10 +115,10 @@ def parse_pace(where: str, data: Any, timezone: Any = "UTC") -> Pace | None:
         return None
     if not isinstance(data, Mapping) or data.keys() - {"throttle", "digest", "quiet", "group_by"}:
         given = sorted(map(str, data)) if isinstance(data, Mapping) else data
-        raise IllegalArgumentException(explain(f"{where} cannot be used.", given=given, legal=_LEGAL))
+        raise IllegalArgumentException(f"{where} cannot be used.", given=given, legal=_LEGAL)
     zone = _zone(where, timezone)
     if "throttle" in data and "digest" in data:
-        raise IllegalArgumentException(explain(f"{where} has a throttle and a digest.", given=["throttle", "digest"], legal="one of them", hint=_LEGAL))
+        raise IllegalArgumentException(f"{where} has a throttle and a digest.", given=["throttle", "digest"], legal="one of them", hint=_LEGAL)
     periods: Every | Daily | None = None
     most, best = None, _BEST
     if "throttle" in data:
@@ -127,7 +127,7 @@ def parse_pace(where: str, data: Any, timezone: Any = "UTC") -> Pace | None:
     if "digest" in data:
         row = _row(f"{where}.digest", data["digest"], {"every_s", "at", "best"}, set())
         if ("every_s" in row) == ("at" in row):
-            raise IllegalArgumentException(explain(f"{where}.digest needs every_s or at, and not both.", given=sorted(row), legal=_LEGAL))
+            raise IllegalArgumentException(f"{where}.digest needs every_s or at, and not both.", given=sorted(row), legal=_LEGAL)
         if "at" in row:
             times = row["at"] if isinstance(row["at"], list) and row["at"] else [row["at"]]
             periods = Daily(tuple(sorted({_time(f"{where}.digest.at", one) for one in times})), zone)
@@ -139,24 +139,24 @@ def parse_pace(where: str, data: Any, timezone: Any = "UTC") -> Pace | None:
         row = _row(f"{where}.quiet", data["quiet"], {"from", "to"}, {"from", "to"})
         quiet = Quiet(_time(f"{where}.quiet.from", row["from"]), _time(f"{where}.quiet.to", row["to"]), zone)
         if quiet.begin == quiet.end:
-            raise IllegalArgumentException(explain(f"{where}.quiet would never end.", given=row["from"], legal="two different times of day"))
+            raise IllegalArgumentException(f"{where}.quiet would never end.", given=row["from"], legal="two different times of day")
     group_by = data.get("group_by")
     if group_by is not None and (not isinstance(group_by, str) or not group_by or periods is None):
         hint = "a group counts once in each period of throttle or digest"
-        raise IllegalArgumentException(explain(f"{where}.group_by cannot be used.", given=group_by, legal="the name of a field of results", hint=hint))
+        raise IllegalArgumentException(f"{where}.group_by cannot be used.", given=group_by, legal="the name of a field of results", hint=hint)
     return Pace(periods, most, best, quiet, group_by)
 
 
 def _row(where: str, data: Any, known: set[str], needed: set[str]) -> Mapping[str, Any]:
     if not isinstance(data, Mapping) or data.keys() - known or needed - data.keys():
         given = sorted(map(str, data)) if isinstance(data, Mapping) else data
-        raise IllegalArgumentException(explain(f"{where} cannot be used.", given=given, legal=", ".join(sorted(known))))
+        raise IllegalArgumentException(f"{where} cannot be used.", given=given, legal=", ".join(sorted(known)))
     return data
 
 
 def _whole(where: str, value: Any, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise IllegalArgumentException(explain(f"{where} cannot be used.", given=value, legal=f"a whole number from 1 to {most:,}"))
+        raise IllegalArgumentException(f"{where} cannot be used.", given=value, legal=f"a whole number from 1 to {most:,}")
     return value
 
 
@@ -165,13 +165,11 @@ def _time(where: str, value: Any) -> time:
         hours, minutes = map(int, value.split(":"))
         return time(hours, minutes)
     except (AttributeError, ValueError):  # YAML reads 8:00 without quotes as the number 480
-        raise IllegalArgumentException(explain(f"{where} is no time of day.", given=value, legal="'00:00' to '23:59', in quotes")) from None
+        raise IllegalArgumentException(f"{where} is no time of day.", given=value, legal="'00:00' to '23:59', in quotes") from None
 
 
 def _zone(where: str, name: Any) -> tzinfo:
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (TypeError, ValueError, OSError, LookupError):
-        raise IllegalArgumentException(
-            explain(f"{where}: there is no such time zone.", given=name, legal="UTC, Europe/Berlin, America/New_York, ...")
-        ) from None
+        raise IllegalArgumentException(f"{where}: there is no such time zone.", given=name, legal="UTC, Europe/Berlin, America/New_York, ...") from None

@@ -22,7 +22,7 @@ from dskype.deploy.web.findings import found_in
 from dskype.deploy.web.pacer import SCHEMA, Digest, LeftOut, Pacer, Released
 from dskype.deploy.web.places import Place
 from dskype.deploy.web.webhook_settings import Webhook
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 
 __all__ = ["PacedDelivery"]
@@ -173,18 +173,16 @@ def _opened(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = FULL")
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
-            raise IllegalArgumentException(explain("The state of a webhook is of another version.", given=f"{path}: {version}", legal=str(_VERSION)))
+            raise IllegalArgumentException("The state of a webhook is of another version.", given=f"{path}: {version}", legal=str(_VERSION))
         database.executescript(SCHEMA + _TABLES)
         database.execute(f"PRAGMA user_version = {_VERSION}")
     except sqlite3.DatabaseError as error:
         database.close()
         raise IllegalArgumentException(
-            explain(
-                "The state of a webhook cannot be read.",
-                given=f"{path}: {error}",
-                legal="what an earlier 'dskype webhooks' wrote",
-                hint="without the file, delivery begins again at the place that Kafka keeps",
-            )
+            "The state of a webhook cannot be read.",
+            given=f"{path}: {error}",
+            legal="what an earlier 'dskype webhooks' wrote",
+            hint="without the file, delivery begins again at the place that Kafka keeps",
         ) from None
     except BaseException:
         database.close()

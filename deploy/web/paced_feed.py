@@ -14,7 +14,7 @@ from dskype.deploy.web.findings import Found
 from dskype.deploy.web.pace import Pace, parse_pace
 from dskype.deploy.web.pacer import SCHEMA, Digest, Pacer, Released
 from dskype.deploy.web.result_feed import ResultFollower
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.ui.events import Event
 
 __all__ = ["SUBSCRIPTIONS_MOST", "PacedFollower", "pace_of_text"]
@@ -34,12 +34,10 @@ def pace_of_text(text: str, timezone: str) -> Pace | None:
     try:
         data = json.loads(text)
     except ValueError:
-        raise IllegalArgumentException(
-            explain("The pace is no JSON.", given=text[:100], legal='for example {"throttle": {"most": 5, "every_s": 60}}')
-        ) from None
+        raise IllegalArgumentException("The pace is no JSON.", given=text[:100], legal='for example {"throttle": {"most": 5, "every_s": 60}}') from None
     pace = parse_pace("pace", data, timezone)
     if pace is not None and pace.best > _HELD_MOST:
-        raise IllegalArgumentException(explain("A digest of server-sent events cannot have so many results.", given=pace.best, legal=f"up to {_HELD_MOST}"))
+        raise IllegalArgumentException("A digest of server-sent events cannot have so many results.", given=pace.best, legal=f"up to {_HELD_MOST}")
     return pace
 
 

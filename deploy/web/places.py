@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from dskype.spouts.topics import Topics
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["LETTERS", "Place", "Places"]
 
@@ -67,9 +67,7 @@ class Places(dict[tuple[str, int], Place]):
         for part in text.split(","):
             match = _PLACE.fullmatch(part)
             if match is None or match[1] not in LETTERS:
-                raise IllegalArgumentException(
-                    explain("Last-Event-ID does not name a place in the results.", given=text[:100], legal="the id of an event of this path")
-                )
+                raise IllegalArgumentException("Last-Event-ID does not name a place in the results.", given=text[:100], legal="the id of an event of this path")
             found[getattr(topics, LETTERS[match[1]]), int(match[2])] = Place(int(match[3]), int(match[4] or 0))
         return found
 

@@ -80,15 +80,15 @@ def parse_webhooks(data: Any) -> tuple[str, list[Webhook]]:
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("webhooks"), list) or not data["webhooks"] or data.keys() - {"topology", "webhooks"}:
         given = sorted(map(str, data)) if isinstance(data, Mapping) else type(data).__name__
-        raise IllegalArgumentException(explain("The file does not describe webhooks.", given=given, legal="topology: NAME, webhooks: a list of receivers"))
+        raise IllegalArgumentException("The file does not describe webhooks.", given=given, legal="topology: NAME, webhooks: a list of receivers")
     topology = data.get("topology", "dskype")
     if not isinstance(topology, str):
-        raise IllegalArgumentException(explain("The name of the topology must be a text.", given=topology, legal="for example topology: dskype"))
+        raise IllegalArgumentException("The name of the topology must be a text.", given=topology, legal="for example topology: dskype")
     found = [_webhook(row) for row in data["webhooks"]]
     names = [webhook.name for webhook in found]
     if len(set(names)) < len(names):
         raise IllegalArgumentException(
-            explain("Two webhooks have the same name.", given=sorted(names), legal="a name for each: its place in the topics is kept under it")
+            "Two webhooks have the same name.", given=sorted(names), legal="a name for each: its place in the topics is kept under it"
         )
     return topology, found
 
@@ -97,24 +97,24 @@ def _webhook(row: Any) -> Webhook:
     if not isinstance(row, Mapping) or not {"name", "url", "secret"} <= row.keys() or row.keys() - _FIELDS:
         given = sorted(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
         raise IllegalArgumentException(
-            explain("A webhook needs name, url and secret, and has no other fields than these.", given=given, legal=", ".join(sorted(_FIELDS)))
+            "A webhook needs name, url and secret, and has no other fields than these.", given=given, legal=", ".join(sorted(_FIELDS))
         )
     name = row["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise IllegalArgumentException(explain("The name of a webhook cannot be used.", given=name, legal="a-z, 0-9 and -, up to 63 of them"))
+        raise IllegalArgumentException("The name of a webhook cannot be used.", given=name, legal="a-z, 0-9 and -, up to 63 of them")
     wanted = row.get("subscriptions", "all")
     if wanted != "all" and not (isinstance(wanted, list) and wanted and all(isinstance(id, str) for id in wanted)):
-        raise IllegalArgumentException(explain(f"The subscriptions of webhook {name} cannot be used.", given=wanted, legal="all, or a list of ids"))
+        raise IllegalArgumentException(f"The subscriptions of webhook {name} cannot be used.", given=wanted, legal="all, or a list of ids")
     if row.get("start", "now") not in ("now", "beginning"):
-        raise IllegalArgumentException(explain(f"Webhook {name} cannot start there.", given=row["start"], legal="now | beginning"))
+        raise IllegalArgumentException(f"Webhook {name} cannot start there.", given=row["start"], legal="now | beginning")
     numbers = {key: _number(name, key, row[key]) for key in _NUMBERS if key in row}
     secrets = row["secret"] if isinstance(row["secret"], list) else [row["secret"]]
     if not secrets:
-        raise IllegalArgumentException(explain(f"Webhook {name} needs a secret.", given="[]", legal="a secret, or a list of them while one is replaced"))
+        raise IllegalArgumentException(f"Webhook {name} needs a secret.", given="[]", legal="a secret, or a list of them while one is replaced")
     paces = row.get("pace_of", {})
     if not isinstance(paces, Mapping) or not all(isinstance(id, str) for id in paces):
         given = sorted(map(str, paces)) if isinstance(paces, Mapping) else paces
-        raise IllegalArgumentException(explain(f"pace_of of webhook {name} cannot be used.", given=given, legal="{subscription: pace, ...}; ids are texts"))
+        raise IllegalArgumentException(f"pace_of of webhook {name} cannot be used.", given=given, legal="{subscription: pace, ...}; ids are texts")
     zone = row.get("timezone", "UTC")
     return Webhook(
         name,
@@ -131,7 +131,7 @@ def _webhook(row: Any) -> Webhook:
 def _number(name: str, key: str, value: Any) -> Any:
     kind, least, most = _NUMBERS[key]
     if isinstance(value, bool) or not isinstance(value, (int, kind)) or not least <= value <= most:
-        raise IllegalArgumentException(explain(f"{key} of webhook {name} cannot be used.", given=value, legal=f"{kind.__name__} from {least:g} to {most:g}"))
+        raise IllegalArgumentException(f"{key} of webhook {name} cannot be used.", given=value, legal=f"{kind.__name__} from {least:g} to {most:g}")
     return kind(value)
 
 
@@ -149,7 +149,7 @@ def _url(name: str, url: Any, allow_http: Any) -> str:
         raise IllegalArgumentException(problem)
     if parts.scheme == "http" and not is_loopback(host) and allow_http is not True:
         raise IllegalArgumentException(
-            explain(f"Webhook {name} would send results in the clear.", given=f"http://{host}", legal="https, or http to this machine", hint="allow_http: true")
+            f"Webhook {name} would send results in the clear.", given=f"http://{host}", legal="https, or http to this machine", hint="allow_http: true"
         )
     return url
 

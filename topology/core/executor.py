@@ -433,12 +433,10 @@ class Executor:
             # Another process ran batches in between, or the last batch failed here: the state in this process is out of date.
             if not newest and hosted.number > 0:
                 raise LostStateError(
-                    explain(
-                        "The journal of a spout task has disappeared while the topology runs.",
-                        given=f"task {task_id}, entry {hosted.number}",
-                        component=self.component,
-                        hint="the topology was killed or started over, or its folder was removed",
-                    )
+                    "The journal of a spout task has disappeared while the topology runs.",
+                    given=f"task {task_id}, entry {hosted.number}",
+                    component=self.component,
+                    hint="the topology was killed or started over, or its folder was removed",
                 )
             hosted = self._reload(task_id)
         task = hosted.task
@@ -451,12 +449,10 @@ class Executor:
         if inbox and inbox[0].offset > task.version and hosted.batch_id == -1:
             if not hosted.number:
                 raise LostStateError(
-                    explain(
-                        "A spout task has no journal, but its inbox has been read before.",
-                        given=f"task {task_id}, offset {inbox[0].offset}",
-                        component=self.component,
-                        hint="its folder was removed while the topology ran; start the topology afresh",
-                    )
+                    "A spout task has no journal, but its inbox has been read before.",
+                    given=f"task {task_id}, offset {inbox[0].offset}",
+                    component=self.component,
+                    hint="its folder was removed while the topology ran; start the topology afresh",
                 )
             task.process(self._reader.read(self._inbox, task.index, task.version, inbox[0].offset))
         if not inbox and not external and again:

@@ -16,7 +16,7 @@ from pathlib import Path
 from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.core.ownership import fault_of, foreign_in
 from dskype.topology.core.snapshots import TERMS, StoreBase, WriteError, removed
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 
 __all__ = ["FileSnapshotStore"]
 
@@ -44,9 +44,7 @@ class FileSnapshotStore(StoreBase):
         """Create the folder if it does not exist, and remove partial files."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if (fault := fault_of(self.folder) or foreign_in(self.folder)) is not None:
-            raise TopologyError(
-                explain("State that another user may have written is not used.", given=fault, hint="look at it, then 'chown -R' and 'chmod -R go-w' it")
-            )
+            raise TopologyError("State that another user may have written is not used.", given=fault, hint="look at it, then 'chown -R' and 'chmod -R go-w' it")
         for folder in self.folder.iterdir():
             _sweep(folder, 0)
 
@@ -128,13 +126,11 @@ class FileSnapshotStore(StoreBase):
         except OSError:
             free = "an unknown number of"
         return WriteError(
-            explain(
-                f"{name} cannot be written: {error.strerror or error}.",
-                given=f"{len(data)} bytes to write; {free} bytes free in {self.folder}",
-                hint="free some space there; the topology then continues by itself"
-                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-                else "the folder must be writable, on a file system with hard links",
-            )
+            f"{name} cannot be written: {error.strerror or error}.",
+            given=f"{len(data)} bytes to write; {free} bytes free in {self.folder}",
+            hint="free some space there; the topology then continues by itself"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            else "the folder must be writable, on a file system with hard links",
         )
 
     def _fill(self, path: str, data: bytes, *, sync: bool) -> None:

@@ -50,12 +50,10 @@ def check_released(plan: TopologyPlan, store: SnapshotStore, reader: InboxReader
                     released = header.first_seq + 1
         if released > sent:
             raise LostStateError(
-                explain(
-                    f"The journal of spout {plan.task_component[task]!r} has lost its newest entries, perhaps in a power cut: tuples that they released are in "
-                    f"Kafka, and the spout would give their numbers to others.",
-                    given=f"task {task}, entry {entry['number']} with {sent} tuples for task {target}, of which the log has {released}",
-                    hint=f"restore {store.location(task)} as it was, or start the topology afresh",
-                )
+                f"The journal of spout {plan.task_component[task]!r} has lost its newest entries, perhaps in a power cut: tuples that they released are in "
+                f"Kafka, and the spout would give their numbers to others.",
+                given=f"task {task}, entry {entry['number']} with {sent} tuples for task {target}, of which the log has {released}",
+                hint=f"restore {store.location(task)} as it was, or start the topology afresh",
             )
 
 

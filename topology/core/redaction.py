@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dskype.topology.core.plain_text import plain
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 
 __all__ = [
     "HIDDEN",
@@ -319,11 +319,9 @@ def restore_secrets(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict
     result = {k: _restore(v, given.get(k), k, missing) for k, v in stored.items()}
     if missing:
         raise TopologyError(
-            explain(
-                "Secrets of a configuration are not stored: to resume a topology, give them again.",
-                given=f"a configuration without {', '.join(sorted(missing))}",
-                hint="submit it with the configuration it was first submitted with",
-            )
+            "Secrets of a configuration are not stored: to resume a topology, give them again.",
+            given=f"a configuration without {', '.join(sorted(missing))}",
+            hint="submit it with the configuration it was first submitted with",
         )
     return result
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dskype.topology.core.values import pack_state, unpack_state
-from dskype.topology.errors import FatalError, TopologyError, explain
+from dskype.topology.errors import FatalError, TopologyError
 
 __all__ = [
     "FencedError",
@@ -331,13 +331,12 @@ class StoreBase(SnapshotStore):
         if found is not None:
             return found[0], found[2]
         if numbers := self._numbers(str(task), "journal-"):
-            msg = explain(
+            raise SnapshotError(
                 f"None of the journal entries of task {task} can be read. Without one the task would begin with its first tuple, and its receivers would "
                 "drop its tuples as repetitions.",
                 given="; ".join(self.problems[-len(numbers) :]),
                 hint=f"restore {self.location(task)} from a backup, or start the topology afresh",
             )
-            raise SnapshotError(msg)
         return None
 
     def newest_journal(self, task: int) -> int:
@@ -359,8 +358,7 @@ class StoreBase(SnapshotStore):
                 self._remove(self._term_name(old))
             if (newest := terms[-1]) == term:
                 return
-        msg = explain("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
-        raise TermTakenError(msg)
+        raise TermTakenError("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
 
     def term_holder(self, term: int) -> dict[str, Any]:
         try:
@@ -372,8 +370,9 @@ class StoreBase(SnapshotStore):
         if term is None or (newest := self.newest_term()) == term:
             return
         if newest < term:
-            msg = explain("The state of the topology was removed or started over while this process ran: its term is gone.", given=term, legal=str(newest))
-            raise LostStateError(msg)
+            raise LostStateError(
+                "The state of the topology was removed or started over while this process ran: its term is gone.", given=term, legal=str(newest)
+            )
         msg = f"another driver has taken the topology over: term {newest}, ours {term}; it is {self.term_holder(newest) or 'unknown'}; nothing was written"
         raise FencedError(msg)
 
@@ -463,9 +462,7 @@ class MemorySnapshotStore(StoreBase):
 def removed(place: Path | str) -> LostStateError:
     """Return the error of a process that writes to a store that was removed."""
     return LostStateError(
-        explain(
-            "The store of the topology's snapshots and journals is gone; nothing was written.",
-            given=str(place),
-            hint="the topology was killed or started over, or its store was removed",
-        )
+        "The store of the topology's snapshots and journals is gone; nothing was written.",
+        given=str(place),
+        hint="the topology was killed or started over, or its store was removed",
     )

@@ -17,7 +17,7 @@ from dskype.topology import config as storm_config
 from dskype.topology.builder import BoltDeclarer, SpoutDeclarer, TopologyBuilder
 from dskype.topology.components import BaseBolt, Spout
 from dskype.topology.config import Config
-from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.errors import IllegalArgumentException, TopologyError
 from dskype.topology.fields import DEFAULT_STREAM_ID, Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import BoltDef, GroupingDef, SpoutDef, StreamDef, TopologyDef, TopologySourceDef, read_topology
@@ -84,9 +84,9 @@ class FluxTopology:
         :raises FluxException: it says which.
         """
         if self.name is None:
-            raise FluxException(explain("The topology has no name.", hint="set name: at the top of the file"))
+            raise FluxException("The topology has no name.", hint="set name: at the top of the file")
         for id, reason in self.refusals.items():
-            raise FluxException(explain(f"Component {id} cannot be run: {reason}.", component=id, hint="--dry-run shows the topology"))
+            raise FluxException(f"Component {id} cannot be run: {reason}.", component=id, hint="--dry-run shows the topology")
 
     def describe(self) -> str:
         """Return the description that Flux prints before a submission."""
@@ -186,17 +186,17 @@ def read_yaml(path: str | os.PathLike[str], limits: Limits = Limits()) -> Any:
 def _read_text(path: Path, limits: Limits) -> str:
     try:
         if not path.is_file():
-            raise FluxException(explain(f"{path} is not a file.", given=str(path)))
+            raise FluxException(f"{path} is not a file.", given=str(path))
         with path.open("rb") as stream:
             data = stream.read(limits.bytes + 1)
     except OSError as ex:
-        raise FluxException(explain(f"{path} cannot be read: {ex.strerror}.")) from ex
+        raise FluxException(f"{path} cannot be read: {ex.strerror}.") from ex
     if len(data) > limits.bytes:
-        raise FluxException(explain(f"{path}: the file is too large.", given=f"{path.stat().st_size} bytes", legal=f"at most {limits.bytes} bytes"))
+        raise FluxException(f"{path}: the file is too large.", given=f"{path.stat().st_size} bytes", legal=f"at most {limits.bytes} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as ex:
-        raise FluxException(explain(f"{path} is not UTF-8 text.", given=f"byte {data[ex.start]:#04x} at {ex.start}")) from ex
+        raise FluxException(f"{path} is not UTF-8 text.", given=f"byte {data[ex.start]:#04x} at {ex.start}") from ex
 
 
 class _Reader:
@@ -245,7 +245,7 @@ class _Reader:
         if not any(path.resolve().is_relative_to(root) for root in roots):
             legal = f"a file in {' or '.join(dict.fromkeys(map(str, roots)))}"
             raise FluxException(
-                explain("A file is included that is elsewhere.", given=file, legal=legal, hint="if you trust it, call the program in a folder that holds both")
+                "A file is included that is elsewhere.", given=file, legal=legal, hint="if you trust it, call the program in a folder that holds both"
             )
         return path
 
@@ -257,7 +257,7 @@ class _Reader:
             if path.is_relative_to(root) and path.is_file():
                 return path
         raise FluxException(
-            explain("There is no such resource.", given=file, legal=f"a file in {', '.join(map(str, self._resources)) or 'a resource folder; none is set'}")
+            "There is no such resource.", given=file, legal=f"a file in {', '.join(map(str, self._resources)) or 'a resource folder; none is set'}"
         )
 
 
@@ -295,7 +295,7 @@ class _Builder:
         for spout in d.spouts.values():
             obj = self._made[spout.id] = self.objects.build(spout)
             if not isinstance(obj, Spout):
-                raise FluxException(explain(f"Class does not appear to be a spout: {spout.class_name}", given=type(obj).__name__, component=spout.id))
+                raise FluxException(f"Class does not appear to be a spout: {spout.class_name}", given=type(obj).__name__, component=spout.id)
             self._apply(spout, builder.set_spout(spout.id, obj, spout.parallelism))
         for bolt in d.bolts.values():
             self._made[bolt.id] = self.objects.build(bolt)
@@ -308,7 +308,7 @@ class _Builder:
         for hook in d.worker_hooks.values():
             obj = self.objects.build(hook)
             if not isinstance(obj, WorkerHook):
-                raise FluxException(explain(f"Class does not appear to be a worker hook: {hook.class_name}", given=type(obj).__name__, component=hook.id))
+                raise FluxException(f"Class does not appear to be a worker hook: {hook.class_name}", given=type(obj).__name__, component=hook.id)
             builder.add_worker_hook(obj)
         return builder.create_topology()
 
@@ -321,11 +321,11 @@ class _Builder:
                     words = f"Class does not appear to be a bolt: {d.spouts[stream.to_id].class_name}"
                 else:
                     words = f"{stream.where} goes to a component that is not defined."
-                raise FluxException(explain(words, given=stream.to_id, legal=", ".join(d.bolts) or "no bolt is defined"))
+                raise FluxException(words, given=stream.to_id, legal=", ".join(d.bolts) or "no bolt is defined")
             bolt: BoltDef = d.bolts[stream.to_id]
             obj = self._made[bolt.id]
             if not isinstance(obj, BaseBolt):
-                raise FluxException(explain(f"Class does not appear to be a bolt: {bolt.class_name}", given=type(obj).__name__, component=bolt.id))
+                raise FluxException(f"Class does not appear to be a bolt: {bolt.class_name}", given=type(obj).__name__, component=bolt.id)
             declarer = declarers[bolt.id] = builder.set_bolt(bolt.id, obj, bolt.parallelism)
             self._apply(bolt, declarer)
         stream_id = stream.grouping.stream_id or DEFAULT_STREAM_ID
@@ -350,9 +350,7 @@ class _Builder:
             return CustomGrouping(obj)
         if isinstance(obj, Grouping):
             return obj
-        raise FluxException(
-            explain(f"The customClass of {stream.where} is not a grouping.", given=grouping.custom_class.class_name, legal="a CustomStreamGrouping")
-        )
+        raise FluxException(f"The customClass of {stream.where} is not a grouping.", given=grouping.custom_class.class_name, legal="a CustomStreamGrouping")
 
     def _apply(self, vertex: SpoutDef, declarer: SpoutDeclarer | BoltDeclarer) -> None:
         """Apply a component's loads, number of tasks and configuration."""
@@ -367,7 +365,7 @@ class _Builder:
                 storm_config.validate(vertex.config)
                 self._check_named_classes(vertex.config)
             except IllegalArgumentException as ex:
-                raise IllegalArgumentException(explain(str(ex), component=vertex.id)) from ex
+                raise IllegalArgumentException(str(ex), component=vertex.id) from ex
             declarer.add_configurations(vertex.config)
 
     def _from_source(self, source: TopologySourceDef | None) -> StormTopology:
@@ -376,7 +374,7 @@ class _Builder:
         method = find_member(obj, source.method_name)
         words = f"Unable to find method '{source.method_name}' method in class: {source.class_name}"
         if not callable(method):
-            raise FluxException(explain(words, hint="it takes the configuration and returns a StormTopology"))
+            raise FluxException(words, hint="it takes the configuration and returns a StormTopology")
         conf = Config()
         conf.update(self.definition.config)
         try:
@@ -384,7 +382,7 @@ class _Builder:
         except TopologyError:
             raise
         except Exception as ex:  # the user's code
-            raise FluxException(explain(f"{source.class_name}.{source.method_name} raised {type(ex).__name__}: {ex}")) from ex
+            raise FluxException(f"{source.class_name}.{source.method_name} raised {type(ex).__name__}: {ex}") from ex
         if not isinstance(topology, StormTopology):
-            raise FluxException(explain(words, given=topology, legal="a StormTopology", hint="return builder.create_topology()"))
+            raise FluxException(words, given=topology, legal="a StormTopology", hint="return builder.create_topology()")
         return topology

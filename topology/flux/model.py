@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dskype.topology.errors import explain
 from dskype.topology.flux.errors import FluxException
 
 __all__ = [
@@ -173,11 +172,9 @@ class TopologyDef:
         """Refuse a topology source together with spouts, bolts or streams."""
         if self.topology_source is not None and (self.spouts or self.bolts or self.streams):
             raise FluxException(
-                explain(
-                    "Invalid topology config. Spouts, bolts and streams cannot be defined in the same configuration as a topologySource.",
-                    given=[k for k, v in (("spouts", self.spouts), ("bolts", self.bolts), ("streams", self.streams)) if v],
-                    component=self.topology_source.class_name,
-                )
+                "Invalid topology config. Spouts, bolts and streams cannot be defined in the same configuration as a topologySource.",
+                given=[k for k, v in (("spouts", self.spouts), ("bolts", self.bolts), ("streams", self.streams)) if v],
+                component=self.topology_source.class_name,
             )
 
     def merge(self, other: TopologyDef, override: bool) -> list[str]:
@@ -219,14 +216,12 @@ class _Map:
 
     def __init__(self, data: Any, where: str, *keys: str) -> None:
         if not isinstance(data, Mapping):
-            raise FluxException(explain(f"{where} must be a map.", given=data, legal=f"the keys {', '.join(keys)}"))
+            raise FluxException(f"{where} must be a map.", given=data, legal=f"the keys {', '.join(keys)}")
         for key in data:
             if key not in keys:
                 near = difflib.get_close_matches(str(key), keys, 1)
                 raise FluxException(
-                    explain(
-                        f"Unable to find property '{key}' in {where}.", given=key, legal=", ".join(keys), hint=f"did you mean {near[0]!r}?" if near else None
-                    )
+                    f"Unable to find property '{key}' in {where}.", given=key, legal=", ".join(keys), hint=f"did you mean {near[0]!r}?" if near else None
                 )
         self.data, self.where = data, where
 
@@ -234,11 +229,11 @@ class _Map:
         value = self.data.get(key)
         if value is None:
             if required:
-                raise FluxException(explain(f"{self.where} has no {key}.", given=sorted(map(str, self.data)), legal=expected))
+                raise FluxException(f"{self.where} has no {key}.", given=sorted(map(str, self.data)), legal=expected)
             return default
         converted = convert(value)
         if converted is None:
-            raise FluxException(explain(f"{key} of {self.where} must be {expected}.", given=value))
+            raise FluxException(f"{key} of {self.where} must be {expected}.", given=value)
         return converted
 
     def text(self, key: str, default: str | None = None, required: bool = False) -> Any:
@@ -265,7 +260,7 @@ class _Map:
         items = self.items(key)
         found = [text for item in items if (text := _text(item)) is not None]
         if len(found) < len(items):
-            raise FluxException(explain(f"{key} of {self.where} must be a list of strings.", given=self.data[key]))
+            raise FluxException(f"{key} of {self.where} must be a list of strings.", given=self.data[key])
         return found
 
     def args(self, key: str) -> list[Any] | dict[str, Any]:
@@ -273,11 +268,11 @@ class _Map:
         value = self._get(key, "a list, or a map of named arguments", lambda v: v if isinstance(v, (list, Mapping)) else None, [], False)
         if isinstance(value, Mapping):
             if _reference(value) is not value:
-                raise FluxException(explain(f"{key} of {self.where} must be a list.", given=value, hint=f"write it as an item: [{value}]"))
+                raise FluxException(f"{key} of {self.where} must be a list.", given=value, hint=f"write it as an item: [{value}]")
             for name in value:
                 if not isinstance(name, str) or not name.isidentifier():
                     hint = "quote it, because YAML reads on, off, yes and no as booleans" if isinstance(name, bool) else None
-                    raise FluxException(explain(f"{key} of {self.where} has a key that cannot be a parameter's name.", given=name, hint=hint))
+                    raise FluxException(f"{key} of {self.where} has a key that cannot be a parameter's name.", given=name, hint=hint)
             return {name: _reference(arg) for name, arg in value.items()}
         return [_reference(arg) for arg in value]
 
@@ -306,7 +301,7 @@ def _reference(value: Any) -> Any:
         if "reflist" in value:
             ids = value["reflist"]
             if not isinstance(ids, list):
-                raise FluxException(explain("reflist must be a list of ids.", given=value))
+                raise FluxException("reflist must be a list of ids.", given=value)
             return ListRef(tuple(_ref_id(i, value) for i in ids))
     return value
 
@@ -314,7 +309,7 @@ def _reference(value: Any) -> Any:
 def _ref_id(value: Any, given: Any) -> str:
     text = _text(value)
     if text is None:
-        raise FluxException(explain("A reference must name a component's id.", given=given))
+        raise FluxException("A reference must name a component's id.", given=given)
     return text
 
 
@@ -338,7 +333,7 @@ def _property(data: Any, where: str) -> PropertyDef:
     m = _Map(data, where, "name", "value", "ref")
     ref = m.text("ref")
     if ref is not None and m.data.get("value") is not None:
-        raise FluxException(explain("A property can only have a value OR a reference, not both.", given=dict(m.data), hint=f"in {where}"))
+        raise FluxException("A property can only have a value OR a reference, not both.", given=dict(m.data), hint=f"in {where}")
     return PropertyDef(m.text("name", required=True), m.data.get("value") if ref is None else Ref(ref))
 
 
@@ -383,15 +378,15 @@ def _grouping(data: Any, where: str) -> GroupingDef:
             hint = f"write {str(kind).upper()}"
         elif str(kind).upper().startswith("PARTIAL"):
             hint = "use type CUSTOM with customClass org.apache.storm.grouping.PartialKeyGrouping"
-        raise FluxException(explain(f"{where} is of an unknown type.", given=kind, legal=", ".join(GROUPING_TYPES), hint=hint))
+        raise FluxException(f"{where} is of an unknown type.", given=kind, legal=", ".join(GROUPING_TYPES), hint=hint)
     custom = m.data.get("customClass")
     grouping = GroupingDef(
         kind, m.text("streamId"), m.strings("args"), None if custom is None else ObjectDef(**_object(_Map(custom, f"customClass of {where}", *_OBJECT)))
     )
     if kind == "FIELDS" and grouping.args is None:  # without any field it is a global grouping, as in Storm
-        raise FluxException(explain(f"{where} needs args.", given=m.data.get("args"), legal="a list of field names"))
+        raise FluxException(f"{where} needs args.", given=m.data.get("args"), legal="a list of field names")
     if kind == "CUSTOM" and grouping.custom_class is None:
-        raise FluxException(explain(f"{where} needs a customClass.", given=sorted(m.data), legal="an object with a className"))
+        raise FluxException(f"{where} needs a customClass.", given=sorted(m.data), legal="an object with a className")
     return grouping
 
 
@@ -400,7 +395,7 @@ def _stream(data: Any, where: str) -> StreamDef:
         where = f"{where} ({data['from']} -> {data['to']})"
     m = _Map(data, where, "name", "from", "to", "grouping")
     if m.data.get("grouping") is None:
-        raise FluxException(explain(f"{where} has no grouping.", given=sorted(m.data), legal="a map with a type"))
+        raise FluxException(f"{where} has no grouping.", given=sorted(m.data), legal="a map with a type")
     return StreamDef(
         where, m.text("from", required=True), m.text("to", required=True), _grouping(m.data["grouping"], f"the grouping of {where}"), m.text("name")
     )
@@ -435,7 +430,7 @@ def read_topology(data: Any, source: str) -> TopologyDef:
     """
     m = _Map({} if data is None else data, source, "name", "config", "components", "includes", "spouts", "bolts", "streams", "workerHooks", "topologySource")
     if data is None:
-        raise FluxException(explain(f"{source} is empty.", legal="a map with the keys name, spouts, bolts, streams, ..."))
+        raise FluxException(f"{source} is empty.", legal="a map with the keys name, spouts, bolts, streams, ...")
     source_data = m.data.get("topologySource")
     return TopologyDef(
         name=m.text("name"),

@@ -35,7 +35,6 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from dskype.topology.errors import explain
 from dskype.topology.fields import Fields
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.model import ListRef, ObjectDef, PropertyDef, Ref
@@ -98,9 +97,9 @@ class ObjectBuilder:
             words = f"Unable to find configuration method '{method.name}' in class '{definition.class_name}' with arguments {_show(args)}."
             bound = find_member(obj, method.name)
             if bound is None or not callable(bound):
-                raise FluxException(explain(words, component=_id(definition), hint=_members(obj, callable)))
+                raise FluxException(words, component=_id(definition), hint=_members(obj, callable))
             if isinstance(obj, Component) and bound.__name__ in _LIFECYCLE:
-                raise FluxException(explain(words, component=_id(definition), hint="the topology calls this method, when its component runs"))
+                raise FluxException(words, component=_id(definition), hint="the topology calls this method, when its component runs")
             self._call(bound, args, words, definition)
         return obj
 
@@ -110,17 +109,17 @@ class ObjectBuilder:
             words = f"Couldn't find a suitable constructor for class '{definition.class_name}' with arguments '{_show(args)}'."
             if cls is Fields and definition.class_name.startswith("org.") and not (len(args) == 1 and isinstance(args, list) and isinstance(args[0], list)):
                 # Java's parameter is an array, for which Flux wants a list.
-                raise FluxException(explain(words, component=_id(definition), hint="write the names as one list: constructorArgs: [[a, b]]"))
+                raise FluxException(words, component=_id(definition), hint="write the names as one list: constructorArgs: [[a, b]]")
             if inspect.isabstract(cls):
                 missing = ", ".join(sorted(cast("Any", cls).__abstractmethods__))
-                raise FluxException(explain(words, component=_id(definition), hint=f"the class does not define {missing}"))
+                raise FluxException(words, component=_id(definition), hint=f"the class does not define {missing}")
             return self._call(cls, args, words, definition)
         args = self._resolve(definition.factory_args, definition)
         words = f"Couldn't find a suitable static method '{definition.factory}' for class '{definition.class_name}' with arguments '{_show(args)}'."
         for name in _spellings(definition.factory):
             if isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
                 return self._call(getattr(cls, name), args, words, definition)
-        raise FluxException(explain(words, component=_id(definition), hint="a factory is a @staticmethod or a @classmethod"))
+        raise FluxException(words, component=_id(definition), hint="a factory is a @staticmethod or a @classmethod")
 
     def _resolve(self, args: list[Any] | dict[str, Any], definition: ObjectDef) -> list[Any] | dict[str, Any]:
         if isinstance(args, Mapping):
@@ -135,13 +134,11 @@ class ObjectBuilder:
         value = self.components.get(arg.id)
         if value is None:
             raise FluxException(
-                explain(
-                    f"argument shouldn't be null - index: {index}",
-                    given={"ref": arg.id},
-                    component=_id(definition),
-                    legal=", ".join(self.components) or "no component is defined before this one",
-                    hint="a component must be defined before it is referred to",
-                )
+                f"argument shouldn't be null - index: {index}",
+                given={"ref": arg.id},
+                component=_id(definition),
+                legal=", ".join(self.components) or "no component is defined before this one",
+                hint="a component must be defined before it is referred to",
             )
         return value
 
@@ -157,25 +154,23 @@ class ObjectBuilder:
             attribute = _attribute(obj, prop.name)
             if attribute is None:
                 raise FluxException(
-                    explain(
-                        words,
-                        component=_id(definition),
-                        legal=_members(obj, lambda m: not callable(m)) or None,
-                        hint=f"the class needs a method set_{_snake(prop.name)} or an attribute {_snake(prop.name)}",
-                    )
+                    words,
+                    component=_id(definition),
+                    legal=_members(obj, lambda m: not callable(m)) or None,
+                    hint=f"the class needs a method set_{_snake(prop.name)} or an attribute {_snake(prop.name)}",
                 )
             hint = _hints(type(obj)).get(attribute, Any)
             self._run(lambda: setattr(obj, attribute, _coerce(value, hint)), definition)
         except _NoMatch as ex:
             raise FluxException(
-                explain(f"Property '{prop.name}' of class '{definition.class_name}' does not take this value: {ex}", given=value, component=_id(definition))
+                f"Property '{prop.name}' of class '{definition.class_name}' does not take this value: {ex}", given=value, component=_id(definition)
             ) from ex
 
     def _call(self, function: Callable[..., Any], args: list[Any] | dict[str, Any], words: str, definition: ObjectDef) -> Any:
         try:
             bound = _bind(function, args)
         except _NoMatch as ex:
-            raise FluxException(explain(words, component=_id(definition), hint=str(ex))) from ex
+            raise FluxException(words, component=_id(definition), hint=str(ex)) from ex
         return self._run(lambda: function(*bound.args, **bound.kwargs), definition)
 
     def _run(self, call: Callable[[], Any], definition: ObjectDef) -> Any:
@@ -184,7 +179,7 @@ class ObjectBuilder:
         except (FluxException, _NoMatch):
             raise
         except Exception as ex:  # the component's own code
-            raise FluxException(explain(f"{definition.where} ({definition.class_name}) raised {type(ex).__name__}: {ex}")) from ex
+            raise FluxException(f"{definition.where} ({definition.class_name}) raised {type(ex).__name__}: {ex}") from ex
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

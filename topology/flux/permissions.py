@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.topology.config import Config
-from dskype.topology.errors import explain
 from dskype.topology.flux.errors import FluxException
 from dskype.topology.flux.registry import within
 from dskype.topology.model import StormTopology
@@ -47,16 +46,14 @@ def check_settings(in_file: Mapping[str, Any], trusted: Mapping[str, Any], compo
     hint = "if you trust the file, move them to a file for --config, or give each with -c KEY=VALUE (trusted= in load)"
     if (url := strange.pop(Config.TOPOLOGY_EMULATOR_STATE_URL, None)) is not None:
         words = "A topology's file does not say where its state is written, because the state has its messages."
-        raise FluxException(explain(words, given=f"{Config.TOPOLOGY_EMULATOR_STATE_URL}: {url}", legal=", ".join(_STATES), hint=hint))
+        raise FluxException(words, given=f"{Config.TOPOLOGY_EMULATOR_STATE_URL}: {url}", legal=", ".join(_STATES), hint=hint)
     if strange:
         raise FluxException(
-            explain(
-                "Settings of Spark and Kafka in a topology's file must be harmless: others can load code or lead to other hosts.",
-                given=sorted(strange),
-                component=component,
-                legal="sizes, times and counts, for example spark.executor.memory: 2g, kafka.linger.ms: 5",
-                hint=hint,
-            )
+            "Settings of Spark and Kafka in a topology's file must be harmless: others can load code or lead to other hosts.",
+            given=sorted(strange),
+            component=component,
+            legal="sizes, times and counts, for example spark.executor.memory: 2g, kafka.linger.ms: 5",
+            hint=hint,
         )
 
 
@@ -82,7 +79,7 @@ def refuse_variables(part: str, conf: Any) -> None:
     """Refuse a file's options that send an environment variable of its choice to a server of its choice, unless it may read the environment."""
     for key, value in conf.items():
         if key == "password.env":
-            raise FluxException(explain(f"{part} reads an environment variable.", given=f"{key}: {value}", hint="if you trust the file, allow it with -e"))
+            raise FluxException(f"{part} reads an environment variable.", given=f"{key}: {value}", hint="if you trust the file, allow it with -e")
         if isinstance(value, Mapping):
             refuse_variables(part, value)
 
@@ -91,10 +88,8 @@ def refuse_command(component: str, obj: object, allow_modules: tuple[str, ...]) 
     """Refuse an object that starts a program, by its class: a file can set attributes of objects. Those of modules that the caller allows are the caller's."""
     if getattr(type(obj), "starts_processes", False) and not within(type(obj).__module__, allow_modules):
         raise FluxException(
-            explain(
-                "A component of the file starts a program, which is not allowed.",
-                given=getattr(obj, "command", type(obj).__name__),
-                component=component,
-                hint="if you trust the file, allow it with --allow-commands (allow_commands=True in load)",
-            )
+            "A component of the file starts a program, which is not allowed.",
+            given=getattr(obj, "command", type(obj).__name__),
+            component=component,
+            hint="if you trust the file, allow it with --allow-commands (allow_commands=True in load)",
         )

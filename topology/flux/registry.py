@@ -15,7 +15,6 @@ import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dskype.topology.errors import explain
 from dskype.topology.flux.errors import ClassNotFoundException, FluxException
 
 __all__ = ["ENTRY_POINT_GROUP", "Registry", "default_registry"]
@@ -129,7 +128,7 @@ class Registry:
         allowed = tuple(allow_modules)
         if within(name, allowed):
             return _from_module(name, where, allowed)
-        raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, hint=self._near(name) or _hint(name)))
+        raise ClassNotFoundException(f"Class not found: {name}, named by {where}.", given=name, hint=self._near(name) or _hint(name))
 
     def _near(self, name: str) -> str | None:
         by_last: dict[str, list[str]] = {}
@@ -184,7 +183,7 @@ def _load(target: str) -> type:
 def _from_module(name: str, where: str, allowed: tuple[str, ...]) -> type:
     parts = name.replace("$", ".").split(".")
     if not all(part.isidentifier() and not part.startswith("__") for part in parts):
-        raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, legal="module.Class"))
+        raise ClassNotFoundException(f"Class not found: {name}, named by {where}.", given=name, legal="module.Class")
     found: Any = None
     rest: list[str] = []
     hint = "its module is looked for in PYTHONPATH, in the working folder and beside the file"
@@ -197,24 +196,22 @@ def _from_module(name: str, where: str, allowed: tuple[str, ...]) -> type:
             break
         except ModuleNotFoundError as ex:
             if ex.name is None or not (module == ex.name or module.startswith(ex.name + ".")):
-                raise FluxException(explain(f"{where}: module {module} cannot be imported: {ex}", given=name)) from ex
+                raise FluxException(f"{where}: module {module} cannot be imported: {ex}", given=name) from ex
         except Exception as ex:  # the user's module: whatever its import raises
-            raise FluxException(explain(f"{where}: module {module} cannot be imported: {type(ex).__name__}: {ex}", given=name)) from ex
+            raise FluxException(f"{where}: module {module} cannot be imported: {type(ex).__name__}: {ex}", given=name) from ex
     for part in rest:
         holder, found = found, getattr(found, part, None)
         if found is None:
             hint = f"{getattr(holder, '__name__', holder)} has no {part}" + _near(part, vars(holder) if hasattr(holder, "__dict__") else ())
             break
     if found is None:
-        raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, hint=hint))
+        raise ClassNotFoundException(f"Class not found: {name}, named by {where}.", given=name, hint=hint)
     if not isinstance(found, type):
-        raise ClassNotFoundException(explain(f"{name}, named by {where}, is not a class.", given=type(found).__name__))
+        raise ClassNotFoundException(f"{name}, named by {where}, is not a class.", given=type(found).__name__)
     if not within(found.__module__, allowed):
         raise ClassNotFoundException(
-            explain(
-                f"{name}, named by {where}, is defined in a module that is not allowed.",
-                given=found.__module__,
-                hint=f"allow it with --allow-module {found.__module__}",
-            )
+            f"{name}, named by {where}, is defined in a module that is not allowed.",
+            given=found.__module__,
+            hint=f"allow it with --allow-module {found.__module__}",
         )
     return found

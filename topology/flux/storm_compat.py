@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from dskype.topology.builder import TopologyBuilder
 from dskype.topology.components import BasicBolt, Bolt, KafkaSpout
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.hooks import WorkerHook
 from dskype.topology.joins import JoinBolt, Selector
@@ -297,12 +297,7 @@ class KafkaSpoutConfigBuilder:
         missing = [m for m in ("apply", "get_fields_for", "streams") if not callable(getattr(translator, m, None))]
         if missing:
             raise IllegalArgumentException(
-                explain(
-                    "Not a record translator.",
-                    given=translator,
-                    legal="an object with apply, get_fields_for and streams",
-                    hint=f"it has no {', '.join(missing)}",
-                )
+                "Not a record translator.", given=translator, legal="an object with apply, get_fields_for and streams", hint=f"it has no {', '.join(missing)}"
             )
         self.translator = translator
         return self
@@ -336,7 +331,7 @@ class StormKafkaSpout(KafkaSpout):
         self._names = [str(options.pop(f"{part}.deserializer", "StringDeserializer")).rsplit(".", 1)[-1] for part in ("key", "value")]
         for name in self._names:
             if name not in _DESERIALIZERS:
-                raise IllegalArgumentException(explain("The deserializer is not known.", given=name, legal=", ".join(_DESERIALIZERS)))
+                raise IllegalArgumentException("The deserializer is not known.", given=name, legal=", ".join(_DESERIALIZERS))
         self._translator = builder.translator
         outputs = None
         if self._translator is not None:
@@ -428,6 +423,6 @@ class StormJoinBolt(JoinBolt):
         if third is None:
             super().__init__(first, second)
         elif first not in Selector.__members__:
-            raise IllegalArgumentException(explain("Not a selector.", given=first, legal=", ".join(Selector.__members__)))
+            raise IllegalArgumentException("Not a selector.", given=first, legal=", ".join(Selector.__members__))
         else:
             super().__init__(second, third, Selector[first])

@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from dskype.topology.errors import explain
 from dskype.topology.flux.errors import FluxException
 
 __all__ = ["Limits", "parse"]
@@ -49,7 +48,7 @@ class _StrictLoader(yaml.SafeLoader):
 
     def fail(self, words: str, node_or_event: Any, **facts: Any) -> FluxException:
         mark = node_or_event.start_mark
-        return FluxException(explain(f"{self.source}, line {mark.line + 1}, column {mark.column + 1}: {words}", **facts))
+        return FluxException(f"{self.source}, line {mark.line + 1}, column {mark.column + 1}: {words}", **facts)
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         event = self.peek_event()
@@ -141,7 +140,7 @@ def parse(text: str, source: str = "text", limits: Limits = Limits()) -> Any:
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.bytes:
-        raise FluxException(explain(f"{source}: the file is too large.", given=f"{size} bytes", legal=f"at most {limits.bytes} bytes"))
+        raise FluxException(f"{source}: the file is too large.", given=f"{size} bytes", legal=f"at most {limits.bytes} bytes")
     loader = None
     try:
         loader = _StrictLoader(text)
@@ -155,13 +154,13 @@ def parse(text: str, source: str = "text", limits: Limits = Limits()) -> Any:
         mark = ex.problem_mark or ex.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         words = ", ".join(part for part in (ex.context, ex.problem) if part)
-        raise FluxException(explain(f"{source}{where}: not YAML: {words}")) from ex
+        raise FluxException(f"{source}{where}: not YAML: {words}") from ex
     except yaml.YAMLError as ex:  # a character that YAML does not allow
-        raise FluxException(explain(f"{source}: not YAML: {ex}".splitlines()[0])) from ex
+        raise FluxException(f"{source}: not YAML: {ex}".splitlines()[0]) from ex
     except (ValueError, OverflowError) as ex:
         if isinstance(ex, FluxException):
             raise
-        raise FluxException(explain(f"{source}: a value cannot be read: {ex}")) from ex
+        raise FluxException(f"{source}: a value cannot be read: {ex}") from ex
     finally:
         if loader is not None:
             loader.dispose()

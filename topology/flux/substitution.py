@@ -64,11 +64,9 @@ def _lookup(key: str, properties: Mapping[str, str], environ: Mapping[str, str] 
     index = int(element[2])
     if items is None or index >= len(items):
         raise FluxException(
-            explain(
-                f"There is no element {key}.",
-                given=properties[element[1]],
-                legal='a list such as ["a", "b"]' if items is None else f"an index from 0 to {len(items) - 1}",
-            )
+            f"There is no element {key}.",
+            given=properties[element[1]],
+            legal='a list such as ["a", "b"]' if items is None else f"an index from 0 to {len(items) - 1}",
         )
     return items[index]
 
@@ -134,7 +132,7 @@ def _unescape(text: str, source: str, line: int) -> str:
         if char[0] != "u":
             return _ESCAPES.get(char, char)
         if not re.fullmatch(r"u[0-9a-fA-F]{4}", char):
-            raise FluxException(explain(f"{source}, line {line}: Malformed \\uxxxx encoding.", given=f"\\{char}"))
+            raise FluxException(f"{source}, line {line}: Malformed \\uxxxx encoding.", given=f"\\{char}")
         return chr(int(char[1:], 16))
 
     text = re.sub(r"\\(u.{0,4}|.)", one, text, flags=re.DOTALL)

@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 
 from dskype.topology.config import DEFAULTS, Config
 from dskype.topology.core.redaction import redact
-from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, NotAliveException, TransitionException, explain
+from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, NotAliveException, TransitionException
 from dskype.topology.planning.system import EVENT_LOGGER_COMPONENT_ID, system_bolts
 
 __all__ = ["Action", "Nimbus", "Rebalance", "TopologyState", "topology_id"]
@@ -81,16 +81,12 @@ class Rebalance:
         """
         known = sorted(components)
         if self.workers is not None and not _count(self.workers):
-            raise InvalidTopologyException(explain("Number of workers must be greater than 0", given=self.workers, legal="an integer >= 1"))
+            raise InvalidTopologyException("Number of workers must be greater than 0", given=self.workers, legal="an integer >= 1")
         for component, executors in self.executors.items():
             if component not in known:
-                raise InvalidTopologyException(
-                    explain(f"Invalid component {component} for topology {name}, valid values are {','.join(known)}", given=component)
-                )
+                raise InvalidTopologyException(f"Invalid component {component} for topology {name}, valid values are {','.join(known)}", given=component)
             if not _count(executors):
-                raise InvalidTopologyException(
-                    explain("Number of executors must be greater than 0", given=executors, component=component, legal="an integer >= 1")
-                )
+                raise InvalidTopologyException("Number of executors must be greater than 0", given=executors, component=component, legal="an integer >= 1")
 
 
 def _count(value: Any) -> bool:
@@ -143,12 +139,12 @@ class TopologyState:
         :raises IllegalArgumentException: not a percentage, or the topology has no event loggers.
         """
         if component is not None and component not in self.components:
-            raise InvalidTopologyException(explain(f"{component} is not a component of {self.name}.", given=component, legal=", ".join(self.components)))
+            raise InvalidTopologyException(f"{component} is not a component of {self.name}.", given=component, legal=", ".join(self.components))
         if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= 100:
-            raise IllegalArgumentException(explain("The percentage of tuples must be between 0 and 100.", given=percent))
+            raise IllegalArgumentException("The percentage of tuples must be between 0 and 100.", given=percent)
         if EVENT_LOGGER_COMPONENT_ID not in system_bolts(self.conf):
             raise IllegalArgumentException(
-                explain("The topology has no event loggers.", given=self.name, hint=f"submit it with {Config.TOPOLOGY_EVENTLOGGER_EXECUTORS}: 1")
+                "The topology has no event loggers.", given=self.name, hint=f"submit it with {Config.TOPOLOGY_EVENTLOGGER_EXECUTORS}: 1"
             )
         self.debug[component or ""] = float(percent)
 
@@ -166,7 +162,7 @@ class TopologyState:
         :raises IllegalArgumentException: an unknown event, or a negative wait.
         """
         if event not in get_args(Event):
-            raise IllegalArgumentException(explain("Not an event.", given=event, legal=", ".join(get_args(Event))))
+            raise IllegalArgumentException("Not an event.", given=event, legal=", ".join(get_args(Event)))
         step = _STEPS.get((self.status, event))
         if step is None:
             raise TransitionException(event, self.status, self.id)
@@ -189,7 +185,7 @@ class TopologyState:
             timeout = self.conf.get(Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS)
             return DEFAULTS[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS] if timeout is None else timeout
         if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
-            raise IllegalArgumentException(explain("The wait must be a number of seconds.", given=given, legal="a number >= 0", hint="0 does not wait"))
+            raise IllegalArgumentException("The wait must be a number of seconds.", given=given, legal="a number >= 0", hint="0 does not wait")
         return given
 
     def _arm(self, now_ms: int) -> Action:
@@ -252,14 +248,14 @@ class TopologyState:
         :raises IllegalArgumentException: the document is of a newer format or misses a key.
         """
         if document.get("v") != _FORMAT:
-            raise IllegalArgumentException(explain("Not a topology state of this version.", given=document.get("v"), legal=str(_FORMAT)))
+            raise IllegalArgumentException("Not a topology state of this version.", given=document.get("v"), legal=str(_FORMAT))
         values = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
         if values.get("rebalance") is not None:
             values["rebalance"] = Rebalance(**values["rebalance"])
         try:
             return cls(**values)
         except TypeError as ex:
-            raise IllegalArgumentException(explain("Not a whole topology state.", given=sorted(document), hint=str(ex))) from ex
+            raise IllegalArgumentException("Not a whole topology state.", given=sorted(document), hint=str(ex)) from ex
 
 
 _S = TopologyState

@@ -9,7 +9,7 @@ from typing import Any
 from dskype.topology.components import BasicBolt
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
-from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.errors import InvalidTopologyException
 from dskype.topology.events import EventInfo, EventLogger
 from dskype.topology.metrics_consumers import DataPoint, MetricsConsumer, TaskInfo
 from dskype.topology.named_classes import load_class
@@ -56,12 +56,12 @@ class MetricsConsumerBolt(BasicBolt):
         self._registration = dict(registration)
         lists = [name for name in ("whitelist", "blacklist") if registration.get(name)]
         if len(lists) > 1:
-            raise InvalidTopologyException(explain("A metrics consumer has a whitelist and a blacklist.", given=registration["class"], hint="leave one out"))
+            raise InvalidTopologyException("A metrics consumer has a whitelist and a blacklist.", given=registration["class"], hint="leave one out")
         self._passes = lists == ["whitelist"]
         try:
             self._patterns = [re.compile(pattern) for name in lists for pattern in registration[name]]
         except (re.error, TypeError) as error:
-            raise InvalidTopologyException(explain(f"A metrics consumer has a pattern that is none: {error}.", given=registration["class"])) from error
+            raise InvalidTopologyException(f"A metrics consumer has a pattern that is none: {error}.", given=registration["class"]) from error
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         """Keep the arguments: the consumer is made with the first data points, because a basic bolt has no collector before."""

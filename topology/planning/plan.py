@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from dskype.topology.config import DEFAULTS, Config, merge
-from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.model import ComponentSpec, StormTopology, is_system_id
 from dskype.topology.planning.system import with_system
 
@@ -137,7 +137,7 @@ class TopologyPlan:
         try:
             return self.task_component[task]
         except KeyError:
-            raise IllegalArgumentException(explain("No such task.", given=task, legal=f"1..{len(self.task_component)}")) from None
+            raise IllegalArgumentException("No such task.", given=task, legal=f"1..{len(self.task_component)}") from None
 
     def task_index(self, task: int) -> int:
         """Return the 0-based position of a task within its component: its partition of the inbox topic."""
@@ -224,10 +224,10 @@ class TopologyPlan:
                 legal = ",".join(c for c in self._tasks if not is_system_id(c))
                 raise InvalidTopologyException(f"Invalid component {component_id} for topology {self.name}, valid values are {legal}")
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise IllegalArgumentException(explain("Number of executors must be greater than 0", given=count, component=component_id))
+                raise IllegalArgumentException("Number of executors must be greater than 0", given=count, component=component_id)
             counts[component_id] = count
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-            raise IllegalArgumentException(explain("Number of workers must be greater than 0", given=workers))
+            raise IllegalArgumentException("Number of workers must be greater than 0", given=workers)
         num_workers = workers or self.num_workers
         # The number of ackers follows the workers only at submission, because tasks cannot change.
         conf = {**self.conf, Config.TOPOLOGY_WORKERS: num_workers}
@@ -241,7 +241,7 @@ class TopologyPlan:
 
     def _known(self, component_id: str) -> str:
         if component_id not in self._tasks:
-            raise IllegalArgumentException(explain("No such component.", given=component_id, legal=", ".join(self._tasks)))
+            raise IllegalArgumentException("No such component.", given=component_id, legal=", ".join(self._tasks))
         return component_id
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -256,9 +256,7 @@ def _num_tasks(spec: ComponentSpec, conf: Mapping[str, Any]) -> int:
     if tasks is None:
         tasks = hint
     if tasks > 0 and hint <= 0:
-        raise InvalidTopologyException(
-            explain("Number of executors must be greater than 0 when number of tasks is greater than 0", given=hint, component=spec.id)
-        )
+        raise InvalidTopologyException("Number of executors must be greater than 0 when number of tasks is greater than 0", given=hint, component=spec.id)
     bound = conf.get(Config.TOPOLOGY_MAX_TASK_PARALLELISM)
     return tasks if bound is None or is_system_id(spec.id) else min(tasks, bound)
 

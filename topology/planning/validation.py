@@ -14,7 +14,7 @@ from typing import Any
 
 from dskype.topology import config
 from dskype.topology.config import Config
-from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import CustomGrouping, DirectGrouping, FieldsGrouping, PartialKeyGrouping
 from dskype.topology.model import Component, ComponentSpec, StormTopology, is_system_id, stateful
@@ -58,7 +58,7 @@ def validate_submission(
         raise AlreadyAliveException.for_topology(name)
     conf = _validate_conf(conf)
     if not local and not topology.spouts:
-        raise InvalidTopologyException(explain(f"Topology {name} does not have any spout", given=sorted(topology.components), hint="add one with set_spout"))
+        raise InvalidTopologyException(f"Topology {name} does not have any spout", given=sorted(topology.components), hint="add one with set_spout")
     _validate_basic(topology)
     _validate_runnable(topology)
     _validate_component_confs(topology)
@@ -79,15 +79,13 @@ def validate_name(name: str) -> None:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidTopologyException(
-            explain(
-                f"Topology name '{name}' is not valid. It can't be null and it must match ^[^/.:\\\\]+$",
-                given=name,
-                legal="one or more characters, none of / . : \\",
-            )
+            f"Topology name '{name}' is not valid. It can't be null and it must match ^[^/.:\\\\]+$",
+            given=name,
+            legal="one or more characters, none of / . : \\",
         )
     if not _BLOB_KEY.fullmatch(name):
         raise InvalidTopologyException(
-            explain(f"Topology name '{name}' is not valid. {name} does not appear to be a valid blob key", given=name, legal="letters, digits, blanks, _ and -")
+            f"Topology name '{name}' is not valid. {name} does not appear to be a valid blob key", given=name, legal="letters, digits, blanks, _ and -"
         )
 
 
@@ -95,7 +93,7 @@ def _validate_conf(conf: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if conf is None:
         return {}
     if not isinstance(conf, Mapping):
-        raise IllegalArgumentException(explain("Storm conf is not valid. Must be json-serializable", given=conf, legal="a dict or a Config"))
+        raise IllegalArgumentException("Storm conf is not valid. Must be json-serializable", given=conf, legal="a dict or a Config")
     config.check_json(conf)
     config.validate(conf)
     return conf
@@ -106,14 +104,14 @@ def _validate_basic(topology: StormTopology) -> None:
     specs = topology.components.values()
     for spec in specs:
         if not isinstance(spec.id, str) or not spec.id:
-            raise InvalidTopologyException(explain(f"{spec.id} is not a valid component id.", given=spec.id, legal="a string of at least one character"))
+            raise InvalidTopologyException(f"{spec.id} is not a valid component id.", given=spec.id, legal="a string of at least one character")
         if is_system_id(spec.id):
-            raise InvalidTopologyException(explain(f"{spec.id} is not a valid component id.", given=spec.id, hint="ids that start with __ are reserved"))
+            raise InvalidTopologyException(f"{spec.id} is not a valid component id.", given=spec.id, hint="ids that start with __ are reserved")
     for spec in specs:
         for stream_id in spec.outputs:
             if is_system_id(stream_id):
                 raise InvalidTopologyException(
-                    explain(f"{stream_id} is not a valid stream id.", given=stream_id, component=spec.id, hint="ids that start with __ are reserved")
+                    f"{stream_id} is not a valid stream id.", given=stream_id, component=spec.id, hint="ids that start with __ are reserved"
                 )
     ids = [spec.id for spec in specs]
     repeated = sorted({i for i in ids if ids.count(i) > 1})
@@ -121,14 +119,14 @@ def _validate_basic(topology: StormTopology) -> None:
         raise InvalidTopologyException(f"Duplicate component ids: [{', '.join(repeated)}]")
     for spec in specs:
         if spec.kind == "spout" and spec.inputs:
-            raise InvalidTopologyException(explain("May not declare inputs for a spout", given=[tuple(s) for s in spec.inputs], component=spec.id))
+            raise InvalidTopologyException("May not declare inputs for a spout", given=[tuple(s) for s in spec.inputs], component=spec.id)
 
 
 def _validate_runnable(topology: StormTopology) -> None:
     """Refuse components that stand for something that is not here, such as HDFS."""
     for spec in topology.components.values():
         if reason := getattr(spec.obj, "emulator_refusal", None):
-            raise InvalidTopologyException(explain(f"Component {spec.id} cannot be run: {reason}.", component=spec.id))
+            raise InvalidTopologyException(f"Component {spec.id} cannot be run: {reason}.", component=spec.id)
 
 
 def _validate_component_confs(topology: StormTopology) -> None:
@@ -137,12 +135,10 @@ def _validate_component_confs(topology: StormTopology) -> None:
             config.check_json(spec.conf)
             config.validate(spec.conf)
         except IllegalArgumentException as ex:
-            raise IllegalArgumentException(explain(str(ex), component=spec.id)) from ex
+            raise IllegalArgumentException(str(ex), component=spec.id) from ex
         hint = 1 if spec.parallelism_hint is None else spec.parallelism_hint
         if hint <= 0:
-            raise InvalidTopologyException(
-                explain("Number of executors must be greater than 0 when number of tasks is greater than 0", given=hint, component=spec.id)
-            )
+            raise InvalidTopologyException("Number of executors must be greater than 0 when number of tasks is greater than 0", given=hint, component=spec.id)
 
 
 def _validate_named_classes(topology: StormTopology, conf: Mapping[str, Any]) -> None:
@@ -162,27 +158,21 @@ def _validate_structure(topology: StormTopology) -> None:
             streams = _streams(topology, source_id)
             if streams is None:
                 raise InvalidTopologyException(
-                    explain(
-                        f"Component: [{component_id}] subscribes from non-existent component [{source_id}]",
-                        legal=", ".join(c for c in topology.components if not is_system_id(c)),
-                    )
+                    f"Component: [{component_id}] subscribes from non-existent component [{source_id}]",
+                    legal=", ".join(c for c in topology.components if not is_system_id(c)),
                 )
             if stream_id not in streams:
                 raise InvalidTopologyException(
-                    explain(
-                        f"Component: [{component_id}] subscribes from non-existent stream: [{stream_id}] of component [{source_id}]",
-                        legal=", ".join(s for s in streams if not is_system_id(s)) or "(it declares no stream)",
-                    )
+                    f"Component: [{component_id}] subscribes from non-existent stream: [{stream_id}] of component [{source_id}]",
+                    legal=", ".join(s for s in streams if not is_system_id(s)) or "(it declares no stream)",
                 )
             if isinstance(grouping, (FieldsGrouping, PartialKeyGrouping)):
                 missing = [f for f in grouping.fields if f not in streams[stream_id]]
                 if missing:
                     raise InvalidTopologyException(
-                        explain(
-                            f"Component: [{component_id}] subscribes from stream: [{stream_id}] of component "
-                            f"[{source_id}] + with non-existent fields: [{', '.join(missing)}]",
-                            legal=", ".join(streams[stream_id]) or "(the stream has no fields)",
-                        )
+                        f"Component: [{component_id}] subscribes from stream: [{stream_id}] of component "
+                        f"[{source_id}] + with non-existent fields: [{', '.join(missing)}]",
+                        legal=", ".join(streams[stream_id]) or "(the stream has no fields)",
                     )
 
 

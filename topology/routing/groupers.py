@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dskype.topology.context import TopologyContext
-from dskype.topology.errors import IllegalArgumentException, IllegalStateException, explain
+from dskype.topology.errors import IllegalArgumentException, IllegalStateException
 from dskype.topology.fields import Fields, GlobalStreamId, as_fields
 from dskype.topology.groupings import (
     AllGrouping,
@@ -312,7 +312,7 @@ class _CustomGrouper(Grouper):
 
     def _refuse(self, chosen: Any) -> None:
         raise IllegalArgumentException(
-            explain(f"The custom grouping {type(self._grouping).__name__} chose tasks that are not its targets.", given=chosen, legal=str(self.all_tasks))
+            f"The custom grouping {type(self._grouping).__name__} chose tasks that are not its targets.", given=chosen, legal=str(self.all_tasks)
         )
 
     def snapshot(self) -> Any:
@@ -377,7 +377,7 @@ def build_grouper(
     """
     targets = sorted(target_tasks)
     if not targets and not isinstance(spec, (AllGrouping, DirectGrouping, CustomGrouping)):
-        raise IllegalStateException(explain("A subscription has no target tasks.", given=tuple(stream)))
+        raise IllegalStateException("A subscription has no target tasks.", given=tuple(stream))
     if isinstance(spec, (FieldsGrouping, PartialKeyGrouping)) and len(as_fields(spec.fields)):
         positions = [out_fields.field_index(name) for name in as_fields(spec.fields)]
         if isinstance(spec, PartialKeyGrouping):
@@ -398,4 +398,4 @@ def build_grouper(
         return _DirectGrouper(spec, targets)
     if isinstance(spec, CustomGrouping):
         return _CustomGrouper(spec, targets, context, producer_task, GlobalStreamId(*stream))
-    raise IllegalArgumentException(explain("Not a grouping.", given=spec, legal="one of the specs of dskype.topology.groupings"))
+    raise IllegalArgumentException("Not a grouping.", given=spec, legal="one of the specs of dskype.topology.groupings")

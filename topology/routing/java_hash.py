@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 __all__ = [
     "bytes_hash",
@@ -168,12 +168,10 @@ def _other_hash(value: Any) -> int:
             if base in _HASHERS:
                 return _HASHERS[base](value)
     raise IllegalArgumentException(
-        explain(
-            f"A fields grouping cannot hash a value of type {type(value).__module__}.{type(value).__qualname__}.",
-            given=value,
-            legal="None, bool, int, float, str, bytes, and lists, tuples, dicts, sets and numpy values of these",
-            hint="group by a field that holds the value as a string or a number",
-        )
+        f"A fields grouping cannot hash a value of type {type(value).__module__}.{type(value).__qualname__}.",
+        given=value,
+        legal="None, bool, int, float, str, bytes, and lists, tuples, dicts, sets and numpy values of these",
+        hint="group by a field that holds the value as a string or a number",
     )
 
 

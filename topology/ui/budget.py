@@ -76,7 +76,7 @@ class Budget:
     def __post_init__(self) -> None:
         for limit in fields(self):
             if getattr(self, limit.name) < 1:
-                raise IllegalArgumentException(explain("A limit must be positive.", given=f"{limit.name}={getattr(self, limit.name)}", legal="an integer >= 1"))
+                raise IllegalArgumentException("A limit must be positive.", given=f"{limit.name}={getattr(self, limit.name)}", legal="an integer >= 1")
 
     @classmethod
     def given(cls, limits: Iterable[str] = ()) -> Budget:
@@ -90,7 +90,7 @@ class Budget:
         for text in (*os.environ.get(ENVIRONMENT, "").split(), *limits):
             name, _, number = text.partition("=")
             if name not in names or not re.fullmatch(r"[1-9]\d{0,8}", number):
-                raise IllegalArgumentException(explain("This is not a limit.", given=text, legal=f"NAME=NUMBER, where NAME is one of {', '.join(names)}"))
+                raise IllegalArgumentException("This is not a limit.", given=text, legal=f"NAME=NUMBER, where NAME is one of {', '.join(names)}")
             found[names[name]] = int(number)
         return cls(**found)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dskype.topology.core.redaction import HIDDEN, LineRedactor
-from dskype.topology.errors import IllegalArgumentException, NotAliveException, explain
+from dskype.topology.errors import IllegalArgumentException, NotAliveException
 
 __all__ = ["PART_BYTES", "check_folder", "log_files", "log_part"]
 
@@ -69,8 +69,8 @@ def log_part(folder: Path | None, name: str, end: int | None = None, size: int =
     :raises IllegalArgumentException: the place or the size makes no sense.
     """
     if not 1 <= size <= _MOST_BYTES or (end is not None and end < 0):
-        raise IllegalArgumentException(explain("This part of a log cannot be read.", given=[end, size], legal=f"end >= 0, 1 to {_MOST_BYTES} bytes"))
-    missing = NotAliveException(explain("There is no such log.", given=name))
+        raise IllegalArgumentException("This part of a log cannot be read.", given=[end, size], legal=f"end >= 0, 1 to {_MOST_BYTES} bytes")
+    missing = NotAliveException("There is no such log.", given=name)
     if folder is None or not _NAME.fullmatch(name):
         raise missing
     try:

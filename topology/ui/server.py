@@ -149,7 +149,7 @@ def _window(request: Request) -> Window:
     try:
         return WINDOWS[key]
     except KeyError:
-        raise IllegalArgumentException(explain("No such window.", given=key, legal=", ".join(WINDOWS))) from None
+        raise IllegalArgumentException("No such window.", given=key, legal=", ".join(WINDOWS)) from None
 
 
 def _number(request: Request, name: str, default: Any) -> Any:
@@ -157,14 +157,14 @@ def _number(request: Request, name: str, default: Any) -> Any:
     if text is None:
         return default
     if not re.fullmatch(r"\d{1,15}", text):
-        raise IllegalArgumentException(explain(f"{name} must be a number.", given=text, legal="an integer >= 0"))
+        raise IllegalArgumentException(f"{name} must be a number.", given=text, legal="an integer >= 0")
     return int(text)
 
 
 def _wait_secs(request: Request) -> int:
     text = request.path_params["wait"]
     if not re.fullmatch(r"\d{1,9}", text):
-        raise IllegalArgumentException(explain("The wait must be a number of seconds.", given=text, legal="an integer >= 0"))
+        raise IllegalArgumentException("The wait must be a number of seconds.", given=text, legal="an integer >= 0")
     return int(text)
 
 
@@ -241,13 +241,11 @@ class _Api:
     def _debug(self, request: Request) -> Any:
         action, component = request.path_params["action"], request.path_params.get("component")
         if action not in ("enable", "disable"):
-            raise IllegalArgumentException(explain("Debugging is switched on or off.", given=action, legal="enable, disable"))
+            raise IllegalArgumentException("Debugging is switched on or off.", given=action, legal="enable, disable")
         try:
             percent = float(request.path_params["percent"]) if action == "enable" else 0.0
         except ValueError:
-            raise IllegalArgumentException(
-                explain("The percentage of tuples must be a number.", given=request.path_params["percent"], legal="0..100")
-            ) from None
+            raise IllegalArgumentException("The percentage of tuples must be a number.", given=request.path_params["percent"], legal="0..100") from None
         return self._command(request, f"debug/{action}", "DEBUG", percent=percent, component=component)
 
     # -- requests ---------------------------------------------------------------------------------
@@ -434,5 +432,5 @@ def _rebalance_options(request: Request) -> dict[str, Any]:
         if not (isinstance(executors, dict) and all(type(n) is int for n in executors.values()) and (workers is None or type(workers) is int)):
             raise TypeError
     except (ValueError, AttributeError, TypeError, RecursionError):
-        raise IllegalArgumentException(explain("The body cannot be used.", given=request.state.body[:200], legal=legal)) from None
+        raise IllegalArgumentException("The body cannot be used.", given=request.state.body[:200], legal=legal) from None
     return {"workers": workers, "executors": executors}

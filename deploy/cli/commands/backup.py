@@ -20,11 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
     from dskype.deploy.client.backup import write_backup
-    from dskype.topology.errors import IllegalArgumentException, explain
+    from dskype.topology.errors import IllegalArgumentException
 
     path = Path(args.file)
     if path.exists() and not args.force:
-        raise IllegalArgumentException(explain(f"{path} exists already.", given=args.file, hint="name another file, or --force"))
+        raise IllegalArgumentException(f"{path} exists already.", given=args.file, hint="name another file, or --force")
     with open_client(args) as client:
         kept = write_backup(client, path, messages=args.messages)
     plan = ", the distribution plan" if kept["plans"] else ""

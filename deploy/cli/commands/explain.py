@@ -116,17 +116,17 @@ def _subscription(value: bytes) -> tuple[str, bytes]:
 
 
 def _registered(client: Any, id: str) -> Any:
-    from dskype.topology.errors import IllegalArgumentException, explain
+    from dskype.topology.errors import IllegalArgumentException
 
     found = client.subscription(id)
     if found is None:
-        raise IllegalArgumentException(explain(f"There is no such subscription in topology {client.name!r}.", given=id, hint="'dskype sub list' lists them"))
+        raise IllegalArgumentException(f"There is no such subscription in topology {client.name!r}.", given=id, hint="'dskype sub list' lists them")
     return found
 
 
 def _find(client: Any, id: str) -> _Message:
     """Return the newest message of an id that the topics of messages still have."""
-    from dskype.topology.errors import IllegalArgumentException, explain
+    from dskype.topology.errors import IllegalArgumentException
 
     topics = client.message_topics
     place = topics.place_of(id)
@@ -147,9 +147,7 @@ def _find(client: Any, id: str) -> _Message:
     progress.end()
     if found is None:
         where_to = ", ".join(topics.names)
-        raise IllegalArgumentException(
-            explain(f"There is no such message in {where_to}.", given=id, hint="it may have left the topic; give its JSON instead of its id")
-        )
+        raise IllegalArgumentException(f"There is no such message in {where_to}.", given=id, hint="it may have left the topic; give its JSON instead of its id")
     return found
 
 

@@ -52,7 +52,7 @@ def monitor(
     :returns: the exit code.
     :raises TopologyError: there is no such topology or component.
     """
-    from dskype.topology.errors import TopologyError, explain
+    from dskype.topology.errors import TopologyError
 
     components = list(client.state(name).components)
     if component is None:
@@ -61,7 +61,7 @@ def monitor(
         print("------------------\nPlease use -m to specify one component")
         return 0
     if component not in components:
-        raise TopologyError(explain(f"{component} is no component of {name}.", given=component, legal=", ".join(sorted(components))))
+        raise TopologyError(f"{component} is no component of {name}.", given=component, legal=", ".join(sorted(components)))
     print(f"topology\tcomponent\tparallelism\tstream\ttime-diff ms\t{watch}\tthroughput (Kt/s)")
     stats, patience = client.stats(name), _FIRST_REPORT_S
     while not _tasks(stats, component) and patience > 0:  # it has only just started

@@ -48,7 +48,7 @@ from dskype.distribution.migration import SELECTIONS
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import make_sample, read_records, read_sample
 from dskype.spouts.vocabulary import Vocabulary
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException
 
 _ADVISED = 20_000
 """The most messages and subscriptions that advice is based on, so that it does not take long."""
@@ -201,7 +201,7 @@ def _check_free(path: str | None, force: bool) -> None:
     :raises IllegalArgumentException: it is there, and ``force`` is False.
     """
     if path is not None and os.path.exists(path) and not force:
-        raise IllegalArgumentException(explain(f"{path} exists already.", given=path, hint="name another file, or --force"))
+        raise IllegalArgumentException(f"{path} exists already.", given=path, hint="name another file, or --force")
 
 
 def _write(path: str, text: str, force: bool) -> None:
@@ -346,7 +346,7 @@ def _divide(args: argparse.Namespace) -> int:
     def change(distributor: HasPartitions, _: Any) -> dict[str, Any]:
         if not isinstance(distributor, GridtDistributor):
             legal = ", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, GridtDistributor)))
-            raise IllegalArgumentException(explain("The words of these partitions cannot be divided.", given=distributor.name, legal=legal))
+            raise IllegalArgumentException("The words of these partitions cannot be divided.", given=distributor.name, legal=legal)
         return distributor.divide(args.partition, args.task)
 
     return _change(args, change)
@@ -355,7 +355,7 @@ def _divide(args: argparse.Namespace) -> int:
 def _adjust(args: argparse.Namespace) -> int:
     def change(distributor: HasPartitions, sample: Any) -> dict[str, Any]:
         if not isinstance(distributor, HybridDistributor):
-            raise IllegalArgumentException(explain("The loads of these partitions cannot be adjusted.", given=distributor.name, legal="hybrid"))
+            raise IllegalArgumentException("The loads of these partitions cannot be adjusted.", given=distributor.name, legal="hybrid")
         adapted = HybridDistributor(distributor.tasks, dict(args.option), distributor.plan())
         plan, found = adapted.adjusted(sample, args.selection)
         say(f"{counted(found.moved, 'subscription')} of the sample moved, in {counted(found.rounds, 'round')}")
@@ -371,7 +371,7 @@ def _merge(args: argparse.Namespace) -> int:
 def _shift(args: argparse.Namespace) -> int:
     def change(distributor: HasPartitions, _: Any) -> dict[str, Any]:
         if not isinstance(distributor, AGridDistributor):
-            raise IllegalArgumentException(explain("Only partitions of an A-Grid have borders that can be shifted.", given=distributor.name, legal="agrid"))
+            raise IllegalArgumentException("Only partitions of an A-Grid have borders that can be shifted.", given=distributor.name, legal="agrid")
         return distributor.shift(args.giver, args.taker, args.at)
 
     return _change(args, change)
@@ -383,7 +383,7 @@ def _publish(args: argparse.Namespace) -> int:
         version, current = read_current(client)
         for key in ("distributor", "tasks"):
             if plan[key] != current[key]:
-                raise IllegalArgumentException(explain("The plan does not fit the running topology.", given=f"{key} {plan[key]}", legal=current[key]))
+                raise IllegalArgumentException("The plan does not fit the running topology.", given=f"{key} {plan[key]}", legal=current[key])
         distributor_of(plan)
         send_plan(client, version + 1, plan if args.takeover is None else {**plan, TAKEOVER: args.takeover})
         say(f"version {version + 1} is sent to {client.name}")

@@ -30,21 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Send the messages, wait until they are processed, and send the plan and the subscriptions."""
     from dskype.deploy.client.backup import differences, read_backup, rest_of_life
-    from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+    from dskype.topology.errors import IllegalArgumentException, TopologyError
 
     lines = read_backup(Path(args.file))
     head = next(lines)
     client = open_client(args, patient=True)
     conf = client.running_conf()
     if conf is None:
-        raise TopologyError(
-            explain("There is no such topology.", given=args.topology, hint="start it with its topology file; 'dskype list' lists those that run")
-        )
+        raise TopologyError("There is no such topology.", given=args.topology, hint="start it with its topology file; 'dskype list' lists those that run")
     told = differences(head, conf)
     if client.subscriptions():
         told.append(f"{client.name} has subscriptions already")
     if told and not args.force:
-        raise IllegalArgumentException(explain("The backup does not fit this topology.", given="; ".join(told), hint="--force restores it all the same"))
+        raise IllegalArgumentException("The backup does not fit this topology.", given="; ".join(told), hint="--force restores it all the same")
     for text in told:
         say(f"warning: {text}")
     now_ms, over = time.time_ns() // 1_000_000, 0
@@ -90,7 +88,7 @@ def _await_processed(client: Any, timeout_s: float) -> None:
     """
     from dskype.deploy.metrics.meter import Meter, measure
     from dskype.deploy.metrics.reader import MetricsReader, find
-    from dskype.topology.errors import TopologyError, explain
+    from dskype.topology.errors import TopologyError
 
     source, progress, deadline = MetricsReader(client.kafka, client.name, Meter(60)), Progress(), time.monotonic() + timeout_s
     try:
@@ -102,9 +100,7 @@ def _await_processed(client: Any, timeout_s: float) -> None:
             quiet = quiet + 1 if not waiting and found["lag"]["records"] else 0
             progress(partial("{:,} records and tuples wait".format, waiting))
             if time.monotonic() > deadline:
-                raise TopologyError(
-                    explain("The topology has not processed the messages in time.", given=f"{timeout_s:g} s, {waiting:,} wait", hint="--wait SECS")
-                )
+                raise TopologyError("The topology has not processed the messages in time.", given=f"{timeout_s:g} s, {waiting:,} wait", hint="--wait SECS")
     finally:
         progress.end()
         source.close()

@@ -51,10 +51,10 @@ def _build(args: argparse.Namespace) -> int:
     if (args.file is None) == (args.topic is None):
         raise UsageError("expected a FILE (- is standard input), or --topic; given: " + ("neither" if args.file is None else "both"))
     if os.path.exists(args.output) and not args.force:
-        from dskype.topology.errors import IllegalArgumentException, explain
+        from dskype.topology.errors import IllegalArgumentException
 
         raise IllegalArgumentException(
-            explain(f"{args.output} exists already, and a running topology may use it.", given=args.output, hint="name another file with -o, or --force")
+            f"{args.output} exists already, and a running topology may use it.", given=args.output, hint="name another file with -o, or --force"
         )
     from dskype.spouts.vocabulary import Vocabulary
 

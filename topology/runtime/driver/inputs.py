@@ -78,7 +78,7 @@ class ExternalInputs:
             for topic in topics:
                 numbers = consumer.partitions_for_topic(topic)
                 if not numbers:
-                    raise TopologyError(explain("A KafkaSpout reads a topic that does not exist.", given=topic, component=component, hint="create it first"))
+                    raise TopologyError("A KafkaSpout reads a topic that does not exist.", given=topic, component=component, hint="create it first")
                 partitions = [TopicPartition(topic, p) for p in numbers]
                 begins, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
                 for tp in partitions:
@@ -101,12 +101,10 @@ class ExternalInputs:
         topics = sorted(t for t in consumer.topics() if re.fullmatch(spout.pattern or "", t))
         if not topics:
             raise TopologyError(
-                explain(
-                    "No topic matches the pattern of a KafkaSpout.",
-                    given=spout.pattern,
-                    component=component,
-                    hint="create one; topics that are created later are read, too",
-                )
+                "No topic matches the pattern of a KafkaSpout.",
+                given=spout.pattern,
+                component=component,
+                hint="create one; topics that are created later are read, too",
             )
         return topics
 
@@ -144,11 +142,9 @@ def _check_offset(offset: int, begin: int, end: int, where: Partition, component
     if offset < begin:
         raise DataLossError(topic, partition, offset, begin, f"the log begins at {begin}, most likely by the topic's retention", component)
     raise FatalError(
-        explain(
-            f"Input of a KafkaSpout has changed: its next record is offset {offset} of {topic}/{partition}, but the log ends at {end}.",
-            given="topology.emulator.on.data.loss: fail",
-            legal="fail, skip",
-            component=component,
-            hint="the topic was deleted and created again, or a broker lost its end; set skip to begin with the first available record",
-        )
+        f"Input of a KafkaSpout has changed: its next record is offset {offset} of {topic}/{partition}, but the log ends at {end}.",
+        given="topology.emulator.on.data.loss: fail",
+        legal="fail, skip",
+        component=component,
+        hint="the topic was deleted and created again, or a broker lost its end; set skip to begin with the first available record",
     )

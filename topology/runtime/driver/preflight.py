@@ -156,12 +156,10 @@ def _compare_versions(found: list[_Finding]) -> None:
     )
     if others:
         raise PreflightError(
-            explain(
-                "Spark's executors run other versions than the driver.",
-                given="; ".join(others),
-                legal=f"Python {ours[0].rpartition('.')[0]}, dskype {ours[1]}",
-                hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
-            )
+            "Spark's executors run other versions than the driver.",
+            given="; ".join(others),
+            legal=f"Python {ours[0].rpartition('.')[0]}, dskype {ours[1]}",
+            hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
         )
 
 
@@ -252,20 +250,16 @@ def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals:
         context.cancelAllJobs()
         thread.join(10)
         raise PreflightError(
-            explain(
-                f"Spark's master has provided no task slot within {timeout_s:g} s.",
-                given=f"{arrivals.count} executors at {context.master}",
-                legal="at least one executor with free cores",
-                hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",
-            )
+            f"Spark's master has provided no task slot within {timeout_s:g} s.",
+            given=f"{arrivals.count} executors at {context.master}",
+            legal="at least one executor with free cores",
+            hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",
         )
     if isinstance(found[0], Exception):
         lines = [line.strip() for line in str(found[0]).splitlines() if "Cannot run program" in line or "Error" in line or "Exception" in line]
         raise PreflightError(
-            explain(
-                "Spark's executors cannot run this topology's Python.",
-                given=(lines[0] if lines else str(found[0]))[:500],
-                hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
-            )
+            "Spark's executors cannot run this topology's Python.",
+            given=(lines[0] if lines else str(found[0]))[:500],
+            hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
         ) from found[0]
     return found[0]

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from dskype.topology.config import Config
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, explain, mark_of, text_after
+from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, mark_of, text_after
 from dskype.topology.runtime.driver.inputs import ExternalInputs
 from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.restarts import RESTARTED, Restarts
@@ -182,11 +182,9 @@ class QueryKeeper:
             state.reports.add_error(component, f"the query failed and is given up: {shown}")
             state.fail(
                 TopologyFailedError(
-                    explain(
-                        f"The query of component {component!r} of topology {state.plan.name!r} has failed {self._failures.in_a_row(component)} times in a row without progress.",
-                        given=shown,
-                        hint=f"the executors' logs are in {state.folder / 'logs'}; when the cause is removed, submit the topology again to resume it",
-                    )
+                    f"The query of component {component!r} of topology {state.plan.name!r} has failed {self._failures.in_a_row(component)} times in a row without progress.",
+                    given=shown,
+                    hint=f"the executors' logs are in {state.folder / 'logs'}; when the cause is removed, submit the topology again to resume it",
                 )
             )
             return

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from dskype.topology.core.snapshots import SnapshotStore, TermTakenError
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import explain
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.stores.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 from dskype.topology.runtime.stores.kept_files import same_names
@@ -36,20 +35,16 @@ def read_started(plan: TopologyPlan, folder: Path, store: SnapshotStore) -> Mani
     if started is None:
         if store.holds_state():
             raise ControlFileError(
-                explain(
-                    f"Topology {plan.name!r} cannot be resumed: {'its store' if store.remote else folder} holds snapshots, but no {MANIFEST} that describes them.",
-                    given=f"{MANIFEST} is missing in {folder}",
-                    hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
-                )
+                f"Topology {plan.name!r} cannot be resumed: {'its store' if store.remote else folder} holds snapshots, but no {MANIFEST} that describes them.",
+                given=f"{MANIFEST} is missing in {folder}",
+                hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
             )
     elif started.topology_id != plan.topology_id:
         raise ControlFileError(
-            explain(
-                f"The files of {folder} belong to two topologies.",
-                given=f"{MANIFEST} of {started.topology_id}",
-                legal=plan.topology_id,
-                hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
-            )
+            f"The files of {folder} belong to two topologies.",
+            given=f"{MANIFEST} of {started.topology_id}",
+            legal=plan.topology_id,
+            hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
         )
     return started
 

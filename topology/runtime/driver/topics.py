@@ -11,7 +11,7 @@ from dskype.topology.core.executor import start_positions
 from dskype.topology.core.old_records import OldRecords
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.errors import FatalError, TopologyError, explain
+from dskype.topology.errors import FatalError, TopologyError
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.driver.reports import DriverReports
 from dskype.topology.runtime.kafka.clients import KafkaSettings
@@ -54,11 +54,9 @@ class TopologyTopics:
                 wrong = {t: (n, existing.get(t)) for t, n in inboxes.items() if existing.get(t) != n}
                 if wrong:
                     raise TopologyError(
-                        explain(
-                            f"Topology {self.plan.name!r} cannot be resumed: its inbox topics are not as it left them.",
-                            given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
-                            hint="their records are needed together with the snapshots; start it afresh ('dskype submit --fresh')",
-                        )
+                        f"Topology {self.plan.name!r} cannot be resumed: its inbox topics are not as it left them.",
+                        given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
+                        hint="their records are needed together with the snapshots; start it afresh ('dskype submit --fresh')",
                     )
             else:
                 admin.delete([*existing, metrics_topic(self.plan.name)])
@@ -126,12 +124,10 @@ class TopologyTopics:
                 held = found[topic].get(partition)
                 if name == topic and (held is None or not held[0] <= offset <= held[1]):
                     raise FatalError(
-                        explain(
-                            f"Topology {self.plan.name!r} cannot continue: component {component!r} has to continue at offset {offset} of {topic}/{partition}.",
-                            given=f"the log holds {held or 'nothing'}",
-                            component=component,
-                            hint="the inbox was deleted or truncated, or a broker has lost its end; start it afresh ('dskype submit --fresh')",
-                        )
+                        f"Topology {self.plan.name!r} cannot continue: component {component!r} has to continue at offset {offset} of {topic}/{partition}.",
+                        given=f"the log holds {held or 'nothing'}",
+                        component=component,
+                        hint="the inbox was deleted or truncated, or a broker has lost its end; start it afresh ('dskype submit --fresh')",
                     )
 
     def drop_old_records(self, store: SnapshotStore, stats: TopologyStats) -> None:
@@ -152,16 +148,14 @@ def check_kafka_options(plan: TopologyPlan, kafka: KafkaSettings) -> None:
         obj = plan.spec(component).obj
         if isinstance(obj, KafkaBolt) and obj.kafka_options:
             raise TopologyError(
-                explain(
-                    "A KafkaBolt writes with the topology's own producer.",
-                    given=sorted(obj.kafka_options),
-                    component=component,
-                    hint="give kafka.* settings to the cluster",
-                )
+                "A KafkaBolt writes with the topology's own producer.",
+                given=sorted(obj.kafka_options),
+                component=component,
+                hint="give kafka.* settings to the cluster",
             )
         refuse_own_security(getattr(obj, "kafka_options", {}), component)
         servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
         if servers not in (None, kafka.bootstrap_servers):
             raise TopologyError(
-                explain("A KafkaSpout reads from the brokers that carry the topology.", given=servers, component=component, legal=kafka.bootstrap_servers)
+                "A KafkaSpout reads from the brokers that carry the topology.", given=servers, component=component, legal=kafka.bootstrap_servers
             )

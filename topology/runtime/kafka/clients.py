@@ -11,7 +11,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
-from dskype.topology.errors import FatalError, TopologyError, explain
+from dskype.topology.errors import FatalError, TopologyError
 from dskype.topology.runtime.kafka.connections import Connection, reached
 from dskype.topology.runtime.kafka.librdkafka_producer import make_producer
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
@@ -47,11 +47,9 @@ def check_codecs() -> None:
     there = {"snappy": codec.has_snappy(), "lz4": codec.has_lz4(), "zstd": codec.has_zstd()}
     if missing := [name for name, found in there.items() if not found]:
         raise FatalError(
-            explain(
-                "Compressed records cannot be read here.",
-                given=f"no package for {', '.join(missing)}",
-                hint="install dskype with all its packages: python-snappy, lz4, zstandard",
-            )
+            "Compressed records cannot be read here.",
+            given=f"no package for {', '.join(missing)}",
+            hint="install dskype with all its packages: python-snappy, lz4, zstandard",
         )
 
 

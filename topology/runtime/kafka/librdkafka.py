@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS, Connection
 from dskype.topology.runtime.kafka.tls import PortableContext, TlsSettings, pem_blocks, text_as_file
 
@@ -84,12 +84,12 @@ def connection_settings(kafka: Connection) -> Iterator[dict[str, Any]]:
         "logger": log,
     }
     if kafka.client.get("sasl_mechanism") == "GSSAPI":
-        raise UnsupportedOptionError(explain("Executors that use Kafka themselves cannot use Kerberos.", given="kafka.sasl.mechanism GSSAPI"))
+        raise UnsupportedOptionError("Executors that use Kafka themselves cannot use Kerberos.", given="kafka.sasl.mechanism GSSAPI")
     given = {key: value for key, value in kafka.client.items() if key not in _WITHOUT_EFFECT}
     context, request_timeout_ms = given.pop("ssl_context", None), given.pop("request_timeout_ms", None)
     if unknown := sorted(given.keys() - _TRANSLATED):
         raise UnsupportedOptionError(
-            explain("Executors that use Kafka themselves cannot follow a connection setting.", given=", ".join(unknown), legal=", ".join(_TRANSLATED))
+            "Executors that use Kafka themselves cannot follow a connection setting.", given=", ".join(unknown), legal=", ".join(_TRANSLATED)
         )
     settings |= {_TRANSLATED[key]: value for key, value in given.items()}
     if request_timeout_ms is not None:
@@ -97,7 +97,7 @@ def connection_settings(kafka: Connection) -> Iterator[dict[str, Any]]:
     with contextlib.ExitStack() as files:
         if context is not None:
             if not isinstance(context, PortableContext):
-                raise UnsupportedOptionError(explain("Clients of librdkafka cannot use a context of Python's own.", given="ssl_context"))
+                raise UnsupportedOptionError("Clients of librdkafka cannot use a context of Python's own.", given="ssl_context")
             settings |= _tls_settings(context.settings, files)
         yield settings
 
@@ -105,7 +105,7 @@ def connection_settings(kafka: Connection) -> Iterator[dict[str, Any]]:
 def _tls_settings(tls: TlsSettings, files: contextlib.ExitStack) -> dict[str, Any]:
     if "TLSv1.2" not in tls.versions:
         raise UnsupportedOptionError(
-            explain("Executors that use Kafka themselves cannot insist on a version of TLS.", given=f"kafka.ssl.enabled.protocols {','.join(tls.versions)}")
+            "Executors that use Kafka themselves cannot insist on a version of TLS.", given=f"kafka.ssl.enabled.protocols {','.join(tls.versions)}"
         )
     settings: dict[str, Any] = {"ssl.endpoint.identification.algorithm": "https" if tls.check_hostname else "none"}
     if tls.ca_file is not None or tls.ca is not None:

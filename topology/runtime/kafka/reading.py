@@ -75,11 +75,9 @@ class KafkaInboxReader:
                 yield from map(_in_record, records_until(consumer, where, stop))
             except (UnsupportedCodecError, CorruptRecordError) as error:
                 raise FatalError(
-                    explain(
-                        f"Records of {topic}/{partition} from offset {consumer.position(where)} on can never be read again.",
-                        given=f"{type(error).__name__}: {error}",
-                        hint="install the library of the codec for Python, or let the broker restore the damaged log from a replica; then resume the topology",
-                    )
+                    f"Records of {topic}/{partition} from offset {consumer.position(where)} on can never be read again.",
+                    given=f"{type(error).__name__}: {error}",
+                    hint="install the library of the codec for Python, or let the broker restore the damaged log from a replica; then resume the topology",
                 ) from error
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:

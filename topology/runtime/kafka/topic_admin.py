@@ -14,7 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from dskype.topology.config import RECORD_BYTES
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
 
 __all__ = ["INPUT_TOPIC", "OUTPUT_TOPIC", "OWN_TOPIC", "TopicAdmin", "refuse_own_security", "topic_warnings"]
@@ -138,12 +138,7 @@ def refuse_own_security(options: Mapping[str, Any], component: str) -> None:
     own = sorted(k for k in options if k.startswith(("security.", "sasl.", "ssl.")))
     if own:
         raise TopologyError(
-            explain(
-                "A component connects to the brokers as its topology does.",
-                given=own,
-                component=component,
-                hint="give them to the cluster, as kafka.* settings",
-            )
+            "A component connects to the brokers as its topology does.", given=own, component=component, hint="give them to the cluster, as kafka.* settings"
         )
 
 

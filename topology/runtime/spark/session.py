@@ -19,7 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dskype.topology.core.redaction import SPARK_KEYS, redact_text
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.processes.executor_log import write_log
 from dskype.topology.runtime.transport.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
@@ -186,7 +186,7 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     try:
         session = builder.getOrCreate()
     except Exception as error:  # py4j raises errors of many kinds
-        raise SessionError(explain("Spark could not be started.", given=redact_text(_java_reason(error)), hint=f"its log is {log_file}")) from error
+        raise SessionError("Spark could not be started.", given=redact_text(_java_reason(error)), hint=f"its log is {log_file}") from error
     return session
 
 
@@ -236,11 +236,9 @@ def _launch(settings: Mapping[str, str], folder: Path, log_handle: int) -> None:
     for key in ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
         if redact_text(settings.get(key, "")) != settings.get(key, ""):
             raise TopologyError(
-                explain(
-                    "Options of a JVM are on its command line, which every user of the machine can see, so they must not hold a secret.",
-                    given=key,
-                    hint="set them in the environment variable JDK_JAVA_OPTIONS",
-                )
+                "Options of a JVM are on its command line, which every user of the machine can see, so they must not hold a secret.",
+                given=key,
+                hint="set them in the environment variable JDK_JAVA_OPTIONS",
             )
     file = folder / "spark.properties"
     file.unlink(missing_ok=True)

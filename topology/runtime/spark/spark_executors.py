@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
 
 __all__ = ["NoSparkExecutorError", "SparkExecutor", "count_executors", "find_executors", "newest_executor_age_s", "place", "tasks_on_all_executors"]
@@ -42,9 +42,7 @@ def find_executors(context: Any) -> list[SparkExecutor]:
     rows = context._jsc.sc().statusStore().executorList(True)
     found = [SparkExecutor(e.id(), e.hostPort().rpartition(":")[0]) for e in map(rows.apply, range(rows.size())) if e.id() != "driver"]
     if not found:
-        raise NoSparkExecutorError(
-            explain("Spark has no executor.", given=context.master, hint="workers may have left the master, or hold no free cores and memory")
-        )
+        raise NoSparkExecutorError("Spark has no executor.", given=context.master, hint="workers may have left the master, or hold no free cores and memory")
     return sorted(found, key=lambda e: (len(e.id), e.id))
 
 

@@ -23,7 +23,7 @@ from dskype.topology.config import Config
 from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.core.snapshots import SnapshotStore
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
@@ -80,7 +80,7 @@ def open_store(url: str, plan: TopologyPlan, kafka: KafkaSettings, folder: Path)
         return ObjectSnapshotStore(f"{url.rstrip('/')}/{metrics_topic(plan.name).removesuffix('.metrics')}", kept)
     if url == KAFKA_URL:
         return KafkaSnapshotStore(kafka, plan.name, max(plan.task_component), kept)
-    raise TopologyError(explain("There is no store of that kind for a topology's state.", given=url, legal=_LEGAL, hint=Config.TOPOLOGY_EMULATOR_STATE_URL))
+    raise TopologyError("There is no store of that kind for a topology's state.", given=url, legal=_LEGAL, hint=Config.TOPOLOGY_EMULATOR_STATE_URL)
 
 
 # -- kept files -----------------------------------------------------------------------------------
@@ -123,12 +123,10 @@ def fetch_copy(store: SnapshotStore, copy: Path, component: str | None = None) -
     data = store.read_document(_document(str(copy)))
     if data is None or hashlib.sha256(data).hexdigest()[:16] != copy.name[:16]:
         raise TopologyError(
-            explain(
-                "A file that tasks read is neither on this host nor in the topology's store.",
-                given=str(copy),
-                component=component,
-                hint="submit the topology again: its driver puts the file there",
-            )
+            "A file that tasks read is neither on this host nor in the topology's store.",
+            given=str(copy),
+            component=component,
+            hint="submit the topology again: its driver puts the file there",
         )
     copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with replace_file(copy) as whole:

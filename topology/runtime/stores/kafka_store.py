@@ -30,7 +30,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionE
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.chunking import cut
 from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, TermTakenError, WriteError, removed, taken
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import chunks_topic, state_topic
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
@@ -137,12 +137,10 @@ class KafkaSnapshotStore(StoreBase):
             existing = admin.existing(wanted)
             if wrong := {topic: n for topic, n in existing.items() if n != wanted[topic]}:
                 raise TopologyError(
-                    explain(
-                        "The topics of a topology's state have another number of partitions.",
-                        given=str(wrong),
-                        legal=str(self._tasks + 1),
-                        hint="start it afresh ('dskype submit --fresh') after deleting them, or under another name",
-                    )
+                    "The topics of a topology's state have another number of partitions.",
+                    given=str(wrong),
+                    legal=str(self._tasks + 1),
+                    hint="start it afresh ('dskype submit --fresh') after deleting them, or under another name",
                 )
             admin.create({topic: n for topic, n in wanted.items() if topic not in existing}, _TOPIC)
 
@@ -295,10 +293,8 @@ class KafkaSnapshotStore(StoreBase):
             if self._is_gone():
                 raise removed(f"topic {self._topic}") from error
             raise WriteError(
-                explain(
-                    f"The state of topology {self._topology!r} cannot be written to {self._topic}: {type(error).__name__}: {error}.",
-                    hint="the topology continues by itself when the brokers take records again",
-                )
+                f"The state of topology {self._topology!r} cannot be written to {self._topic}: {type(error).__name__}: {error}.",
+                hint="the topology continues by itself when the brokers take records again",
             ) from error
         return offsets
 
@@ -387,9 +383,7 @@ class KafkaSnapshotStore(StoreBase):
             # Without a term of its own: a lower one is refused by its number.
             if not self._commit(0, Commit(TERM, -1, term, uuid.uuid4().hex, None, value=json.dumps(holder).encode())):
                 newest = self.newest_term()
-                raise TermTakenError(
-                    explain("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
-                )
+                raise TermTakenError("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
             # From here on, no process of an earlier driver writes anything that counts.
             self._send((self._topic, p, Commit(FENCE, -1, 0, uuid.uuid4().hex, term).key(), b"") for p in self._logs if p)
             self._trim([0])

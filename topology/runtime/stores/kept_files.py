@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.stores.control_files import read_json, write_json
 
@@ -127,13 +127,11 @@ def _copy(at: tuple[str, Key], path: str, files: Path) -> dict[str, str]:
             source = open(path, "rb")  # noqa: SIM115 - closed below
         except OSError as error:
             raise TopologyError(
-                explain(
-                    f"A file that {' / '.join(at[1])} names cannot be read.",
-                    given=path,
-                    component=at[0],
-                    legal="a file that can be read where the topology is started",
-                    hint=error.strerror,
-                )
+                f"A file that {' / '.join(at[1])} names cannot be read.",
+                given=path,
+                component=at[0],
+                legal="a file that can be read where the topology is started",
+                hint=error.strerror,
             ) from error
         with source, open(partial, "wb") as target:
             while chunk := source.read(_CHUNK_BYTES):
@@ -176,33 +174,27 @@ def _check(name: str, declared: Mapping[tuple[str, Key], str], index: Mapping[tu
         path, entry = declared.get((component, key)), index.get((component, key))
         before = f"with {entry['path']}" if entry else "without one"
         raise TopologyError(
-            explain(
-                f"Topology {name!r} cannot be resumed with other files: it was started {before} as {' / '.join(key)}.",
-                given=path,
-                component=component,
-                hint="set it as it was, or start the topology afresh with --fresh",
-            )
+            f"Topology {name!r} cannot be resumed with other files: it was started {before} as {' / '.join(key)}.",
+            given=path,
+            component=component,
+            hint="set it as it was, or start the topology afresh with --fresh",
         )
     for at, entry in index.items():
         given = _digest(declared[at])
         if given is not None and given != entry["sha256"]:
             raise TopologyError(
-                explain(
-                    f"The file that {' / '.join(at[1])} names has changed since topology {name!r} was started: SHA-256 {entry['sha256']} was expected of {declared[at]}.",
-                    given=given,
-                    component=at[0],
-                    hint=f"to continue as before, restore the file (cp {files / entry['copy']} {declared[at]}); to use the changed one, start the topology afresh "
-                    "with --fresh; to switch without a gap, run another topology beside this one (docs/guides/data.md)",
-                )
+                f"The file that {' / '.join(at[1])} names has changed since topology {name!r} was started: SHA-256 {entry['sha256']} was expected of {declared[at]}.",
+                given=given,
+                component=at[0],
+                hint=f"to continue as before, restore the file (cp {files / entry['copy']} {declared[at]}); to use the changed one, start the topology afresh "
+                "with --fresh; to switch without a gap, run another topology beside this one (docs/guides/data.md)",
             )
         if _digest(files / entry["copy"]) != entry["sha256"]:
             if given is None:
                 raise TopologyError(
-                    explain(
-                        f"The copy of a file that topology {name!r} was started with is damaged or gone: SHA-256 {entry['sha256']} was expected.",
-                        given=str(files / entry["copy"]),
-                        component=at[0],
-                        hint=f"put the file back to {declared[at]}, or start the topology afresh with --fresh",
-                    )
+                    f"The copy of a file that topology {name!r} was started with is damaged or gone: SHA-256 {entry['sha256']} was expected.",
+                    given=str(files / entry["copy"]),
+                    component=at[0],
+                    hint=f"put the file back to {declared[at]}, or start the topology afresh with --fresh",
                 )
             _copy(at, declared[at], files)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from dskype.topology.core.snapshots import TERMS, StoreBase, WriteError, removed
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 
 __all__ = ["ObjectSnapshotStore"]
 
@@ -49,9 +49,7 @@ class ObjectSnapshotStore(StoreBase):
             try:
                 from s3fs import S3FileSystem  # imported late: it takes a second, and few topologies need it
             except ImportError as error:
-                raise TopologyError(
-                    explain("The library for S3 is missing.", given=self.url, hint="pip install '/path/to/dskype[s3]', on every host")
-                ) from error
+                raise TopologyError("The library for S3 is missing.", given=self.url, hint="pip install '/path/to/dskype[s3]', on every host") from error
             self._connected = S3FileSystem(use_listings_cache=False, skip_instance_cache=True)
             self._pid = os.getpid()
         return self._connected
@@ -78,23 +76,19 @@ class ObjectSnapshotStore(StoreBase):
                 pass
             else:
                 raise TopologyError(
-                    explain(
-                        "The object store ignores the condition under which journals are written: a second write replaced the first.",
-                        given=self.url,
-                        legal="a server that honours 'If-None-Match: *', such as Amazon S3",
-                        hint="use another server, or keep the state in Kafka (topology.emulator.state.url: kafka:)",
-                    )
+                    "The object store ignores the condition under which journals are written: a second write replaced the first.",
+                    given=self.url,
+                    legal="a server that honours 'If-None-Match: *', such as Amazon S3",
+                    hint="use another server, or keep the state in Kafka (topology.emulator.state.url: kafka:)",
                 )
             finally:
                 self._discard(trial)
             self._files.pipe_file(self._path(_CREATED), b"")
         except OSError as error:
             raise TopologyError(
-                explain(
-                    f"The object store cannot be used: {error}.",
-                    given=self.url,
-                    hint="the bucket must exist, and AWS_ENDPOINT_URL and the credentials must be set on every host",
-                )
+                f"The object store cannot be used: {error}.",
+                given=self.url,
+                hint="the bucket must exist, and AWS_ENDPOINT_URL and the credentials must be set on every host",
             ) from error
 
     def clear(self) -> None:
@@ -150,11 +144,9 @@ class ObjectSnapshotStore(StoreBase):
 
     def _failed(self, name: str, data: bytes, error: OSError) -> WriteError:
         return WriteError(
-            explain(
-                f"{name} cannot be written: {error}.",
-                given=f"{len(data)} bytes to write to {self.url}",
-                hint="the topology continues by itself when the object store takes objects again",
-            )
+            f"{name} cannot be written: {error}.",
+            given=f"{len(data)} bytes to write to {self.url}",
+            hint="the topology continues by itself when the object store takes objects again",
         )
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:

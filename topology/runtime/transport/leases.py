@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from dskype.topology.core.snapshots import FencedError, SnapshotStore
 from dskype.topology.core.steady_clock import boot_s
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 
 __all__ = ["Leases", "SupersededError"]
 
@@ -97,7 +97,7 @@ class Leases:
         """
         for task in self._tasks:
             if (data := self._store.read_document(_name(task))) != self._own:
-                raise SupersededError(explain(f"Another executor has the lease of task {task}; nothing was saved.", given=(data or b"nobody").decode()))
+                raise SupersededError(f"Another executor has the lease of task {task}; nothing was saved.", given=(data or b"nobody").decode())
 
     def _all_own(self) -> bool:
         """Enter this executor where it is not the holder, because one of an earlier start is, or nobody; return whether there was no need to."""
@@ -107,7 +107,7 @@ class Leases:
                 continue
             holder = self._holder(task)
             if holder is not None and holder[0] == self._epoch:
-                raise SupersededError(explain(f"Another executor has the lease of task {task}.", given=holder[2]))
+                raise SupersededError(f"Another executor has the lease of task {task}.", given=holder[2])
             self._store.write_document(_name(task), self._own)
             found = False
         return found

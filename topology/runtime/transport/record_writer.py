@@ -89,8 +89,7 @@ class RecordWriter:
                 self._write_one(record)
         for (topic, partition), messages in frames.items():
             if (n := self._producer.produce_batch(topic, messages, partition)) != len(messages):
-                msg = explain("The queue of records to Kafka is full.", given=f"{len(messages) - n} of {len(messages)} records for {topic}/{partition}")
-                raise DeliveryError(msg)
+                raise DeliveryError("The queue of records to Kafka is full.", given=f"{len(messages) - n} of {len(messages)} records for {topic}/{partition}")
 
     def _write_columns(self, records: OutRecords) -> None:
         produce, topic = self._producer.produce, records.topic
@@ -129,19 +128,17 @@ class RecordWriter:
                     answered = False
                 elif answered:
                     raise StalledWriterError(
-                        explain(
-                            "Kafka has not accepted records, although it answers.",
-                            given=f"{left} records that wait",
-                            hint="a partition may have fewer replicas in sync than min.insync.replicas asks for",
-                        )
+                        "Kafka has not accepted records, although it answers.",
+                        given=f"{left} records that wait",
+                        hint="a partition may have fewer replicas in sync than min.insync.replicas asks for",
                     )
                 else:
                     answered = True
                 since = now
         if self._refused is not None and self._refused.code() == KafkaError._MSG_TIMED_OUT:
-            raise StalledWriterError(explain("Kafka has not accepted a record in time.", given=self._refused.str()))
+            raise StalledWriterError("Kafka has not accepted a record in time.", given=self._refused.str())
         if self._refused is not None:
-            raise DeliveryError(explain("Kafka has not accepted a record.", given=self._refused.str()))
+            raise DeliveryError("Kafka has not accepted a record.", given=self._refused.str())
 
     def _brokers_answer(self) -> bool:
         """Ask the brokers with a client of its own, for the other one may reach nobody."""
