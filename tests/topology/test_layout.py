@@ -19,6 +19,7 @@ CONTRACT = {
         "nimbus.states",
         "planning.plan",
         "simulated.engine",
+        "simulated.faults",
         "simulated.log",
     },  # a cluster runs topologies
     "kernel_cache": {"core.ownership"},  # compiled kernels are loaded only if nobody else has written them
