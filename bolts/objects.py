@@ -313,10 +313,7 @@ class ObjectTable:
             arrival_ms = np.where(expired, position, arrival_ms)
         ids = everything.ids.take(update)
         pairs = StatePairs(
-            Arrived(messages._replace(seq=seq, position=position), ids, arrival_ms, found.details),
-            before.astype(np.int8),
-            messages.position,
-            found.arrival_ms,
+            Arrived(messages._replace(seq=seq, position=position), ids, arrival_ms, found.details), before.astype(np.int8), messages.position, found.arrival_ms
         )
         return pairs if expired is None else pairs.select(np.lexsort((pairs.before, seq, position)))
 

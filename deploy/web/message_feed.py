@@ -53,9 +53,8 @@ def message_of(record: Any, topics: MessageTopics | None = None) -> dict[str, An
 
 def _message_of(record: Any, topics: MessageTopics | None) -> dict[str, Any] | None:
     if topics is not None and topics.objects and record.value is None:
-        ended = message_of_deletion(record.key, topics.limits).object
-        id = topics.default_id(record.topic, record.partition, record.offset)
-        return {"id": id, "message_id": id, "object": ended, "gone": True}
+        ended, name = message_of_deletion(record.key, topics.limits).object, topics.default_id(record.topic, record.partition, record.offset)
+        return {"id": name, "message_id": name, "object": ended, "gone": True}
     value, default = json_object(record.value), f"{record.partition}-{record.offset}"
     if topics is not None:
         default = topics.default_id(record.topic, record.partition, record.offset)
@@ -67,7 +66,7 @@ def _message_of(record: Any, topics: MessageTopics | None) -> dict[str, Any] | N
     if not (id is None or (type(id) is int and -(1 << 63) <= id < 1 << 63) or (isinstance(id, str) and len(id) <= _ID)):  # many are remembered
         return None
     id = default if id is None else id
-    found = {"id": id, "message_id": id_text(id)}
+    found: dict[str, Any] = {"id": id, "message_id": id_text(id)}
     if topics is not None and topics.objects and "object" in value:
         found["object"] = object_id(value["object"], topics.limits.id_max_bytes)
         if value.get("deleted") is True:

@@ -26,15 +26,20 @@ def tell(kafka, op, object, number, subscription="station"):
     kafka.broker.write(topics.results, subscription, json.dumps(value).encode(), headers=[("result-id", f"{subscription}/{number}")])
 
 
-@pytest.fixture
-def page(browser, kafka, served):
-    """The page of a topology with objects, following the subscription ``station``."""
+def follow_station(kafka):
+    """Let a topology with objects run, with the active subscription ``station``."""
     run_plan(kafka, OBJECTS)
     topics = kafka.topology()
     fields = {"type": "boolean", "region": {"center": {"lat": 48.14, "lon": 11.56}, "radius_m": 500}}
     kafka.broker.write(topics.subscriptions, "station", json.dumps(fields).encode())
     active = {"v": 1, "subscription": "station", "registration": "0-0", "event": "active", "watermark": 0}
     kafka.broker.write(topics.registrations, "station", json.dumps(active).encode())
+
+
+@pytest.fixture
+def page(browser, kafka, served):
+    """The page, following the subscription ``station``."""
+    follow_station(kafka)
     browser.open(f"{served.url}#token={TOKEN}")
     browser.open(f"{served.url}index.html")
     browser.open(f"{served.url}#sub=station")
