@@ -18,7 +18,7 @@ import numpy as np
 
 from dskype.deploy import web
 
-__all__ = ["ATTRIBUTES", "KINDS", "Cities", "Fleet", "cities", "geofences"]
+__all__ = ["ATTRIBUTES", "KINDS", "Cities", "Fleet", "MovingPlan", "cities", "geofences"]
 
 ATTRIBUTES = {"fuel": "number"}
 """What ``dskype.attributes`` has to be: the tank of a vehicle, in percent."""
@@ -37,6 +37,23 @@ _SUBURBS_M = 15_000.0
 
 
 @dataclass(frozen=True)
+class MovingPlan:
+    """What a run of ``dskype demo --moving`` publishes.
+
+    :ivar messages: how many states of vehicles.
+    :ivar rate: states per second.
+    :ivar seed: of everything random.
+    :ivar port: of the map; 0: a free one.
+    """
+
+    messages: int = 27_000
+    vehicles: int = 300
+    rate: float = 150.0
+    seed: int = 1
+    port: int = 0
+
+
+@dataclass(frozen=True)
 class Cities:
     """Cities, the largest first.
 
@@ -50,6 +67,11 @@ class Cities:
 
     def __len__(self) -> int:
         return len(self.lat)
+
+    def within(self, west: float, south: float, east: float, north: float) -> Cities:
+        """Return those in a rectangle, degrees."""
+        rows = np.flatnonzero((self.lon >= west) & (self.lon <= east) & (self.lat >= south) & (self.lat <= north))
+        return Cities([self.names[row] for row in rows.tolist()], self.lat[rows], self.lon[rows])
 
     @cached_property
     def neighbours(self) -> np.ndarray:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from dskype.deploy.demo.moving import ATTRIBUTES, KINDS, Fleet, cities, geofences
+from dskype.deploy.cli import main as cli
+from dskype.deploy.demo import moving_run
+from dskype.deploy.demo.moving import ATTRIBUTES, KINDS, Fleet, MovingPlan, cities, geofences
+from dskype.deploy.demo.moving_run import Trip, fences
+from dskype.deploy.demo.screen import Quantiles, Word
 from dskype.spouts.records import parse_message, parse_subscription
 from dskype.spouts.settings import Settings
+from dskype.topology.errors import TopologyError
 
 SETTINGS = Settings.from_conf({"dskype.objects": True, "dskype.attributes": ATTRIBUTES, "dskype.boolean.wordless": True, "dskype.space": [-180, -90, 180, 90]})
 
@@ -75,3 +83,62 @@ def test_a_city_without_neighbours_has_no_vehicle():
 @pytest.mark.parametrize("n", [0, 1])
 def test_few_geofences_are_few(n):
     assert len(list(geofences(cities(), n, 1))) == n
+
+
+# --- dskype demo --moving ---------------------------------------------------------------------------------------------
+
+
+def test_a_trip_is_the_same_in_parts():
+    where = cities().within(-11, 35, 32, 60)
+    whole, parts = Trip(Fleet(where, 20, 1), 100), Trip(Fleet(where, 20, 1), 100)
+    assert len(whole) == 100 and whole.records(0, 200) == parts.records(0, 7) + parts.records(7, 93) + parts.records(93, 100)
+
+
+def test_geofences_of_the_demo_are_what_the_topology_takes_and_vehicles_cross_them():
+    where = cities().within(-11, 35, 32, 60)
+    found = dict(fences(where))
+    assert "Paris" in found and sum("expression" in record for record in found.values()) == 12
+    parsed = {}
+    for id, record in found.items():
+        parsed[id] = parse_subscription(
+            id.encode(), json.dumps(record).encode(), tokenizer=SETTINGS.analyzer(), space=SETTINGS.space, limits=SETTINGS.limits, language=SETTINGS.language
+        )
+    fleet, rows, inside = Fleet(where, 300, 1), np.arange(300), []
+    for _ in range(90):
+        fleet.advance(rows, 60)
+        lat, lon = fleet.places(rows)
+        inside.append(sum(((lon >= w) & (lon <= e) & (lat >= s) & (lat <= n)).astype(int) for w, s, e, n in (one.bbox for one in parsed.values())))
+    assert np.count_nonzero(np.diff(np.array(inside), axis=0)) > 100
+
+
+def test_who_enters_and_leaves_is_shown_as_text(monkeypatch):
+    console = Console(file=io.StringIO(), width=200)
+    plan = SimpleNamespace(component_ids=["subscription-bolt"], component_tasks=lambda name: [7])
+    stats = SimpleNamespace(tasks={7: {"watermark": 9}}, errors=[])
+    words = [Word(0, "[red]Paris", op, "m", None, None, "bus-7\x1b[31m") for op in ("enter", "leave", "enter")]
+    watcher = SimpleNamespace(failure=None, heard=-1e9, words=lambda since: (3, words[since:]), latency=lambda: (Quantiles(12.0, 40.0), Quantiles(12.0, 40.0)))
+    feeder = SimpleNamespace(failure=None, published=10, go=lambda: None)
+    handle = SimpleNamespace(backend=SimpleNamespace(plan=plan, failure=None), stats=stats)
+    live = moving_run._Live(handle, feeder, watcher, MovingPlan(messages=10), console)
+    said = []
+    live.until_ready(said.append, 0.0)
+    live.until_done()
+    shown = console.file.getvalue()
+    assert "[red]Paris" in shown and "\x1b" not in shown and shown.count("enter ") == 2
+    assert "10 of 10 states; 2 times a vehicle entered, 1 times one left; latency p50 12 ms, p99 40 ms" in shown and "300 vehicles drive" in said[0]
+    stats.tasks[7]["watermark"] = 5
+    monkeypatch.setattr(moving_run, "_STUCK_S", -1.0)
+    with pytest.raises(TopologyError, match="6 of 10 states applied"):
+        live.until_done()
+    feeder.failure = ValueError("the broker is gone")
+    with pytest.raises(ValueError, match="gone"):
+        live.until_done()
+
+
+def test_a_moving_demo_takes_options_that_make_sense(monkeypatch, capsys):
+    plans = []
+    monkeypatch.setattr(moving_run, "run", lambda plan, **more: plans.append((plan, more)) or 0)
+    assert cli.main(["demo", "--moving", "--vehicles", "50", "--messages", "100", "--rate", "10", "--seed", "3", "--port", "0", "--no-verify"]) == 0
+    assert plans == [(MovingPlan(100, 50, 10.0, 3, 0), {"verify": False, "transport": None})]
+    assert cli.main(["demo", "--moving", "--folder", "x", "--window", "5"]) == 2 and "expected no --window, --folder with --moving" in capsys.readouterr().err
+    assert cli.main(["demo", "--vehicles", "50"]) == 2 and "need --moving" in capsys.readouterr().err
