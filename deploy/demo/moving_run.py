@@ -30,7 +30,7 @@ from dskype.deploy.machine.terminal import plain, say
 from dskype.spouts.settings import Settings
 from dskype.topology import flux
 from dskype.topology.config import Config
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.local import LocalCluster
 
 __all__ = ["Trip", "fences", "run"]
@@ -210,7 +210,7 @@ class _Live:
         if time.monotonic() > deadline:
             errors = [error["error"][-300:] for error in list(self._handle.stats.errors)[-3:]]
             given, hint = f"{applied:,} of {self._feeder.published:,} states applied", f"errors of the topology: {'; '.join(errors) or 'none'}"
-            raise TopologyError(explain(f"Nothing has moved for {_STUCK_S:.0f} s.", given=given, hint=hint))
+            raise TopologyError(f"Nothing has moved for {_STUCK_S:.0f} s.", given=given, hint=hint)
 
     def _show(self, words: list[Word]) -> None:
         """Count results, and print the newest ones."""
