@@ -18,6 +18,7 @@ arrival with a count window. There an update whose own time is before that of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,8 +151,21 @@ class StatePairs(NamedTuple):
         return cls(Arrived.restored(states), *map(np.array, columns))
 
 
-class _Rows:
-    """The rows of pairs that are being made: an update, and a state. Each is a row of the updates, or ``~slot`` of the table."""
+class _Rows(NamedTuple):
+    """The rows of pairs that are being made: an update, and a state. Each is a row of the updates, or ``~slot`` of the table.
+
+    :ivar before: int64[n], 1 where it is the state before the update.
+    :ivar expired: bool[n], where an object ends by itself; None: nowhere, and the rows are in order.
+    """
+
+    update: np.ndarray
+    state: np.ndarray
+    before: np.ndarray
+    expired: np.ndarray | None = None
+
+
+class _RowList:
+    """The same, row by row."""
 
     def __init__(self) -> None:
         self.update: list[int] = []
@@ -164,6 +178,10 @@ class _Rows:
         self.state.append(state)
         self.before.append(before)
         self.expired.append(expired)
+
+    def rows(self) -> _Rows:
+        update, state, before = (np.array(column, np.int64) for column in (self.update, self.state, self.before))
+        return _Rows(update, state, before, np.array(self.expired, bool))
 
 
 class ObjectTable:
@@ -200,8 +218,8 @@ class ObjectTable:
 
         :param updates: all up to the watermark, in that order.
         """
-        rows, newest = self._follow(updates)
-        parts = [self._pairs(updates, rows)] if rows.state else []
+        rows, newest = self._follow_plain(updates) or self._follow(updates)
+        parts = [self._pairs(updates, rows)] if len(rows.state) else []
         self._commit(updates, newest)
         if self._ttl_ms is not None and self._due <= watermark:
             parts += self._expire(watermark)
@@ -210,7 +228,7 @@ class ObjectTable:
 
     def _follow(self, updates: ObjectUpdates) -> tuple[_Rows, dict[str, int | None]]:
         """Return the rows of the pairs, and the last state of each object that has been updated: a row, ``~slot``, or None if it has ended."""
-        rows, newest, room = _Rows(), dict[str, int | None](), self._most - len(self._slots)
+        rows, newest, room = _RowList(), dict[str, int | None](), self._most - len(self._slots)
         positions, times_ms = updates.messages.position.tolist(), updates.times_ms.tolist()
         for row, (name, gone) in enumerate(zip(updates.names.to_pylist(), updates.deleted.tolist())):
             state = newest[name] if name in newest else self._ref(name)
@@ -237,7 +255,38 @@ class ObjectTable:
                 if state is not None:
                     rows.add(row, state, 1)
                 newest[name] = row
-        return rows, newest
+        return rows.rows(), newest
+
+    def _follow_plain(self, updates: ObjectUpdates) -> tuple[_Rows, dict[str, int | None]] | None:
+        """Return the same without a loop over updates; None where one of them does more than to begin a state and to replace the one before it."""
+        if updates.deleted.any():
+            return None
+        n, names, positions, times_ms = len(updates.times_ms), updates.names.to_pylist(), updates.messages.position, updates.times_ms
+        slots, fresh = np.fromiter(map(self._slots.get, names, repeat(-1)), np.int64, n), dict[str, int]()
+        for row in np.flatnonzero(slots < 0).tolist():
+            slots[row] = ~fresh.setdefault(names[row], len(fresh))
+        if len(fresh) > self._most - len(self._slots):
+            return None
+        order = np.argsort(slots, kind="stable")
+        again = np.flatnonzero(slots[order[1:]] == slots[order[:-1]])
+        before = ~slots  # of a new object it says nothing, unless an earlier row is about the same object
+        before[order[again + 1]] = order[again]
+        known = slots >= 0
+        known[order[again + 1]] = True
+        second, earlier = before[known], before[known] >= 0
+        in_batch, in_table = second[earlier], ~second[~earlier]
+        since, since_ms = np.zeros(len(second), np.int64), np.zeros(len(second), np.int64)
+        since[earlier], since[~earlier] = positions[in_batch], self._position[in_table]
+        since_ms[earlier], since_ms[~earlier] = times_ms[in_batch], self._times_ms[in_table]
+        if (times_ms[known] < since_ms).any() or (self._ttl_ms is not None and (positions[known] > since + self._ttl_ms).any()):
+            return None
+        update = np.repeat(np.arange(n), 1 + known)
+        state, is_before = update.copy(), np.zeros(len(update), np.int64)
+        is_before[at := (np.cumsum(1 + known) - 1)[known]] = 1
+        state[at] = second
+        last = np.ones(n, bool)
+        last[order[again]] = False
+        return _Rows(update, state, is_before), {names[row]: row for row in np.flatnonzero(last).tolist()}
 
     def _ref(self, name: str) -> int | None:
         slot = self._slots.get(name)
@@ -245,28 +294,28 @@ class ObjectTable:
 
     def _pairs(self, updates: ObjectUpdates, rows: _Rows) -> StatePairs:
         """Return pairs, in rising order of (position, sequence number)."""
-        update, state, expired = np.array(rows.update), np.array(rows.state), np.array(rows.expired)
+        update, state, before, expired = rows
         if (old := np.unique(np.concatenate((update[update < 0], state[state < 0])))).size:
             # States of the table come behind the updates.
-            everything = Arrived.concat([updates.states, self._gather(~old)])
-            update, state = (np.where(ref < 0, updates.messages.n + np.searchsorted(old, ref), ref) for ref in (update, state))
+            parts, places = self._parts(~old)
+            everything = Arrived.concat([updates.states, *parts])
+            for refs in (update, state):
+                stored = refs < 0
+                refs[stored] = updates.messages.n + places[np.searchsorted(old, refs[stored])]
         else:
             everything = updates.states
         found = everything.select(state)
         messages, position, seq = found.messages, everything.messages.position[update], everything.messages.seq[update]
         arrival_ms = everything.arrival_ms[update]
-        if expired.any():
+        if expired is not None and expired.any():
             assert self._ttl_ms is not None
             position, seq = np.where(expired, position + self._ttl_ms, position), np.where(expired, ~seq, seq)
             arrival_ms = np.where(expired, position, arrival_ms)
         ids = everything.ids.take(update)
         pairs = StatePairs(
-            Arrived(messages._replace(seq=seq, position=position), ids, arrival_ms, found.details),
-            np.array(rows.before, np.int8),
-            messages.position,
-            found.arrival_ms,
+            Arrived(messages._replace(seq=seq, position=position), ids, arrival_ms, found.details), before.astype(np.int8), messages.position, found.arrival_ms
         )
-        return pairs.select(np.lexsort((pairs.before, seq, position)))
+        return pairs if expired is None else pairs.select(np.lexsort((pairs.before, seq, position)))
 
     def _expire(self, watermark: int) -> list[StatePairs]:
         """End the objects whose time is over at a watermark."""
@@ -274,10 +323,8 @@ class ObjectTable:
         slots = np.flatnonzero(self._position + self._ttl_ms <= watermark)
         parts = []
         if len(slots):
-            rows = _Rows()
-            for slot in slots.tolist():
-                rows.add(~slot, ~slot, 1, expired=True)
-            parts = [self._pairs(ObjectUpdates.concat([]), rows)]
+            ones = np.ones(len(slots), np.int64)
+            parts = [self._pairs(ObjectUpdates.concat([]), _Rows(~slots, ~slots, ones, ones == 1))]
             for slot in slots.tolist():
                 self._release(slot)
         self._due = int(self._position.min(initial=_FREE)) + self._ttl_ms
@@ -355,8 +402,8 @@ class ObjectTable:
             slots.append(of[live])
         self._add_chunk(Arrived.concat(parts), np.concatenate(slots))
 
-    def _gather(self, slots: np.ndarray) -> Arrived:
-        """Return the states in slots."""
+    def _parts(self, slots: np.ndarray) -> tuple[list[Arrived], np.ndarray]:
+        """Return the states in slots, those of each chunk together, and where each lies when these follow one another."""
         numbers, rows = self._place[:, slots]
         parts, order = [], []
         for number in np.unique(numbers).tolist():
@@ -365,14 +412,15 @@ class ObjectTable:
             order.append(at)
         back = np.empty(len(slots), np.int64)
         back[np.concatenate(order)] = np.arange(len(slots))
-        return Arrived.concat(parts).select(back)
+        return parts, back
 
     # -- state --------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
         """Return the states as arrays, and what was counted."""
         slots = np.array(list(self._slots.values()), np.int64)
-        states = self._gather(slots) if len(slots) else Arrived.concat([])
+        parts, places = self._parts(slots) if len(slots) else ([], slots)
+        states = Arrived.concat(parts).select(places)
         return [list(self._slots), states.snapshot(), self._times_ms[slots], self.outdated, self.refused]
 
     def restore(self, state: Any) -> None:

@@ -74,6 +74,7 @@ PARTS = {
         "Benchmarks": "docs/benchmarks/README",
         "Emulator": "docs/benchmarks/emulator",
         "DSkype": "docs/benchmarks/dskype",
+        "Moving objects": "docs/benchmarks/moving",
         "Top-k engine": "docs/benchmarks/skype",
         "Boolean indexes": "docs/benchmarks/boolean",
         "Distribution mechanisms": "docs/benchmarks/distribution",

@@ -181,6 +181,9 @@ class Details(NamedTuple):
         """Return the details of the messages at ``rows``, in that order."""
         found: list[np.ndarray] = []
         for i in (0, 2, 4, 6):
+            if not len(self[i + 1]):  # most messages have no region, and no prefixes
+                found += np.zeros(len(rows) + 1, np.int64), self[i + 1]
+                continue
             offsets, index = select_lists(self[i], rows)
             found += offsets, self[i + 1][index]
         return Details(*found)

@@ -42,6 +42,9 @@ class MessageTopics:
 
     def __init__(self, names: Sequence[str], settings: Settings, own: str) -> None:
         self.names = tuple(names)
+        self.objects = settings.objects
+        """Whether messages may name objects."""
+        self.limits = settings.limits
         self._readers = {topic: MessageReader(settings, settings.mapping_of(topic, own)) for topic in self.names}
         self._mapped = frozenset(topic for topic in self.names if settings.mapping_of(topic, own) is not None)
 

@@ -29,9 +29,7 @@ def check_results(kafka: KafkaSettings, topology: str, settings: Settings, conso
         console.print(plain(report.as_text(3)), markup=False, emoji=False, soft_wrap=True)
         return 1
     n = report.compared
-    console.print(
-        f"verified  {n['deltas'] + n['matches']:,} results, {n['lists']:,} published lists and the final lists of "
-        f"{n['final lists']:,} subscriptions are those of a plain computation ({time.monotonic() - began:.0f} s)",
-        soft_wrap=True,
-    )
+    results = n["deltas"] + n["matches"] + n["results of objects"]
+    lists = "" if settings.objects else f", {n['lists']:,} published lists and the final lists of {n['final lists']:,} subscriptions"
+    console.print(f"verified  {results:,} results{lists} are those of a plain computation ({time.monotonic() - began:.0f} s)", soft_wrap=True)
     return 0

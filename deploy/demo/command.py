@@ -19,12 +19,23 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     from dskype.deploy.demo.feeder import Plan  # imported late: numpy comes with it
+    from dskype.deploy.demo.moving import MovingPlan
 
-    default = Plan()
+    default, moving = Plan(), MovingPlan()
     parser.add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
-    parser.add_argument("--messages", metavar="N", type=_number(1), help=f"how many places to publish; default: {default.messages}")
+    parser.add_argument(
+        "--moving", action="store_true", help="vehicles that drive between cities of Europe, and geofences that report who enters and leaves, here and on a map"
+    )
+    parser.add_argument("--vehicles", metavar="N", type=_number(1), help=f"with --moving: how many vehicles; default: {moving.vehicles}")
+    parser.add_argument("--port", metavar="PORT", type=_number(0), help="with --moving: port of the map; default: a free one")
+    parser.add_argument(
+        "--messages",
+        metavar="N",
+        type=_number(1),
+        help=f"how many places to publish; default: {default.messages}, with --moving {moving.messages} states of vehicles",
+    )
     parser.add_argument("--subscriptions", metavar="N", type=_number(0), help=f"how many subscriptions to register; default: {default.subscriptions}")
-    parser.add_argument("--rate", metavar="R", type=_number(1, float), help=f"messages per second; default: {default.rate:g}")
+    parser.add_argument("--rate", metavar="R", type=_number(1, float), help=f"messages per second; default: {default.rate:g}, with --moving {moving.rate:g}")
     parser.add_argument("--window", metavar="N", type=_number(1), help="messages in the window; default: half of all messages")
     parser.add_argument("--seed", metavar="N", type=_number(0), help=f"seed of everything that is drawn at random; default: {default.seed}")
     parser.add_argument("--transport", choices=TRANSPORTS, help="how components get their records; default: the topology's setting")
@@ -58,6 +69,11 @@ def run(args: argparse.Namespace) -> int:
     if args.resume and args.folder is None:
         say("error: --resume needs the folder of the run; expected --folder DIR")
         return 2
+    if args.moving:
+        return _run_moving(args)
+    if args.vehicles is not None or args.port is not None:
+        say("error: --vehicles and --port need --moving")
+        return 2
     if args.bootstrap_servers is not None:
         return _run_elsewhere(args)
     from dskype.deploy.demo import run as demo
@@ -78,6 +94,30 @@ def run(args: argparse.Namespace) -> int:
             raise
         say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
     say(f"stopped; to continue: dskype demo --folder {args.folder} --resume" if args.folder else "stopped; nothing is left behind")
+    return 130
+
+
+def _run_moving(args: argparse.Namespace) -> int:
+    """Let vehicles drive, on a topology of their own."""
+    if own := [
+        f"--{name.replace('_', '-')}" for name in ("subscriptions", "window", "folder", "resume", "picture", "bootstrap_servers") if getattr(args, name)
+    ]:
+        say(f"error: expected no {', '.join(own)} with --moving: its geofences are fixed, and it keeps nothing")
+        return 2
+    from dskype.deploy.demo import moving_run
+    from dskype.deploy.demo.moving import MovingPlan
+
+    terminated = end_on_sigterm()
+    given = {k: v for k in ("messages", "vehicles", "rate", "seed", "port") if (v := getattr(args, k)) is not None}
+    try:
+        return moving_run.run(MovingPlan(**given), verify=not args.no_verify, transport=args.transport)
+    except KeyboardInterrupt:
+        pass
+    except Exception as ex:
+        if not terminated.is_set():
+            raise
+        say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
+    say("stopped; nothing is left behind")
     return 130
 
 

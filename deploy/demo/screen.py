@@ -116,6 +116,7 @@ class Word(NamedTuple):
     message: str
     score: float | None
     rank: int | None
+    object: str | None = None
 
 
 class ResultsWatcher(threading.Thread):
@@ -199,7 +200,7 @@ class ResultsWatcher(threading.Thread):
         else:
             self._matched[result.subscription].append(message)
         self._noted += 1
-        self._words.append(Word(result.time_ms, result.subscription, result.op, message, result.score, result.rank))
+        self._words.append(Word(result.time_ms, result.subscription, result.op, message, result.score, result.rank, result.object))
 
     def latency(self) -> tuple[Quantiles, Quantiles]:
         """Return the latencies of the last ten seconds, and of the whole run."""

@@ -20,7 +20,8 @@ from dskype.deploy.web.drafts import Newest
 from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.tail import Tail
 from dskype.spouts.areas import centre_of
-from dskype.spouts.record_values import RecordError
+from dskype.spouts.record_values import RecordError, object_id
+from dskype.spouts.records import message_of_deletion
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.events import Event
 
@@ -40,8 +41,20 @@ _LOOK_S, _PATIENCE_S = 0.02, 1.0
 def message_of(record: Any, topics: MessageTopics | None = None) -> dict[str, Any] | None:
     """Return id, text, latitude and longitude (of an area its centre, and its ``bbox``) of a record of messages; None if it has none, or an id that is none.
 
+    The state of an object also has ``object``. Where one ends, ``gone`` is true in place of text and place.
+
     :param topics: those of the topology; None: its own alone.
     """
+    try:
+        return _message_of(record, topics)
+    except RecordError:
+        return None
+
+
+def _message_of(record: Any, topics: MessageTopics | None) -> dict[str, Any] | None:
+    if topics is not None and topics.objects and record.value is None:
+        ended, name = message_of_deletion(record.key, topics.limits).object, topics.default_id(record.topic, record.partition, record.offset)
+        return {"id": name, "message_id": name, "object": ended, "gone": True}
     value, default = json_object(record.value), f"{record.partition}-{record.offset}"
     if topics is not None:
         default = topics.default_id(record.topic, record.partition, record.offset)
@@ -49,6 +62,15 @@ def message_of(record: Any, topics: MessageTopics | None = None) -> dict[str, An
             value = _mapped(record, topics)
     if value is None:
         return None
+    text, id = value.get("text"), value.get("id")
+    if not (id is None or (type(id) is int and -(1 << 63) <= id < 1 << 63) or (isinstance(id, str) and len(id) <= _ID)):  # many are remembered
+        return None
+    id = default if id is None else id
+    found: dict[str, Any] = {"id": id, "message_id": id_text(id)}
+    if topics is not None and topics.objects and "object" in value:
+        found["object"] = object_id(value["object"], topics.limits.id_max_bytes)
+        if value.get("deleted") is True:
+            return {**found, "gone": True}
     try:
         box = [float(x) for x in value["bbox"]] if "bbox" in value else None
         lat, lon = centre_of(*box) if box is not None else (float(value["lat"]), float(value["lon"]))
@@ -56,22 +78,19 @@ def message_of(record: Any, topics: MessageTopics | None = None) -> dict[str, An
         return None
     if not (-90 <= lat <= 90 and -180 <= lon <= 180):  # so neither NaN nor infinite
         return None
-    text, id = value.get("text"), value.get("id")
-    if not (id is None or (type(id) is int and -(1 << 63) <= id < 1 << 63) or (isinstance(id, str) and len(id) <= _ID)):  # many are remembered
-        return None
-    id = default if id is None else id
-    found = {"id": id, "message_id": id_text(id), "text": text[:_TEXT] if isinstance(text, str) else "", "lat": lat, "lon": lon}
+    found |= {"text": text[:_TEXT] if isinstance(text, str) else "", "lat": lat, "lon": lon}
     return found if box is None else {**found, "bbox": box}
 
 
-def _mapped(record: Any, topics: MessageTopics) -> dict[str, Any] | None:
-    """Return the message of a record of another form as one of the own form; None if it is refused."""
-    try:
-        message = topics.read(record.topic, record.value)
-    except RecordError:
-        return None
+def _mapped(record: Any, topics: MessageTopics) -> dict[str, Any]:
+    """Return the message of a record of another form as one of the own form.
+
+    :raises RecordError: it is refused.
+    """
+    message = topics.read(record.topic, record.value)
     place = {"lat": message.lat, "lon": message.lon} if message.bbox is None else {"bbox": message.bbox}
-    return {"id": None if message.id is None else json.loads(message.id), "text": message.text, **place}
+    thing = {} if message.object is None else {"object": message.object, "deleted": message.deleted}
+    return {"id": None if message.id is None else json.loads(message.id), "text": message.text, **place, **thing}
 
 
 class Listener:

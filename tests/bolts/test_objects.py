@@ -91,6 +91,31 @@ def test_pairs_are_those_of_the_oracle(seed, monkeypatch):
     assert sum(len(slots) for _, slots in table._chunks.values()) <= 2 * len(table) + objects._SLACK + len(messages)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_updates_that_only_replace_states_are_followed_alike_with_and_without_a_loop(seed, monkeypatch):
+    rng, timed = random.Random(seed), seed % 2 == 1
+    ttl_ms = rng.choice([None, 40]) if timed else None
+    messages = [{**message(rng, seq, timed), "deleted": rng.random() < 0.01} for seq in range(300)]
+    for m in messages:
+        m["object"] = str(rng.randrange(26))
+        m["own_ms"] = m["position"] if rng.random() < 0.99 else 0
+    messages.sort(key=lambda m: (m["position"], m["seq"]))
+    fast, slow, plain = ObjectTable(ttl_ms, 25), ObjectTable(ttl_ms, 25), []
+    followed = ObjectTable._follow_plain
+
+    def follow(table, updates):
+        found = None if table is slow else followed(table, updates)
+        plain.append(found is not None)
+        return found
+
+    monkeypatch.setattr(ObjectTable, "_follow_plain", follow)
+    while messages:
+        due, messages = messages[: (n := rng.randrange(1, 20))], messages[n:]
+        one, other = (rows_of(table.apply(updates_of(due), due[-1]["position"])) for table in (fast, slow))
+        assert one == other and (fast.outdated, fast.refused, len(fast)) == (slow.outdated, slow.refused, len(slow))
+    assert timed or plain.count(True) > 5
+
+
 def test_a_full_table_refuses_further_objects_and_no_updates():
     table = ObjectTable(None, 2)
 

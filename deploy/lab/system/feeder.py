@@ -1,7 +1,7 @@
 """Write messages and subscriptions for a benchmark from a separate process, so that its work is not counted as the topology's.
 
 Everything is encoded beforehand. The process reads one JSON object per line from stdin, and answers with one on stdout: first its configuration,
-then commands (``do``: ``messages``, ``paced``, ``hotspot``, ``subscriptions``, ``boolean_subscriptions``).
+then commands (``do``: ``messages``, ``paced``, ``hotspot``, ``subscriptions``, ``boolean_subscriptions``, ``geofences``). Only updates of vehicles are encoded as they are written.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Self
+
+import numpy as np
 
 from dskype.topology.errors import TopologyError
 
@@ -37,15 +39,25 @@ class Feeder:
     :param topics: (messages, subscriptions): names of the topics.
     :param messages: how many different messages to prepare; None: every place once. They repeat if more are needed.
     :param places: file of places; default: that of the package.
+    :param fleet: write updates of vehicles instead of places: how many ``vehicles``, and ``step_s``, the seconds that each drives between two updates.
     """
 
-    def __init__(self, kafka: Any, topics: tuple[str, str], *, messages: int | None = None, places: str | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        kafka: Any,
+        topics: tuple[str, str],
+        *,
+        messages: int | None = None,
+        places: str | None = None,
+        seed: int = 0,
+        fleet: Mapping[str, float] | None = None,
+    ) -> None:
         from dskype.deploy.machine.processes import module_command, spawn_tied
 
         self.written = 0
         """Messages written so far."""
         self._process = spawn_tied(module_command("dskype.deploy.lab.system.feeder"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._send(servers=kafka.bootstrap_servers, options=dict(kafka.options), topics=topics, messages=messages, places=places, seed=seed)
+        self._send(servers=kafka.bootstrap_servers, options=dict(kafka.options), topics=topics, messages=messages, places=places, seed=seed, fleet=fleet)
 
     def ready(self) -> dict[str, Any]:
         """Wait until everything is encoded; return how many messages there are, and their average size in bytes."""
@@ -73,6 +85,10 @@ class Feeder:
         :param shape: ``space_share`` and ``keywords`` of :func:`~dskype.deploy.lab.boolean.records.boolean_records`.
         """
         return self._do(do="boolean_subscriptions", n=n, shape=shape)
+
+    def geofences(self, n: int) -> dict[str, Any]:
+        """Register ``n`` geofences of vehicles as fast as possible."""
+        return self._do(do="geofences", n=n)
 
     def close(self) -> None:
         """End the process."""
@@ -121,19 +137,23 @@ class _Writer:
     """Executes the commands, in the process."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        from dskype.deploy.demo import places
         from dskype.deploy.machine.connection import client_arguments
         from dskype.topology.runtime.kafka.clients import KafkaSettings
 
         self._seed = config["seed"]
-        self._places = places.places(self._seed, config["messages"], config["places"])
-        self._values = self._places.records()
+        self._prepare(config)
         self._messages, self._subscriptions = config["topics"]
         self._kafka = KafkaSettings(config["servers"], config["options"], client_arguments(config["options"]))
         self._producer: Any = None
         self._next = 0
         self._hot: list[bytes] = []
         self._hot_percent = 0
+
+    def _prepare(self, config: dict[str, Any]) -> None:
+        from dskype.deploy.demo import places
+
+        self._places = places.places(self._seed, config["messages"], config["places"])
+        self._values = self._places.records()
 
     def describe(self) -> dict[str, Any]:
         return {"messages": len(self._values), "message_bytes": sum(map(len, self._values)) / max(1, len(self._values))}
@@ -156,12 +176,14 @@ class _Writer:
         return {"written": self._next, "started_ms": started_ms, "ended_ms": time.time_ns() // 1_000_000}
 
     def messages(self, producer: Any, n: int) -> None:
-        values, hot, percent = self._values, self._hot, self._hot_percent
         numbers = iter(range(self._next, self._next + n))
         while block := list(islice(numbers, _BLOCK)):
-            chosen = (hot[i % len(hot)] if i * 37 % 100 < percent else values[i % len(values)] for i in block)
-            _write(producer, self._messages, [{"value": value} for value in chosen])
+            _write(producer, self._messages, self._records(block))
         self._next += n
+
+    def _records(self, block: list[int]) -> list[dict[str, bytes]]:
+        values, hot, percent = self._values, self._hot, self._hot_percent
+        return [{"value": hot[i % len(hot)] if i * 37 % 100 < percent else values[i % len(values)]} for i in block]
 
     def hotspot(self, producer: Any, box: list[float], share: float) -> None:
         west, south, east, north = box
@@ -193,6 +215,34 @@ class _Writer:
             _write(producer, self._subscriptions, [{"key": id.encode(), "value": value} for id, value in block])
 
 
+class _FleetWriter(_Writer):
+    """Writes updates of vehicles, which report in turn."""
+
+    def _prepare(self, config: dict[str, Any]) -> None:
+        from dskype.deploy.demo import moving
+
+        self._cities, self._step_s = moving.cities(), config["fleet"]["step_s"]
+        self._fleet = moving.Fleet(self._cities, config["fleet"]["vehicles"], self._seed)
+
+    def describe(self) -> dict[str, Any]:
+        sizes = [len(record["value"]) for record in self._fleet.records(np.arange(min(1000, len(self._fleet))))]
+        return {"messages": len(self._fleet), "message_bytes": sum(sizes) / max(1, len(sizes))}
+
+    def _records(self, block: list[int]) -> list[dict[str, bytes]]:
+        found: list[dict[str, bytes]] = []
+        while len(found) < len(block):
+            at = (block[0] + len(found)) % len(self._fleet)
+            rows = np.arange(at, min(len(self._fleet), at + len(block) - len(found)))
+            self._fleet.advance(rows, self._step_s)
+            found += self._fleet.records(rows)
+        return found
+
+    def geofences(self, producer: Any, n: int) -> None:
+        from dskype.deploy.demo import moving
+
+        self._register(producer, moving.geofences(self._cities, n, self._seed))
+
+
 def _write(producer: Any, topic: str, records: list[dict[str, bytes]]) -> None:
     """Begin to write records; wait while the client's queue is full."""
     while len(producer) > 10 * _BLOCK:
@@ -209,7 +259,8 @@ def _stop_at_error(error: Any, message: Any) -> None:
 def main() -> None:
     """Serve one benchmark until the end of stdin."""
     lines = iter(sys.stdin.buffer.readline, b"")
-    writer = _Writer(json.loads(next(lines)))
+    config = json.loads(next(lines))
+    writer = _FleetWriter(config) if config.get("fleet") else _Writer(config)
     print(json.dumps(writer.describe()), flush=True)
     for line in lines:
         print(json.dumps(writer.do(json.loads(line))), flush=True)

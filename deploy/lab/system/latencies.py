@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -47,12 +48,12 @@ class Latencies:
     """Times from a message's arrival in Kafka to its results there.
 
     :param messages: watermark of a message -> (its time in Kafka, epoch ms; its id as JSON text).
-    :param op: the results that count: ``add`` of top-k subscriptions, ``match`` of boolean ones.
+    :param ops: the results that count: ``add`` of top-k subscriptions, ``match`` of boolean ones, ``enter`` and ``leave`` of objects.
     """
 
-    def __init__(self, messages: Mapping[int, tuple[int, bytes]], op: str = "add") -> None:
+    def __init__(self, messages: Mapping[int, tuple[int, bytes]], *ops: str) -> None:
         self._messages = messages
-        self._result = f',"op":"{op}","message":'.encode()
+        self._result = re.compile(f',"op":"(?:{"|".join(ops or ("add",))})","message":'.encode())
         self.first: dict[int, int] = {}
         """Watermark -> ms to the first delta of that message, or to the first list with it."""
         self.all: list[int] = []
@@ -66,9 +67,10 @@ class Latencies:
         """Add a delta. Only an ``add`` (or a ``match``) of a message at its own watermark has a latency."""
         self.records += 1
         self.bytes += len(value)
-        head, found, tail = value.partition(self._result)
+        found = self._result.search(value)
         if not found:
             return
+        head, tail = value[: found.start()], value[found.end() :]
         watermark = int(head[head.rindex(b":") + 1 :])
         message = self._messages.get(watermark)
         if message is None or not tail.startswith((message[1] + b",", message[1] + b"}")):

@@ -102,7 +102,10 @@ class Run:
     :param cluster: a LocalCluster.
     :param n: how many subscriptions.
     :param conf: configuration that overrides the file's.
+    :cvar stream: on which messages leave the spout.
     """
+
+    stream = "messages"
 
     def __init__(self, cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]) -> None:
         self.cluster, self.args, self.n = cluster, args, n
@@ -121,7 +124,7 @@ class Run:
         try:
             topics = self.topics.messages, self.topics.subscriptions
             with (
-                Feeder(self.kafka, topics, messages=args.messages, places=args.places, seed=args.seed) as self.feeder,
+                self._feeder(topics) as self.feeder,
                 self.cluster.submit_topology(self.name, self.flux.config, self.flux.topology) as self.handle,
                 closing(Recorder(self.kafka, self.name)) as self._recorder,
             ):
@@ -142,6 +145,9 @@ class Run:
                 self._delete(made)
         result["load_average"].append(os.getloadavg()[0])
         return result
+
+    def _feeder(self, topics: tuple[str, str]) -> Feeder:
+        return Feeder(self.kafka, topics, messages=self.args.messages, places=self.args.places, seed=self.args.seed)
 
     def _make_topics(self) -> list[str]:
         """Create the topics. Results get the broker's time, as messages do, so that latencies are by one clock.
@@ -201,8 +207,7 @@ class Run:
         boolean = self.args.boolean
         if self.args.register == "full" and not boolean:
             self._fill()
-        written = self.feeder.boolean_subscriptions(self.n, **boolean_shape(self.args)) if boolean else self.feeder.subscriptions(self.n, self.args.k)
-        started_ms = written["started_ms"]
+        started_ms = self._register()["started_ms"]
 
         def active() -> bool:
             return (
@@ -222,6 +227,11 @@ class Run:
         say(f"  {self.n:,} subscriptions: active after {result['all_active_s']:.1f} s")
         if self.args.register == "empty" and not boolean:
             self._fill()
+
+    def _register(self) -> dict[str, Any]:
+        if self.args.boolean:
+            return self.feeder.boolean_subscriptions(self.n, **boolean_shape(self.args))
+        return self.feeder.subscriptions(self.n, self.args.k)
 
     def _fill(self) -> None:
         started = time.monotonic()
@@ -306,8 +316,8 @@ class Run:
         """
         history, found = self.history, defaultdict(list)
         for at, written in backlog:
-            numbered = history.value_at(history.tasks(_SPOUT)[0], "emitted/messages", at) or 0
-            distributed = sum(history.value_at(t, f"executed/{_SPOUT}/messages", at) or 0 for t in history.tasks(_DISTRIBUTION_BOLT))
+            numbered = history.value_at(history.tasks(_SPOUT)[0], f"emitted/{self.stream}", at) or 0
+            distributed = sum(history.value_at(t, f"executed/{_SPOUT}/{self.stream}", at) or 0 for t in history.tasks(_DISTRIBUTION_BOLT))
             for stage, n in ((_SPOUT, written - numbered), (_DISTRIBUTION_BOLT, numbered - distributed), (_SUBSCRIPTION_BOLT, distributed - self._applied(at))):
                 found[stage].append(max(0, n))
         return {stage: median(ns) for stage, ns in found.items()}
@@ -401,14 +411,18 @@ class Run:
         arrived = {}
         for record in self._read(self.topics.messages, first, stop):
             if (watermark := number(record.offset)) is not None:
-                arrived[watermark] = record.timestamp, json.dumps(json.loads(record.value)["id"]).encode()
-        found = Latencies(arrived, "match" if self.args.boolean else "add")
+                id = json.loads(record.value).get("id", f"{record.partition}-{record.offset}")
+                arrived[watermark] = record.timestamp, json.dumps(id).encode()
+        found = Latencies(arrived, *self._ops())
         reading = {"results": (found.add_delta, _READ_AT_MOST), "topk": (found.add_list, _LISTS_AT_MOST), "matches": (found.add_group, _LISTS_AT_MOST)}
         for name, start in begin.items():
             topic, (add, at_most) = getattr(self.topics, name), reading[name]
             for record in self._read(topic, start, min(self._end(topic), start + at_most)):
                 add(record.value, record.timestamp)
         return found
+
+    def _ops(self) -> tuple[str, ...]:
+        return ("match",) if self.args.boolean else ("add",)
 
     def _verify(self) -> None:
         """Compare the results of some subscriptions with a plain computation."""

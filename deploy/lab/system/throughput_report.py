@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["machine", "print_tables"]
+__all__ = ["machine", "print_machine", "print_runs", "print_tables"]
 
 _SUBSCRIPTION_BOLT = "subscription-bolt"
 
@@ -38,13 +38,8 @@ def _processor() -> str:
 
 def print_tables(found: Mapping[str, Any]) -> None:
     """Print a table of all runs, then tables of each run: where the time goes, and what travels."""
-    from dskype.deploy.lab.emulator.measure import print_table
-
-    m, s, runs = found["machine"], found["settings"], found["runs"]
-    print(
-        f"machine: {m['cores']} cores ({m['processor']}), {m['memory_gib']} GiB, {m['system']}, Python {m['python']}, Spark {m['spark']}; "
-        "broker, Spark, executors, driver and producer all on it"
-    )
+    s = found["settings"]
+    print_machine(found["machine"])
     print(
         (
             f"boolean subscriptions: {_rectangles(s['side_percent'])}, {_between(*s['keywords'])} keywords, "
@@ -54,6 +49,21 @@ def print_tables(found: Mapping[str, Any]) -> None:
         + f"vocabulary of {s['vocabulary_sample']:,} messages; "
         + "; ".join(f"{k}={v}" for k, v in {**s["conf"], **{f"{c} tasks": n for c, n in s["tasks"].items()}}.items())
     )
+    print_runs(found["runs"])
+
+
+def print_machine(m: Mapping[str, Any]) -> None:
+    """Print what :func:`machine` returned."""
+    print(
+        f"machine: {m['cores']} cores ({m['processor']}), {m['memory_gib']} GiB, {m['system']}, Python {m['python']}, Spark {m['spark']}; "
+        "broker, Spark, executors, driver and producer all on it"
+    )
+
+
+def print_runs(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Print the tables of runs, without what they were asked for."""
+    from dskype.deploy.lab.emulator.measure import print_table
+
     summaries = [_summary(r) for r in runs]
     print_table(
         "Throughput and latency",

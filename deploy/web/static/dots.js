@@ -1,26 +1,17 @@
 // The newest messages on the map: at most so many, drawn on a canvas of their own once for all that come between two frames. Leaflet is `L`.
 
 import { colour } from "/static/dskype/colours.js";
-import { Overlay } from "/static/dskype/overlay.js";
+import { Named } from "/static/dskype/named.js";
 import { boxes } from "/static/dskype/shapes.js";
-import { tip } from "/static/dskype/world.js";
 
 const MOST = 4000; // messages that stay on the map
 const LATEST_MS = 2000; // a new message stands out for so long
-const NEAR = 7; // pixels from the mouse to the message that it names
 
-export const Dots = Overlay.extend({
+export const Dots = Named.extend({
   initialize() {
-    Overlay.prototype.initialize.call(this, 420);
+    Named.prototype.initialize.call(this, 420);
     this.messages = [];
     this.frames = 0;
-  },
-
-  onAdd(map) {
-    Overlay.prototype.onAdd.call(this, map);
-    this.tooltip = L.tooltip({ direction: "top", offset: [0, -6] });
-    map.on("mousemove", this.point, this);
-    map.on("mouseout movestart", () => this.tooltip.remove());
   },
 
   /** Add messages, which may have a `bbox`. */
@@ -64,22 +55,11 @@ export const Dots = Overlay.extend({
     for (const message of latest) dot(message, 5, fresh);
   },
 
-  /** Name the message under the mouse, at most once for each frame. */
-  point({ containerPoint }) {
-    this.pointing ??= requestAnimationFrame(() => {
-      this.pointing = null;
-      if (!this._map || this._map.getContainer().classList.contains("drawing")) return this.tooltip.remove();
-      const near = this.at(containerPoint);
-      if (!near) return this.tooltip.remove();
-      this.tooltip.setLatLng([near.lat, near.lon]).setContent(tip(near.text, near.message_id)).addTo(this._map);
-    });
-  },
-
-  /** Return the newest message next to a point of the map, or null. */
-  at(point) {
+  /** Return the newest message next to a point of the map as its place and lines of text, or null. */
+  named(near) {
     for (let i = this.messages.length - 1; i >= 0; i--) {
-      const { x, y } = this._map.latLngToContainerPoint([this.messages[i].lat, this.messages[i].lon]);
-      if (Math.abs(x - point.x) <= NEAR && Math.abs(y - point.y) <= NEAR) return this.messages[i];
+      const { lat, lon, text, message_id } = this.messages[i];
+      if (near([lat, lon])) return { at: [lat, lon], lines: [text, message_id] };
     }
     return null;
   },

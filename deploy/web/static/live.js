@@ -7,9 +7,9 @@ import { path, Stream } from "/static/dskype/page.js";
 const RATE_MS = 5000; // messages per second are those of so much time
 
 export class Live {
-  /** @param dots the layer that shows them. @param wanted tells whether they are. */
-  constructor(dots, wanted) {
-    Object.assign(this, { dots, wanted, stream: null, seen: 0, since: 0, arrivals: [], connection: "connecting" });
+  /** @param dots the layer that shows them. @param things the layer of those that are states of objects. @param wanted tells whether they are. */
+  constructor(dots, things, wanted) {
+    Object.assign(this, { dots, things, wanted, stream: null, seen: 0, since: 0, arrivals: [], connection: "connecting" });
     setInterval(() => this.tell(), 1000); // a rate falls while nothing comes
     document.addEventListener("visibilitychange", () => this.follow());
   }
@@ -24,14 +24,18 @@ export class Live {
       const messages = ({ seen, new: n, messages }) => {
         this.seen += seen;
         this.arrivals.push({ time: Date.now(), n });
-        this.dots.add(messages);
+        this.things.add(messages.filter(({ object }) => object !== undefined));
+        this.dots.add(messages.filter(({ object }) => object === undefined));
         this.tell();
       };
       this.stream = new Stream(() => path("messages"), { messages }, (connected) => {
         this.connection = connected;
         this.tell();
       });
-    } else this.dots.clear();
+    } else {
+      this.dots.clear();
+      this.things.clear();
+    }
     this.tell();
   }
 
@@ -45,7 +49,11 @@ export class Live {
   }
 
   tell() {
-    const text = this.stream ? `${count(this.seen)} messages, ${this.#perSecond()}; ${count(this.dots.messages.length)} of them on the map` : "messages are off";
+    const objects = this.things.things.size;
+    for (const item of document.querySelectorAll("#key .moving")) item.hidden = !objects;
+    const dots = this.dots.messages.length || !objects ? `${count(this.dots.messages.length)} of them on the map` : "";
+    const shown = [dots, objects ? `${count(objects)} objects on the map` : ""].filter(Boolean).join(", ");
+    const text = this.stream ? `${count(this.seen)} messages, ${this.#perSecond()}; ${shown}` : "messages are off";
     show("counts", el("p", { class: "quiet" }, text));
   }
 }

@@ -10,6 +10,7 @@ import { Mine } from "/static/dskype/mine.js";
 import { field, mapAddress, offerTopologies, path, problem, shown } from "/static/dskype/page.js";
 import { showPartitions } from "/static/dskype/partitions.js";
 import { search } from "/static/dskype/search.js";
+import { Things } from "/static/dskype/things.js";
 import { Watched } from "/static/dskype/watched.js";
 import { world } from "/static/dskype/world.js";
 
@@ -112,16 +113,17 @@ async function start() {
   map = await world("map");
   cells = L.layerGroup().addTo(map);
   const dots = new Dots().addTo(map);
+  const things = new Things().addTo(map);
   drawing = new Drawing(map, drawn, began);
   drawing.set(form.shapes);
-  watched = new Watched(map, chosen, { edit, problem });
+  watched = new Watched(map, things, chosen, { edit, problem });
   mine = new Mine({ follow: (id) => follow(id).catch(problem), edit, removed: (id) => watched.id === id && watched.leave(), problem });
   search(document.getElementById("place"), document.getElementById("places"), (text) => map.gazetteer.find(text), ({ lat, lon }) => map.setView([lat, lon], Math.max(map.getZoom(), CITY_ZOOM)));
-  Object.assign(window, { dskype: { map, drawing, dots, form } }); // for tests, and for who is curious
+  Object.assign(window, { dskype: { map, drawing, dots, things, form } }); // for tests, and for who is curious
   field("id").value = wanted.sub ?? "";
   layer("partitions").checked = wanted.partitions;
   await offerTopologies();
-  const live = new Live(dots, () => layer("messages").checked);
+  const live = new Live(dots, things, () => layer("messages").checked);
   live.follow();
   layer("messages").addEventListener("change", () => live.follow());
   const partitions = () => showPartitions(cells, () => layer("partitions").checked);

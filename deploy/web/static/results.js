@@ -18,6 +18,9 @@ const TEXT = ["Text", said, "long"];
 /** Return the columns of tables of results: those of a boolean subscription have neither rank nor score. */
 export const columns = ({ isTopk }) => (isTopk ? [["Rank", ({ rank }) => (rank ? String(rank) : ""), "number"], ["Score", score, "number"], MESSAGE, TEXT] : [MESSAGE, TEXT]);
 
+/** Columns of a table of results of objects. */
+export const MOVES = [["Object", ({ object }) => object, "long"], TEXT];
+
 /** Return a result as lines of text. */
 export const lines = (result) => [
   result.rank ? `${result.rank}. ${said(result)}` : said(result),

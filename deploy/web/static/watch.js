@@ -14,10 +14,12 @@ export class Watch {
   /**
    * @param id of the subscription.
    * @param changed called after changes: once for all that come before the browser draws the page again.
+   * @param moved called with each result that says that an object has entered or left.
    */
-  constructor(id, changed) {
-    Object.assign(this, { id, changed, status: "unknown", fields: null, refused: null, limit: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
+  constructor(id, changed, moved) {
+    Object.assign(this, { id, changed, moved, status: "unknown", fields: null, refused: null, limit: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
     this.members = new Map(); // see keyOf -> entry, in the order in which they came
+    this.inside = new Map(); // object -> the result that said that it has entered
     this.newest = [];
     this.count = 0;
   }
@@ -108,6 +110,11 @@ export class Watch {
   #apply(result) {
     this.count += 1;
     this.newest = [result, ...this.newest].slice(0, SHOWN);
+    if (result.object !== undefined) {
+      if (result.op === "leave") this.inside.delete(result.object);
+      else this.inside.set(result.object, result);
+      this.moved(result);
+    }
     if (!["add", "remove"].includes(result.op) || result.watermark <= this.watermark) return; // the published list has it
     const key = keyOf(result);
     this.members.delete(key);

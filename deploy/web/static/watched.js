@@ -1,26 +1,38 @@
 // The subscription that is chosen: how it is, its list and its newest results, beside the map and on it. Leaflet is `L`.
 
 import { postTo, token } from "/static/api.js";
-import { el, facts, show, table } from "/static/dom.js";
+import { count, el, facts, show, table } from "/static/dom.js";
 import { colour } from "/static/dskype/colours.js";
 import { connection, path, shareAddress } from "/static/dskype/page.js";
-import { columns, lines, where, words } from "/static/dskype/results.js";
+import { MOVES, columns, lines, where, words } from "/static/dskype/results.js";
 import { boundsOf, layersOf, shapesOf } from "/static/dskype/shapes.js";
 import { Watch } from "/static/dskype/watch.js";
 import { tip } from "/static/dskype/world.js";
 
 const CLOSEST = 9; // the zoom to which the map goes by itself
 
+const NAMED = 5; // objects inside that are named
+const isMove = ({ object }) => object !== undefined;
+const what = ({ op }) => (op === "enter" || op === "leave" ? el("span", { class: `move ${op}` }, op) : op);
+
+/** Return how many objects have entered and not left while the page followed, and some of their names. */
+function inside({ inside }) {
+  const names = [...inside.keys()].reverse();
+  const more = names.length > NAMED ? `, and ${count(names.length - NAMED)} more` : "";
+  return names.length ? `${count(names.length)}: ${names.slice(0, NAMED).join(", ")}${more}` : "0";
+}
+
 const time = (ms) => new Date(ms).toLocaleTimeString("sv-SE");
 
 export class Watched {
   /**
    * @param map the map.
+   * @param things the layer of objects.
    * @param chosen called with the id when another subscription is chosen, or null.
    * @param act `edit(id, fields)` and `problem(error)`.
    */
-  constructor(map, chosen, act) {
-    Object.assign(this, { map, chosen, act, watch: null });
+  constructor(map, things, chosen, act) {
+    Object.assign(this, { map, things, chosen, act, watch: null });
     this.pins = L.layerGroup().addTo(map);
     map.createPane("pins").style.zIndex = 450;
     this.renderer = L.svg({ pane: "pins" });
@@ -63,7 +75,8 @@ export class Watched {
 
   #choose(id) {
     this.watch?.close();
-    this.watch = new Watch(id, () => this.render());
+    this.things.unmark();
+    this.watch = new Watch(id, () => this.render(), (result) => this.things.mark(result));
     document.getElementById("watched").hidden = false;
     for (const part of ["state", "actions", "list", "changes"]) show(part);
     show("subscription", id);
@@ -76,6 +89,7 @@ export class Watched {
     this.watch?.close();
     this.watch = null;
     this.pins.clearLayers();
+    this.things.unmark();
     document.getElementById("watched").hidden = true;
     this.chosen(null);
   }
@@ -91,6 +105,7 @@ export class Watched {
         ["Where", where(watch.fields)],
         ["Status", watch.refused ? el("span", { class: "bad" }, `refused: ${watch.refused}`) : watch.status + since],
         ["Results here", watch.count],
+        ...(watch.newest.some(isMove) ? [["Objects inside", inside(watch)]] : []),
         ["Connection", connection(watch.connection)],
         ...(watch.lost ? [["Lost", `${watch.lost} records that Kafka has dropped`]] : []),
         ...(watch.limit ? [["Limited", `lists come later, or meta is left out: more bytes than ${watch.limit} allows`]] : []),
@@ -100,10 +115,11 @@ export class Watched {
     this.#actions(watch);
     const entries = watch.isTopk ? watch.list : watch.newest;
     const placed = entries.filter(({ lat }) => lat !== undefined);
+    const movesOnly = watch.newest.length > 0 && watch.newest.every(isMove);
     show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(columns(watch), entries, "nothing yet")] : []);
-    show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", ({ op }) => op], ...columns({ isTopk: false })], watch.newest, "nothing yet"));
+    show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", what], ...(movesOnly ? MOVES : columns({ isTopk: false }))], watch.newest, "nothing yet"));
     show("placed", el("p", { class: "quiet" }, `${placed.length} of ${entries.length} ${watch.isTopk ? "in the list" : "of the newest"} have a known place`));
-    this.#pin(watch, placed);
+    this.#pin(watch, placed.filter((entry) => !isMove(entry))); // objects move on, and are shown where they are
   }
 
   /** Show what can be done; buttons stay as long as they are the same, so that the one that has the keyboard keeps it. */

@@ -168,6 +168,36 @@ def test_a_share_of_the_messages_lies_in_the_hotspot():
     assert share(1_000) == pytest.approx(usual, abs=0.1)
 
 
+def test_vehicles_report_in_turn_and_geofences_are_registered():
+    sent = []
+
+    class Producer:
+        def __len__(self):
+            return 0
+
+        def produce_batch(self, topic, records):
+            sent.extend((topic, record["key"].decode(), json.loads(record["value"])) for record in records)
+            return len(records)
+
+        def flush(self):
+            pass
+
+    config = {"seed": 1, "topics": ("m", "s"), "servers": "localhost:1", "options": {}, "fleet": {"vehicles": 30, "step_s": 10}}
+    writer = feeder._FleetWriter(config)
+    writer._producer = Producer()
+    assert writer.describe()["messages"] == 30 and 60 < writer.describe()["message_bytes"] < 160
+    writer.do({"do": "messages", "n": 70})
+    assert writer.do({"do": "messages", "n": 5})["written"] == len(sent) == 75
+    names = [key for _, key, _ in sent]
+    assert len(set(names)) == 30 and names[:30] == names[30:60] and names[60:] == names[:15]
+    assert all(topic == "m" and value["object"] == key for topic, key, value in sent)
+    first, second = sent[0][2], sent[30][2]
+    assert 0 < abs(first["lat"] - second["lat"]) + abs(first["lon"] - second["lon"]) < 0.05
+    sent.clear()
+    writer.do({"do": "geofences", "n": 3})
+    assert [(topic, key, value["type"]) for topic, key, value in sent] == [("s", f"g{i}", "boolean") for i in range(3)]
+
+
 def test_a_record_that_is_refused_ends_the_feeder():
     class Full(list):
         def produce_batch(self, topic, records):

@@ -142,6 +142,13 @@ def test_a_messages_latency_is_that_of_its_first_delta():
     assert Latencies({}).summary()["first_p50_ms"] is None
 
 
+def test_enter_and_leave_count_and_what_is_inside_does_not():
+    found = Latencies({7: (1000, b'"0-7"'), 8: (1010, b'"0-8"'), 9: (1020, b'"0-9"')}, "enter", "leave")
+    for watermark, op, at in ((7, "leave", 1030), (7, "enter", 1040), (8, "inside", 1050), (9, "enter", 1060)):
+        found.add_delta(f'{{"v":1,"subscription":"s","watermark":{watermark},"op":"{op}","message":"0-{watermark}","object":"bus"}}'.encode(), at)
+    assert found.first == {7: 30, 9: 40} and sorted(found.all) == [30, 40, 40]
+
+
 def test_lists_count_with_the_messages_that_came_after_the_last_one():
     from dskype.bolts.results.formats import heads, state_values
 

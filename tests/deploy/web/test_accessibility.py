@@ -17,6 +17,7 @@ from .pages import draw, put, take, type_into
 from .scene import messages, run_for, run_plan, watched
 from .server import TOKEN, view
 from .test_result_feed import write_result
+from .test_web_objects import follow_station, say, tell
 
 pytestmark = pytest.mark.product
 
@@ -89,6 +90,23 @@ def test_the_pages_keep_the_rules(stage, source, axe, tmp_path, scheme, size):
         assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
     finally:
         source.answer = Contact(True, 1, 0.0)
+        browser.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_objects_that_enter_and_leave_keep_the_rules(kafka, served, axe, tmp_path, scheme):
+    follow_station(kafka)
+    browser = Browser(tmp_path, (1280, 900))
+    try:
+        browser.prefer(scheme)
+        browser.open(f"{served.url}#sub=station")
+        browser.wait("document.querySelector('#state').innerText.includes('live')")
+        tell(kafka, "enter", "bus-7", say(kafka, "bus-7", 48.14, 11.56))
+        tell(kafka, "enter", "bus-8", say(kafka, "bus-8", 48.14, 11.56))
+        tell(kafka, "leave", "bus-7", say(kafka, "bus-7", 48.24, 11.56))
+        browser.wait("document.querySelectorAll('#changes .move').length === 3 && !document.querySelector('#key .thing').hidden")
+        assert violations(browser, axe) == []
+    finally:
         browser.close()
 
 
