@@ -76,7 +76,7 @@ prepared: $(INSTALLED)
 check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no laboratory
 	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
 
-test: prepared ## Run all tests, after lint and types; at the end stand the slowest, and what each tier took
+test: prepared ## Run all tests, after lint and types; at the end stand the slowest tests and files, and what each tier took
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 

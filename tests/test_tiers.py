@@ -124,6 +124,8 @@ def test_a_file_stays_in_one_process_and_two_processes_have_the_machine(suite, t
     assert len(set().union(*(some for file, some in workers.items() if file.startswith("test_m")))) <= 2
     table = {line.split()[0]: line.split()[1] for line in output.splitlines() if line.split()[:1] and line.split()[0] in tiers.TIERS}
     assert table == {"fast": "15", "product": "15", "lab": "0"} and "the slowest tests" in output
+    _, _, files = output.partition("the files that took most")
+    assert sorted(line.split()[-1] for line in files.splitlines() if ".py" in line and line.split()[2] == "3") == sorted(on_machine | others)
 
 
 def test_nothing_is_left_over_when_a_process_breaks_down(suite, tmp_path):

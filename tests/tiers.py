@@ -50,6 +50,7 @@ _AT_ONCE = 2
 """How many processes run tests with Spark, brokers, browsers or containers at the same time."""
 
 _SLOWEST = 20
+_LONGEST_FILES = 40
 
 
 # --- tiers ------------------------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ def _running_s() -> float:
 
 
 class Times:
-    """Measures every test, and shows at the end which were the slowest, and what each tier took."""
+    """Measures every test, and shows at the end which tests and files took longest, and what each tier took."""
 
     def __init__(self) -> None:
         self._tests: dict[str, list[float]] = {}  # wall and processor seconds
@@ -255,7 +256,7 @@ class Times:
         self._tiers[report.nodeid] = tier
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Show the minutes of each tier and the slowest tests."""
+        """Show the minutes of each tier, the slowest tests, and the files whose tests took most together."""
         terminalreporter.section("what the tests took")
         terminalreporter.line("tier      tests   minutes   of processors   protects")
         for tier, protects in TIERS.items():
@@ -265,3 +266,11 @@ class Times:
         terminalreporter.line("seconds   of processors   the slowest tests")
         for nodeid, (wall, used) in sorted(self._tests.items(), key=lambda kept: -kept[1][1])[:_SLOWEST]:
             terminalreporter.line(f"{wall:7.1f}   {used:13.1f}   {nodeid}")
+        files: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
+        for nodeid, times in self._tests.items():
+            kept = files[nodeid.partition("::")[0]]
+            for i, more in enumerate((*times, 1)):
+                kept[i] += more
+        terminalreporter.line("seconds   of processors   tests   the files that took most")
+        for file, (wall, used, tests) in sorted(files.items(), key=lambda kept: -kept[1][1])[:_LONGEST_FILES]:
+            terminalreporter.line(f"{wall:7.1f}   {used:13.1f}   {tests:5}   {file}")

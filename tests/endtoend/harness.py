@@ -188,8 +188,9 @@ class Simulation:
 
     def rest(self):
         """Run until nothing moves or waits any more, in large steps: each costs about the same, however long it is."""
-        for _ in range(12):
-            self.drain(3, ms=600)
+        for _ in range(18):
+            self.step(ms=600)
+            self.step(ms=1200)
             if not unfinished(self) and not metric(self, "arriving"):
                 break
 
@@ -522,7 +523,8 @@ def play(
             simulation.rebalance(trouble)
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice(steps_ms))
     if drain:
-        simulation.drain(7 if timed else 4, ms=500)  # with time windows the last message waits until nothing has come for a while
+        simulation.step(ms=500)  # shorter than from tick to tick: there are crashes while changed lists wait for one
+        simulation.drain(3 if timed else 1, ms=1000)  # with time windows the last message waits until nothing has come for a while
 
 
 def options_of(name, tasks, space=SPACE):
@@ -649,13 +651,13 @@ def random_run(seed, most=5, objects=False):
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
             break
-        simulation.drain(4)
+        simulation.drain(2, ms=400)
     if tasks.get("message-spout", 1) > 1 and (unfinished(simulation) or metric(simulation, "plan_changes")):
         # A spout task whose partition is quiet holds the watermark behind messages that were sent by the old plan, or withheld. Until it has passed them, lists of
         # subscriptions that move stay as they are.
         for partition in range(partitions):
             simulation.message({**random_message(rng, 10_000 + partition), "ts": simulation.time_ms}, partition)
-        simulation.drain(16)
+        simulation.drain(4, ms=800)
     compared = check(simulation, timed, f"reproduce with DSKYPE_SEED={seed}")
     raw, refused = {(r.partition, r.offset): r.value for r in simulation.records(TOPICS.messages)}, codes(simulation)
     wrongly = [

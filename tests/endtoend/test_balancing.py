@@ -171,7 +171,7 @@ def all_subscriptions_first(conf, seed, faults, n):
         west, south = rng.uniform(-10, 8), rng.uniform(-10, 8)
         bbox = [west, south, west + rng.uniform(1, 8), south + rng.uniform(1, 8)]
         simulation.subscription(f"s{i}", {"type": "boolean", "bbox": bbox, "expression": rng.choice(["lake", "park", "lake AND park"])})
-    simulation.drain(12)
+    simulation.drain(3, ms=800)
     return simulation, rng
 
 
@@ -182,7 +182,7 @@ def play_still(conf, seed, faults=Faults()):
         simulation.message(hot_message(rng, number, (1, 1) if number < 80 else (-1, 1)))
         if number % 5 == 4:
             simulation.step(ms=400)
-    simulation.drain(8)
+    simulation.drain(4, ms=400)
     check(simulation)
     return simulation
 
@@ -239,7 +239,7 @@ def balance_under_a_hotspot(seed, **more):
         if number % 5 == 4:
             simulation.step(ms=400)
             found.append(metric(simulation, "balance_percent"))
-    simulation.drain(8)
+    simulation.drain(4, ms=400)
     check(simulation)
     return sum(found[-20:]) / 2000, simulation
 

@@ -146,7 +146,7 @@ def test_all_distributors_publish_the_same(tasks):
         simulation = Simulation(conf, {"subscription-bolt": tasks, "distribution-bolt": 2, "message-bolt": 2, "result-bolt": 2})
         planner = Planner(simulation, random.Random(8)) if name != "hashing" else None
         play(simulation, random.Random(tasks), messages=120, subscriptions=40, planner=planner, areas=0.2, drain=False)
-        simulation.drain()
+        simulation.drain(4, ms=400)
         check(simulation)
         assert (metric(simulation, "plan_changes") > 0) == (name != "hashing") and not metric(simulation, "moving")
         assert distributor != "location" or not metric(simulation, "merged"), "a subscription that has moved has one replica again"

@@ -210,7 +210,7 @@ def go_on_dskype(path: Path, seed: int | None = None) -> tuple[harness.Simulatio
         simulation.message({**draw.message(0), "id": f"c{i}", **({"ts": simulation.time_ms} if state["timed"] else {})})
         simulation.subscription(draw.rng.choice(["a1", "a2", f"c{i}"]), None if draw.rng.random() < 0.3 else draw.subscription())
         simulation.step(1000 if seed is None else 10)
-    simulation.drain(16)
+    simulation.drain(4, ms=800)
     return simulation, state["timed"]
 
 

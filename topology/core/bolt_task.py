@@ -32,6 +32,7 @@ class BoltTask(Task):
 
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
         super().__init__(plan, task, now_ms)
+        self._takes_batches = isinstance(self.spec.obj, BatchBolt)  # asked for each frame: an abstract class answers slowly
         self._batches = BatchExecution(self)
         self.batch_tracker = self._batches.tracker
         self.poison = PoisonIsolation(self, self._batches.execute)
@@ -59,7 +60,7 @@ class BoltTask(Task):
     def _choose_execute(self) -> None:
         """Choose what processes a tuple, by the kind of bolt; a batch bolt has no such function."""
         component = self.component
-        if isinstance(component, BatchBolt):
+        if self._takes_batches:
             return
         if isinstance(component, BasicBolt):
             self._basic = BasicOutputCollector(self.collector)
@@ -117,7 +118,7 @@ class BoltTask(Task):
             return
         meta = self._meta(source, cast(str, segment.stream))
         started = perf_counter_ns()
-        if isinstance(self.component, BatchBolt):
+        if self._takes_batches:
             self.poison.run(meta, first_seq, segment)
         else:
             self._run_rows(meta, first_seq, segment)
@@ -128,7 +129,7 @@ class BoltTask(Task):
 
     def _check(self, frame: DataFrame) -> None:
         super()._check(frame)
-        if isinstance(self.component, BatchBolt):
+        if self._takes_batches:
             return
         try:
             for segment in frame.segments:
@@ -182,7 +183,7 @@ class BoltTask(Task):
         tup = tick_tuple(tick.rate_secs)
         started = perf_counter_ns()
         try:
-            if isinstance(self.component, BatchBolt):
+            if self._takes_batches:
                 self.component.execute_tick(tup)
             elif not isinstance(self.component, KafkaBolt):
                 self._execute(tup)
