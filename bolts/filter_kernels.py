@@ -259,7 +259,7 @@ def _decide(lines, steps, rows, slots, texts, found):
                     within = value == least if op == VALUE else (_as_number(least) <= _as_number(value)) & (_as_number(value) <= _as_number(most))
                     hit |= (attributes[pair] == key) & within
                 found[i] = hit
-            elif op == PHRASE and length == 8 and flat[at + 1] < 0 and flat[at + 2] == 0 and flat[at + 6] == 1:  # two words, one right behind the other
+            elif op == PHRASE and length == 8 and flat[at + 3] == 2 and flat[at + 1] < 0 and flat[at + 2] == 0 and flat[at + 6] == 1:  # two words in a row
                 found[i] = _has_pair(terms, offsets[row], offsets[row + 1], order, order_offsets[row], order_offsets[row + 1], flat[at + 5], flat[at + 7])
             elif first == LONG:
                 long[n_long, 0], long[n_long, 1], long[n_long, 2] = i, flat[at + 1], flat[at + 2]

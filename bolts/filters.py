@@ -68,7 +68,8 @@ class Programs(NamedTuple):
 
     def satisfying(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a program whether the message satisfies it; see :meth:`Filters.satisfying`."""
-        return kernels.satisfying(*map(_readable, (self.lines(), self.steps, rows, which)), _texts(messages, details, extra))
+        lines, steps, readable_rows, slots = map(_readable, (self.lines(), self.steps, rows, which))
+        return kernels.satisfying(lines, steps, readable_rows, slots, _texts(messages, details, extra))
 
 
 def _texts(messages: MessageBatch, details: Details, extra: Lists) -> tuple[np.ndarray, ...]:
@@ -153,11 +154,13 @@ class Filters:
         :param extra: their other terms (:meth:`dskype.spouts.message_terms.MessageTerms.of`).
         :param rows, slots: int32[m]; pairs of one message are best next to each other.
         """
-        return kernels.satisfying(*map(_readable, (self._lines.array, self._steps, rows, slots)), _texts(messages, details, extra))
+        lines, steps, readable_rows, readable_slots = map(_readable, (self._lines.array, self._steps, rows, slots))
+        return kernels.satisfying(lines, steps, readable_rows, readable_slots, _texts(messages, details, extra))
 
     def keep(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return those of the pairs in which the message satisfies the slot's program: rows and slots, int32[]; see :meth:`satisfying`."""
-        found, kept, n = kernels.keep(*map(_readable, (self._lines.array, self._steps, rows, slots)), _texts(messages, details, extra))
+        lines, steps, readable_rows, readable_slots = map(_readable, (self._lines.array, self._steps, rows, slots))
+        found, kept, n = kernels.keep(lines, steps, readable_rows, readable_slots, _texts(messages, details, extra))
         return (rows, slots) if n == len(rows) else (found[:n], kept[:n])
 
     def programs(self, slots: np.ndarray) -> Programs:
