@@ -129,9 +129,7 @@ class BooleanSubscriptions:
             touching = self._touching(arrived, rows, slots)
             rows, slots = rows[touching], slots[touching]
         if self._filters and len(slots):
-            satisfied = self._filters.satisfying(arrived.messages, arrived.details, terms, rows, slots)
-            if not satisfied.all():
-                rows, slots = rows[satisfied], slots[satisfied]
+            rows, slots = self._filters.keep(arrived.messages, arrived.details, terms, rows, slots)
         return rows, slots
 
     def _alive(self, rows: np.ndarray, slots: np.ndarray, arrival_ms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dskype.bolts.boolean.lanes.vector_kernels import fetch
 from dskype.spouts.filter_kernels import COUNT, EXISTS, IF, NOT, NUMBER, PHRASE, TERM, UNLESS, VALUE
 from dskype.topology.kernel_cache import njit
 
-__all__ = ["LENGTH_SHIFT", "LINE", "LONG", "Texts", "satisfying"]
+__all__ = ["LENGTH_SHIFT", "LINE", "LONG", "Texts", "keep", "satisfying"]
 
 LINE = 8
 """Numbers in the line of a slot: a cache line."""
@@ -17,8 +18,12 @@ LENGTH_SHIFT = 8
 """A line begins with its first operation, below these bits, and its length. Length 0: the program is elsewhere."""
 LONG = 1
 """Begins a line whose program is elsewhere, between the next two numbers; the operation is not that of the program."""
-_AHEAD = 128
-"""Lines that are read before the first program runs, so that the waits for memory overlap."""
+_AHEAD = 32
+"""Lines that memory is asked for before they are read, so that the waits overlap."""
+_PASS = 128
+"""Pairs of which those that need more than one test run in one loop."""
+_FEW = 8
+"""Terms that most messages have at most."""
 _OPERATION = (1 << LENGTH_SHIFT) - 1
 _BORDER = -2
 _MOST_WORDS = 64
@@ -182,29 +187,113 @@ def _run(program, chosen, n, rows, texts, scratch, found):
 
 
 @njit(cache=True)
+def _signatures(first, last, texts):
+    """Return for the messages ``first..last - 1`` which of 64 bits their terms have, for a quick look whether a term is missing (int64[]).
+
+    Most messages have up to eight terms, and the processor foresees a loop that always has eight steps: those behind the last term repeat it.
+    """
+    offsets, terms, extra_offsets, extra = texts[:4]
+    found = np.zeros(max(last - first, 0), np.int64)
+    for row in range(first, last):
+        begin, end, bits = offsets[row], offsets[row + 1], np.int64(0)
+        if begin < end:
+            for at in range(begin, begin + _FEW):
+                bits |= np.int64(1) << (terms[min(at, end - 1)] & 63)
+        for at in range(begin + _FEW, end):
+            bits |= np.int64(1) << (terms[at] & 63)
+        for at in range(extra_offsets[row], extra_offsets[row + 1]):
+            bits |= np.int64(1) << (extra[at] & 63)
+        found[row - first] = bits
+    return found
+
+
+@njit(cache=True)
+def _has_pair(terms, begin, end, order, first, last, one, other):
+    """Tell whether a message has two terms right behind each other."""
+    at_one, at_other, found = np.int64(-3), np.int64(-3), False
+    for at in range(begin, end):
+        term = terms[at]
+        at_one = at - begin if term == one else at_one
+        at_other = at - begin if term == other else at_other
+    for place in range(first, last - 1):
+        found |= (order[place] == at_one) & (order[place + 1] == at_other)
+    return found
+
+
+@njit(cache=True)
+def _decide(lines, steps, rows, slots, texts, found):
+    """Say in ``found`` which of the pairs hold; see :func:`satisfying`.
+
+    Most filters are one test, which is made here, without a search for the instruction and without a decision that the processor does not foresee. The others run
+    afterwards.
+    """
+    offsets, terms, _, _, order_offsets, order, attribute_offsets, attributes = texts
+    m, size, flat = len(rows), len(lines), lines.ravel()
+    if m == 0 or size == 0:
+        return
+    low, high = np.int64(rows[0]), np.int64(rows[0])
+    for i in range(m):
+        low, high = min(low, np.int64(rows[i])), max(high, np.int64(rows[i]))
+    signatures = _signatures(low, high + 1, texts)
+    short, long, scratch = np.empty((_PASS, 3), np.int64), np.empty((_PASS, 3), np.int64), np.empty(2 * _MOST_COUNTS + _MOST_WORDS, np.int64)
+    for i in range(min(m, _AHEAD)):
+        fetch(flat, LINE * min(np.int64(slots[i]), size - 1))
+    for start in range(0, m, _PASS):
+        n = n_long = 0
+        for i in range(start, min(start + _PASS, m)):
+            fetch(flat, LINE * min(np.int64(slots[min(i + _AHEAD, m - 1)]), size - 1))
+            slot, row = np.int64(slots[i]), np.int64(rows[i])
+            if slot >= size:
+                continue
+            at = LINE * slot
+            first = flat[at]
+            op, length = first & _OPERATION, first >> LENGTH_SHIFT
+            if op == TERM and (length == 2 or length == 3):  # the term, or NOT the term
+                short[n, 0], short[n, 1], short[n, 2] = i, at, at + length
+                found[i] = length == 3
+                n += (signatures[row - low] >> (flat[at + 1] & 63)) & 1
+            elif (op == NUMBER and length == 4) or (op == VALUE and length == 3):
+                key, least, most, hit = flat[at + 1], flat[at + 2], flat[at + 3], False
+                for pair in range(attribute_offsets[row], attribute_offsets[row + 1], 2):
+                    value = attributes[pair + 1]
+                    within = value == least if op == VALUE else (_as_number(least) <= _as_number(value)) & (_as_number(value) <= _as_number(most))
+                    hit |= (attributes[pair] == key) & within
+                found[i] = hit
+            elif op == PHRASE and length == 8 and flat[at + 3] == 2 and flat[at + 1] < 0 and flat[at + 2] == 0 and flat[at + 6] == 1:  # two words in a row
+                found[i] = _has_pair(terms, offsets[row], offsets[row + 1], order, order_offsets[row], order_offsets[row + 1], flat[at + 5], flat[at + 7])
+            elif first == LONG:
+                long[n_long, 0], long[n_long, 1], long[n_long, 2] = i, flat[at + 1], flat[at + 2]
+                n_long += 1
+            elif first:
+                short[n, 0], short[n, 1], short[n, 2] = i, at, at + length
+                n += 1
+        if n:
+            _run(flat, short, n, rows, texts, scratch, found)
+        if n_long:
+            _run(steps, long, n_long, rows, texts, scratch, found)
+
+
+@njit(cache=True)
 def satisfying(lines, steps, rows, slots, texts):
     """Tell for each pair of a message and a slot whether the message satisfies the slot's program; True where it has none.
 
     :param lines: int64[n, LINE], of the slots: a program without its version, with its length above its first operation (:data:`LENGTH_SHIFT`); or :data:`LONG`, and
         its begin and its end in ``steps``, int64[]; or zeros. Slots beyond have none.
     :param rows, slots: int32[m]. Fastest in the order of the messages.
+    :param texts: what a :class:`Texts` has, as a plain tuple, which takes less time to hand over.
     :returns: bool[m].
     """
-    found, m, size = np.ones(len(rows), np.bool_), len(rows), len(lines)
-    flat = lines.ravel()
-    short, long, scratch = np.empty((_AHEAD, 3), np.int64), np.empty((_AHEAD, 3), np.int64), np.empty(2 * _MOST_COUNTS + _MOST_WORDS, np.int64)
-    for start in range(0, m, _AHEAD):
-        n = n_long = 0
-        for i in range(start, min(start + _AHEAD, m)):
-            slot = np.int64(slots[i])
-            first = lines[slot, 0] if slot < size else 0
-            short[n, 0], short[n, 1], short[n, 2] = i, LINE * slot, LINE * slot + (first >> LENGTH_SHIFT)
-            n += first > LONG
-            if first == LONG:
-                long[n_long, 0], long[n_long, 1], long[n_long, 2] = i, lines[slot, 1], lines[slot, 2]
-                n_long += 1
-        if n:
-            _run(flat, short, n, rows, texts, scratch, found)
-        if n_long:
-            _run(steps, long, n_long, rows, texts, scratch, found)
+    found = np.ones(len(rows), np.bool_)
+    _decide(lines, steps, rows, slots, texts, found)
     return found
+
+
+@njit(cache=True)
+def keep(lines, steps, rows, slots, texts):
+    """Return the rows and slots of the pairs that hold (int32[m], of which the first n count), and n; see :func:`satisfying`."""
+    found = satisfying(lines, steps, rows, slots, texts)
+    kept_rows, kept_slots, n = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32), 0
+    for i in range(len(rows)):
+        kept_rows[n], kept_slots[n] = rows[i], slots[i]
+        n += found[i]
+    return kept_rows, kept_slots, n

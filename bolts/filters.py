@@ -68,22 +68,24 @@ class Programs(NamedTuple):
 
     def satisfying(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a program whether the message satisfies it; see :meth:`Filters.satisfying`."""
-        return _satisfying(self.lines(), self.steps, messages, details, extra, rows, which)
+        lines, steps, readable_rows, slots = map(_readable, (self.lines(), self.steps, rows, which))
+        return kernels.satisfying(lines, steps, readable_rows, slots, _texts(messages, details, extra))
 
 
-def _satisfying(
-    lines: np.ndarray, steps: np.ndarray, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray
-) -> np.ndarray:
-    texts = kernels.Texts(*map(_readable, (messages.offsets, messages.terms, *extra, *details[:4])))
-    return kernels.satisfying(_readable(lines), _readable(steps), _readable(rows), _readable(slots), texts)
+def _texts(messages: MessageBatch, details: Details, extra: Lists) -> tuple[np.ndarray, ...]:
+    """Return what programs look at (:class:`dskype.bolts.filter_kernels.Texts`)."""
+    return tuple(map(_readable, (messages.offsets, messages.terms, *extra, *details[:4])))
+
+
+_READABLE, _WRITEABLE = 0x101, 0x400  # numpy's flags C_CONTIGUOUS and ALIGNED, and WRITEABLE
 
 
 def _readable(array: np.ndarray) -> np.ndarray:
     """Return a read-only view for which kernels are compiled already; arrays of frames may lie anywhere in memory, and these are copied."""
-    flags = array.flags
-    if not (flags.aligned and flags.c_contiguous):
+    flags = array.flags.num
+    if flags & _READABLE != _READABLE:
         array = np.require(array, requirements=["C", "A"])
-    return read_only(array) if array.flags.writeable else array
+    return read_only(array) if flags & _WRITEABLE else array
 
 
 class Filters:
@@ -152,7 +154,14 @@ class Filters:
         :param extra: their other terms (:meth:`dskype.spouts.message_terms.MessageTerms.of`).
         :param rows, slots: int32[m]; pairs of one message are best next to each other.
         """
-        return _satisfying(self._lines.array, self._steps, messages, details, extra, rows, slots)
+        lines, steps, readable_rows, readable_slots = map(_readable, (self._lines.array, self._steps, rows, slots))
+        return kernels.satisfying(lines, steps, readable_rows, readable_slots, _texts(messages, details, extra))
+
+    def keep(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of the pairs in which the message satisfies the slot's program: rows and slots, int32[]; see :meth:`satisfying`."""
+        lines, steps, readable_rows, readable_slots = map(_readable, (self._lines.array, self._steps, rows, slots))
+        found, kept, n = kernels.keep(lines, steps, readable_rows, readable_slots, _texts(messages, details, extra))
+        return (rows, slots) if n == len(rows) else (found[:n], kept[:n])
 
     def programs(self, slots: np.ndarray) -> Programs:
         """Return the programs of slots (int32[n]), in that order."""

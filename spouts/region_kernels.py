@@ -6,6 +6,7 @@ each is a cache line of an aligned array::
     SMALL_CIRCLE | CIRCLE, lat, lon, radius_m, cos(lat), sin(lat), low, high
     RECTANGLE, west, south, east, north, 0, 0, 0
     POLYGON, lines, west, south, east, north, chains, 1 if a place north of all edges is inside
+        a picture of 16 times 16 cells, with two bits for each
         for each chain: at, corners, flags, west, south, east, north, 0
         for each chain, at float64 number ``at`` of the polygon: latitudes, longitudes
     SEVERAL, lines, shapes, 0, 0, 0, 0, 0
@@ -15,6 +16,9 @@ each is a cache line of an aligned array::
 corners from the first to the last, where its neighbour begins. A ring of few corners is one chain. Of a chain that has the place neither inside its rectangle nor south of it, no
 corner is looked at; of one that is north of the place, only the ends are. Else the processor compares the place with several edges at once: the last corner of a chain is repeated, so that
 the number of edges is a multiple of 8.
+
+The *picture* divides the rectangle of a polygon, and says which cells are inside and which are outside, as wholes. Only a place in another cell, which an edge may touch, needs the chains.
+A polygon that meets the antimeridian or a pole has a picture of zeros: all cells need them.
 """
 
 from __future__ import annotations
@@ -27,9 +31,12 @@ from dskype.topology.kernel_cache import njit
 
 __all__ = [
     "AROUND",
+    "CHAINS",
     "CROSSES",
     "FIRST",
+    "INSIDE",
     "LINE",
+    "OUTSIDE",
     "POLYGON",
     "RECTANGLE",
     "SEVERAL",
@@ -46,6 +53,7 @@ __all__ = [
     "lons_of",
     "move_together",
     "not_next_to_zero",
+    "pictured",
     "prepare_all",
     "prepare_polygon",
     "put",
@@ -53,6 +61,8 @@ __all__ = [
 ]
 
 LINE = 8
+CHAINS = 2
+"""Lines of a polygon before those of its chains."""
 CIRCLE, RECTANGLE, POLYGON, SMALL_CIRCLE, SEVERAL = 1, 2, 3, 4, 5
 NORTH, SOUTH, AROUND = 1, 2, 4
 """Kinds of shapes and flags of rings, as in :mod:`dskype.spouts.regions`; ``SMALL_CIRCLE`` and ``SEVERAL`` exist in prepared regions only."""
@@ -65,6 +75,14 @@ _SLACK = 1e-11
 """More than the relative error of the series."""
 _LONG, _SHORTEST = 64, 32
 """A ring of more than ``_LONG`` corners is several chains of at least ``_SHORTEST`` edges."""
+_CELLS = 16
+"""Rows and columns of a picture."""
+OUTSIDE, INSIDE = 1, 2
+_THIN = 1e-9
+"""Degrees: what is not wider has no picture."""
+_NEAR = 1e-6
+_FLAT = 1e-3
+"""Parts of a cell: how near an edge touches it; up to where the crossing of an edge with a row is not computed, because the error might be large."""
 _BORDER = 2
 _ERROR = 4e-16
 """More than the relative error of the formula that says on which side of an edge a place is; see :mod:`dskype.spouts.orientation_kernels`."""
@@ -103,7 +121,7 @@ def space_of_polygon(encoded, at):
             chains += 1
             numbers += 2 * _rounded(min(length, corners - first)) + LINE
         at += 2 + 2 * corners
-    return 1 + chains + numbers // LINE, chains, at
+    return CHAINS + chains + numbers // LINE, chains, at
 
 
 @njit(cache=True)
@@ -173,14 +191,82 @@ def _prepare_chain(encoded, ring, first, edges, numbers, polygon, chain, to):
 
 
 @njit(cache=True)
-def prepare_polygon(encoded, at, numbers, polygon):
-    """Write the polygon at ``encoded[at]`` to ``numbers[polygon:]``, which are zeros; return (behind its end there, behind its end here)."""
+def _mark_edge(near, x, y, next_x, next_y):
+    """Mark the cells of a picture that an edge touches, or nearly: ``near`` is bool[16, 16], row by row, and the ends are in cells."""
+    low, high = min(y, next_y), max(y, next_y)
+    for row in range(max(0, int(np.floor(low - _NEAR))), min(_CELLS - 1, int(np.floor(high + _NEAR))) + 1):
+        west, east = min(x, next_x), max(x, next_x)
+        if high - low > _FLAT:  # else all of the edge counts, wherever it crosses the row
+            first = min(max((row - _NEAR - y) / (next_y - y), 0.0), 1.0)
+            last = min(max((row + 1 + _NEAR - y) / (next_y - y), 0.0), 1.0)
+            one, other = x + first * (next_x - x), x + last * (next_x - x)
+            west, east = min(one, other), max(one, other)
+        for column in range(max(0, int(np.floor(west - _NEAR))), min(_CELLS - 1, int(np.floor(east + _NEAR))) + 1):
+            near[row, column] = True
+
+
+@njit(cache=True)
+def _draw_picture(numbers, polygon):
+    """Write the picture of a polygon whose edges do not meet the antimeridian.
+
+    Cells without an edge are inside or outside as wholes, and so are two of them side by side. Every cell is taken to be larger by ``_NEAR`` than it is, which is far more than all
+    numbers are rounded. O(edges + cells).
+    """
+    west, south, east, north = numbers[polygon + 2], numbers[polygon + 3], numbers[polygon + 4], numbers[polygon + 5]
+    wide, tall = _CELLS / (east - west), _CELLS / (north - south)
+    near = np.zeros((_CELLS, _CELLS), np.bool_)
+    for c in range(int(numbers[polygon + 6])):
+        chain = polygon + LINE * (CHAINS + c)
+        lats, corners = polygon + int(numbers[chain]), int(numbers[chain + 1])
+        lons = lons_of(lats, corners)
+        for i in range(corners - 1):
+            x, y = (numbers[lons + i] - west) * wide, (numbers[lats + i] - south) * tall
+            _mark_edge(near, x, y, (numbers[lons + i + 1] - west) * wide, (numbers[lats + i + 1] - south) * tall)
+    kinds = np.zeros((_CELLS, _CELLS), np.int64)
+    for row in range(_CELLS):
+        for column in range(_CELLS):
+            if near[row, column]:
+                continue
+            if column and kinds[row, column - 1]:
+                kinds[row, column] = kinds[row, column - 1]
+            elif row and kinds[row - 1, column]:
+                kinds[row, column] = kinds[row - 1, column]
+            else:  # the picture is still empty, so this looks at the edges
+                kinds[row, column] = INSIDE if in_polygon(numbers, polygon, south + (row + 0.5) / tall, west + (column + 0.5) / wide) else OUTSIDE
+    for half in range(LINE):
+        bits = np.uint64(0)
+        for cell in range(2 * _CELLS):
+            bits |= np.uint64(kinds[2 * half + cell // _CELLS, cell % _CELLS]) << np.uint64(2 * cell)
+        numbers[polygon + LINE + half] = np.uint64(bits).view(np.float64)
+
+
+@njit(cache=True)
+def pictured(numbers, polygon, lat, lon):
+    """Return what a polygon's picture says of a place: ``INSIDE``, ``OUTSIDE``, or 0 if it does not say it."""
+    lat, lon = not_next_to_zero(lat), not_next_to_zero(lon)
+    west, south, east, north = numbers[polygon + 2], numbers[polygon + 3], numbers[polygon + 4], numbers[polygon + 5]
+    if not (west > -180.0 and east < 180.0 and east - west > _THIN and north - south > _THIN):
+        return 0
+    if lat < south or lat > north or lon < west or lon > east:
+        return OUTSIDE
+    column = min(int((lon - west) * (_CELLS / (east - west))), _CELLS - 1)
+    row = min(int((lat - south) * (_CELLS / (north - south))), _CELLS - 1)
+    bits = np.float64(numbers[polygon + LINE + (row >> 1)]).view(np.int64)
+    return (bits >> (2 * (_CELLS * (row & 1) + column))) & 3
+
+
+@njit(cache=True)
+def prepare_polygon(encoded, at, numbers, polygon, draw):
+    """Write the polygon at ``encoded[at]`` to ``numbers[polygon:]``, which are zeros; return (behind its end there, behind its end here).
+
+    :param draw: whether it is to have a picture, which pays if many places are tested.
+    """
     lines, chains, _ = space_of_polygon(encoded, at)
     west, east, south, north = 180.0, -180.0, 90.0, -90.0
     poles = 0
     rings = int(encoded[at + 1])
     at += 2
-    chain, to = polygon + LINE, polygon + LINE * (1 + chains)
+    chain, to = polygon + LINE * CHAINS, polygon + LINE * (CHAINS + chains)
     for _ in range(rings):
         corners, flags = int(encoded[at]), int(encoded[at + 1])
         poles ^= flags & (NORTH | SOUTH)  # a hole may have a pole, too
@@ -197,12 +283,14 @@ def prepare_polygon(encoded, at, numbers, polygon):
     numbers[polygon], numbers[polygon + 1] = POLYGON, lines
     numbers[polygon + 2], numbers[polygon + 3], numbers[polygon + 4], numbers[polygon + 5] = west, south, east, north
     numbers[polygon + 6], numbers[polygon + 7] = chains, poles & NORTH
+    if draw and west > -180.0 and east < 180.0 and east - west > _THIN and north - south > _THIN:
+        _draw_picture(numbers, polygon)
     return at, polygon + LINE * lines
 
 
 @njit(cache=True)
-def _prepare(encoded, begin, end, numbers, to):
-    """Write the region ``encoded[begin:end]`` to ``numbers[to:]``, which are zeros, in as many lines as :func:`lines_needed` says."""
+def _prepare(encoded, begin, end, numbers, to, draw):
+    """Write the region ``encoded[begin:end]`` to ``numbers[to:]``, which are zeros, in as many lines as :func:`lines_needed` says; see :func:`prepare_polygon`."""
     lines, shapes = _space(encoded, begin, end)
     if shapes > 1:
         numbers[to], numbers[to + 1], numbers[to + 2] = SEVERAL, lines, shapes
@@ -211,7 +299,7 @@ def _prepare(encoded, begin, end, numbers, to):
     while at < end:
         kind = int(encoded[at])
         if kind == POLYGON:
-            at, to = prepare_polygon(encoded, at, numbers, to)
+            at, to = prepare_polygon(encoded, at, numbers, to, draw)
         elif kind == CIRCLE:
             _prepare_circle(numbers, to, encoded[at + 1], encoded[at + 2], encoded[at + 3])
             at, to = at + 4, to + LINE
@@ -230,7 +318,7 @@ def prepare_all(offsets, encoded):
     for i in range(len(lines)):
         if lines[i]:
             starts[i] = to
-            _prepare(encoded, offsets[i], offsets[i + 1], numbers, to)
+            _prepare(encoded, offsets[i], offsets[i + 1], numbers, to, False)
             to += LINE * lines[i]
     return starts, numbers
 
@@ -244,7 +332,7 @@ def put(starts, numbers, slots, regions, line):
     offsets, encoded, lines = regions
     for i in range(len(slots)):
         if lines[i]:
-            _prepare(encoded, offsets[i], offsets[i + 1], numbers, LINE * line)
+            _prepare(encoded, offsets[i], offsets[i + 1], numbers, LINE * line, True)
             starts[slots[i]] = line
             line += lines[i]
 
@@ -284,7 +372,7 @@ def _encoded_polygon(numbers, polygon, encoded, to, write):
     start, ring, rings = to, to, 0
     to += 2
     for c in range(int(numbers[polygon + 6])):
-        chain = polygon + LINE * (1 + c)
+        chain = polygon + LINE * (CHAINS + c)
         lats, corners, flags = polygon + int(numbers[chain]), int(numbers[chain + 1]), int(numbers[chain + 2])
         lons = lons_of(lats, corners)
         if flags & FIRST:
@@ -459,7 +547,7 @@ def in_polygon(numbers, at, lat, lon):
         lon = -180.0
     odd = int(numbers[at + 7])
     for c in range(int(numbers[at + 6])):
-        chain = at + LINE * (1 + c)
+        chain = at + LINE * (CHAINS + c)
         flags = int(numbers[chain + 2])
         west, east = numbers[chain + 3], numbers[chain + 5]
         if lat > numbers[chain + 6]:
@@ -490,7 +578,8 @@ def in_polygon(numbers, at, lat, lon):
 def _shape_holds(numbers, at, lat, lon):
     kind = int(numbers[at])
     if kind == POLYGON:
-        return in_polygon(numbers, at, lat, lon)
+        shown = pictured(numbers, at, lat, lon)
+        return shown == INSIDE if shown else in_polygon(numbers, at, lat, lon)
     if kind == RECTANGLE:
         return in_rectangle(numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4], lat, lon)
     return in_circle(numbers, at, lat, lon)

@@ -11,7 +11,9 @@ import numpy as np
 from dskype.spouts.orientation_kernels import compare_lons, side
 from dskype.spouts.region_kernels import (
     AROUND,
+    CHAINS,
     FIRST,
+    INSIDE,
     LINE,
     POLYGON,
     RECTANGLE,
@@ -25,6 +27,7 @@ from dskype.spouts.region_kernels import (
     in_rectangle,
     lons_of,
     not_next_to_zero,
+    pictured,
     prepare_polygon,
     space_of_polygon,
 )
@@ -35,14 +38,14 @@ __all__ = ["hold_points", "touches"]
 
 _AHEAD = 64
 """Pairs whose regions are read before the first one is decided."""
-_LINES_AHEAD = 12
+_LINES_AHEAD = 13
 """Of a polygon: all of one with 32 corners."""
 
 
 @njit(cache=True)
 def _chain(numbers, polygon, c):
     """Return (its line, where its longitudes and latitudes begin, corners, whether edges from -180 to 180 run around the globe) of a chain."""
-    line = polygon + LINE * (1 + c)
+    line = polygon + LINE * (CHAINS + c)
     lats, corners = polygon + int(numbers[line]), int(numbers[line + 1])
     return line, lons_of(lats, corners), lats, corners, (int(numbers[line + 2]) & AROUND) != 0
 
@@ -138,10 +141,10 @@ def _polygons_touch(numbers, polygon, others, other):
     if _has_corner(numbers, polygon, others, other) or _has_corner(others, other, numbers, polygon):
         return True
     for c in range(int(numbers[polygon + 6])):
-        if not _boxes_overlap(numbers, polygon + LINE * (1 + c) + 3, others, other + 2):
+        if not _boxes_overlap(numbers, polygon + LINE * (CHAINS + c) + 3, others, other + 2):
             continue
         for k in range(int(others[other + 6])):
-            if _boxes_overlap(numbers, polygon + LINE * (1 + c) + 3, others, other + LINE * (1 + k) + 3) and _chains_meet(
+            if _boxes_overlap(numbers, polygon + LINE * (CHAINS + c) + 3, others, other + LINE * (CHAINS + k) + 3) and _chains_meet(
                 numbers, polygon, c, others, other, k
             ):
                 return True
@@ -170,7 +173,7 @@ def _as_polygon(west, south, east, north):
     middle = (west + east) / 2
     encoded = np.array([POLYGON, 1, 6, 0, west, south, middle, south, east, south, east, north, middle, north, west, north], np.float64)
     numbers = np.zeros(LINE * space_of_polygon(encoded, 0)[0])
-    prepare_polygon(encoded, 0, numbers, 0)
+    prepare_polygon(encoded, 0, numbers, 0, False)
     return numbers
 
 
@@ -315,12 +318,13 @@ def hold_points(table, slots, rows, lat, lon):
     """Do what :func:`touches` does if all messages are points, and slots without a region are everywhere; return that, and a number that means nothing.
 
     Regions of many pairs are read before the first of these pairs is decided. So the processor waits for all of them at the same time, where it would otherwise wait for one
-    after the other: it does not read ahead beyond a decision that it did not foresee. The sum of what has been read keeps the compiler from leaving it out. The kinds that most
+    after the other: it does not read ahead beyond a decision that it did not foresee. The sum of what has been read keeps the compiler from leaving it out. Of a polygon, that is its
+    picture at first, and the rest only where the picture does not decide. The kinds that most
     regions have are called from here, because every call that is handed arrays takes time.
     """
     starts, numbers = table
     found = np.ones(len(slots), np.bool_)
-    at, kinds, read = np.empty(_AHEAD, np.int64), np.empty(_AHEAD), 0.0
+    at, kinds, read, picture = np.empty(_AHEAD, np.int64), np.empty(_AHEAD), 0.0, np.int64(0)
     for first in range(0, len(slots), _AHEAD):
         pairs = min(_AHEAD, len(slots) - first)
         for i in range(pairs):
@@ -330,7 +334,15 @@ def hold_points(table, slots, rows, lat, lon):
             kinds[i] = numbers[at[i]] if at[i] >= 0 else 0.0
         for i in range(pairs):
             if kinds[i] == POLYGON:
-                for line in range(1, min(_LINES_AHEAD, int(numbers[at[i] + 1]))):
+                picture ^= np.float64(numbers[at[i] + LINE]).view(np.int64)
+        for i in range(pairs):
+            if kinds[i] == POLYGON:
+                row = rows[first + i]
+                shown = pictured(numbers, at[i], lat[row], lon[row])
+                if shown:
+                    found[first + i], kinds[i] = shown == INSIDE, 0.0
+                    continue
+                for line in range(CHAINS, min(_LINES_AHEAD, int(numbers[at[i] + 1]))):
                     read += numbers[at[i] + LINE * line]
         for i in range(pairs):
             kind, begin, row = kinds[i], at[i], rows[first + i]
@@ -342,7 +354,7 @@ def hold_points(table, slots, rows, lat, lon):
                 found[first + i] = in_rectangle(numbers[begin + 1], numbers[begin + 2], numbers[begin + 3], numbers[begin + 4], lat[row], lon[row])
             elif kind:
                 found[first + i] = holds(numbers, begin, lat[row], lon[row])
-    return found, read
+    return found, read + picture
 
 
 @njit(cache=True)

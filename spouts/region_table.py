@@ -26,7 +26,7 @@ class RegionTable:
     which they came. One that is removed leaves a gap. When the array is full, either the others move together, if gaps are a quarter of it, or it grows by half.
 
     Put, remove: O(corners), amortized; test of a point: O(1) for a circle, and about O(sqrt(corners)) for a polygon. Memory: 4 bytes for each slot, 64 for a circle,
-    192 and 128 per 8 corners for a polygon, with up to half of that for growth.
+    256 and 128 per 8 corners for a polygon, with up to half of that for growth.
     """
 
     def __init__(self) -> None:

@@ -45,7 +45,10 @@ def decide(programs, messages, settings=SETTINGS):
         if program is not None:
             filters.set(slot, program)
     slots, rows = np.divmod(np.arange(len(programs) * len(messages), dtype=np.int32), np.int32(len(messages)))
-    return filters.satisfying(batch, details, MessageTerms(settings).of(details), rows, slots).reshape(len(programs), len(messages))
+    found = filters.satisfying(batch, details, extra := MessageTerms(settings).of(details), rows, slots)
+    for kept, all_of in zip(filters.keep(batch, details, extra, rows, slots), (rows, slots)):
+        assert kept.dtype == np.int32 and kept.tolist() == all_of[found].tolist()
+    return found.reshape(len(programs), len(messages))
 
 
 def check(trees, messages, settings=SETTINGS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -297,6 +298,46 @@ def test_polygons_of_many_corners_against_the_oracle(corners, middle):
     places = [any_place(rng, region) for _ in range(20)] + [(rng.uniform(-15, 15), (middle + rng.uniform(-15, 15) + 540) % 360 - 180) for _ in range(20)]
     found = has(region, *places)
     assert found == [naive_regions.gap_m(region, *place) == 0 for place in places] and len(set(found)) == 2
+
+
+@pytest.mark.parametrize("reach", [40.0, 0.05, 1e-8])
+def test_the_picture_of_a_polygon_agrees_with_its_edges(reach):
+    """Places lie on the borders of cells, beside them, on edges and anywhere; a few are decided by the oracle too, which computes with fractions."""
+    rng, shown = random.Random(int(1 / reach)), [0, 0, 0]
+    for number in range(60):
+        lon, lat = rng.choice([0.0, 7.25, -120.0]), rng.choice([0.0, 40.5, -33.0])
+        rings = [_ring(rng, lon, lat, reach, rng.choice([3, 4, 12, 70])) for _ in range(rng.choice([1, 1, 2]))]
+        encoded = parse_region(polygon(*rings))
+        table = RegionTable()
+        table.put(0, encoded)
+        numbers, (west, south, east, north) = table._numbers, table._numbers[2:6].tolist()
+        for _ in range(150):
+            x = _beside(rng, west + (east - west) * rng.choice([rng.randrange(17) / 16, rng.uniform(-0.1, 1.1)]))
+            y = _beside(rng, south + (north - south) * rng.choice([rng.randrange(17) / 16, rng.uniform(-0.1, 1.1)]))
+            if rng.random() < 0.3:
+                ring, share = rng.choice(rings), rng.random()
+                (ax, ay), (bx, by) = rng.choice(list(itertools.pairwise(ring)))
+                x, y = _beside(rng, ax + share * (bx - ax)), _beside(rng, ay + share * (by - ay))
+            kind = region_kernels.pictured(numbers, 0, y, x)
+            inside = region_kernels.in_polygon(numbers, 0, y, x)
+            assert kind in (0, region_kernels.INSIDE if inside else region_kernels.OUTSIDE), (rings, x, y)
+            shown[kind] += 1
+            if number % 10 == 0:
+                assert has(polygon(*rings), (y, x)) == [naive_regions.gap_m(polygon(*rings), y, x) == 0] == [inside]
+    assert min(shown) > 500
+
+
+def _ring(rng, lon, lat, reach, corners):
+    """Return a ring around a place: one that does not cross itself, or any."""
+    angles = [rng.uniform(0, 2 * math.pi) for _ in range(corners)]
+    angles = sorted(angles) if rng.random() < 0.7 else angles
+    found = [(lon + reach * rng.uniform(0.2, 1) * math.cos(a), lat + reach * rng.uniform(0.2, 1) * math.sin(a)) for a in angles]
+    return [*found, found[0]]
+
+
+def _beside(rng, degrees):
+    found = float(np.nextafter(degrees, rng.choice([-200.0, 200.0]))) if rng.random() < 0.4 else degrees
+    return 0.0 if abs(found) < 1e-30 else found
 
 
 def test_neither_direction_nor_start_of_a_ring_matters():
