@@ -18,8 +18,10 @@ from dskype.bolts.replication.messages import decode_balance
 from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.summarized_placement import SummarizedPlacement
+from dskype.bolts.searches import Filter
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
+from dskype.distribution.triggers import trigger_terms
 from dskype.spouts import expression as expressions
 from dskype.spouts import streams
 from dskype.spouts.analyzer_settings import synonym_files
@@ -52,6 +54,8 @@ class DistributionBolt(BatchBolt):
     summaries its tasks also send each other ``interest`` (direct). With load balancing, input is also ``balance`` (direct), from the subscription
     bolt, and the first task writes plans to their topic. See :mod:`dskype.bolts.replication`; placements are described in :mod:`dskype.bolts.replication.messages`.
 
+    Searches come on ``searches`` (shuffle), from the subscription spout, and leave on ``lookups`` (all), to the message bolt.
+
     :param subscription_bolt: id of the subscription bolt; default ``subscription-bolt``.
     :param message_bolt: id of the message bolt; default ``message-bolt``.
     """
@@ -75,6 +79,13 @@ class DistributionBolt(BatchBolt):
                 legal="updates: FIELDS by object, from the message spout",
                 component=component_id,
             )
+        if any(stream == streams.Searches.name for _, stream in inputs):
+            wanted = component_id, streams.Lookups.name
+            if wanted not in topology.components[self._message_bolt].inputs:
+                legal = "lookups: ALL, from the distribution bolt to the message bolt"
+                raise InvalidTopologyException(
+                    explain("Searches need a stream that the message bolt does not take.", given=self._message_bolt, legal=legal, component=component_id)
+                )
         if settings.balance is not None:
             self._check_balancing(component_id, settings, inputs)
         if distributor_class(settings.distributor).replicates:
@@ -114,15 +125,16 @@ class DistributionBolt(BatchBolt):
         return found | synonym_files(conf) | ({("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary else {})
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the direct streams ``matching``, ``pairs``, ``placements``, ``window`` and ``interest``, and ``registrations``."""
+        """Declare the direct streams ``matching``, ``pairs``, ``placements``, ``window`` and ``interest``, ``registrations`` and ``lookups``."""
         for stream in (streams.Matching, streams.Pairs, streams.Placements, streams.Window, streams.Interest):
             stream.declare(declarer, direct=True)
         streams.Registrations.declare(declarer)
+        streams.Lookups.declare(declarer)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process), and make the distributor and its strategy."""
         settings = self._settings = Settings.from_conf(conf)
-        self._collector, self._component = collector, context.get_this_component_id()
+        self._collector, self._context, self._component = collector, context, context.get_this_component_id()
         self._tokenizer = settings.analyzer()
         self._message_terms = MessageTerms(settings)
         self._vocabulary = Vocabulary.load(settings.vocabulary, self._tokenizer) if settings.vocabulary else Vocabulary.empty()
@@ -170,6 +182,9 @@ class DistributionBolt(BatchBolt):
         elif stream == streams.Subscriptions.name:
             for name, registration, record in streams.Subscriptions.of(batch).each("subscription", "registration", "record"):
                 self._handle_subscription(name, registration, record)
+        elif stream == streams.Searches.name:
+            for name, record in streams.Searches.of(batch).each("search", "record"):
+                self._look_up(name, record)
         elif stream == streams.Balance.name:
             assert self._balancer is not None
             for report in streams.Balance.rows(batch):
@@ -315,6 +330,21 @@ class DistributionBolt(BatchBolt):
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
         inside = record.get("inside") or None
         return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"), inside)
+
+    def _look_up(self, name: str, record: Mapping[str, Any]) -> None:
+        """Let the message tasks look a search up as of this task's watermark: they have all messages up to there when they have reached it themselves."""
+        watermark = self._context.watermark()
+        looked = self._filter(record) if record["type"] == "boolean" else self._subscription(record)
+        streams.Lookups(search=name, watermark=-1 if watermark is None else watermark, record=looked.encode()).emit(self._collector)
+
+    def _filter(self, record: Mapping[str, Any]) -> Filter:
+        expression = expressions.as_lists(record["expression"])
+        if expression == expressions.EVERYTHING:
+            return Filter(record["k"], record["bbox"], record.get("region"))
+        ids, fields = self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields
+        terms = trigger_terms(compile_filter(expression, ids, fields).condition)
+        words = set(ids.values())
+        return Filter(record["k"], record["bbox"], record.get("region"), compile_program(expression, ids, fields), terms if words.issuperset(terms) else None)
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""

@@ -27,6 +27,7 @@ _WIRING: tuple[tuple[str, type[streams.Stream], str, Grouping], ...] = (
     ("message-spout", streams.Updates, "distribution-bolt", FieldsGrouping(Fields("object"))),
     ("subscription-spout", streams.Subscriptions, "distribution-bolt", _BY_SUBSCRIPTION),
     ("subscription-spout", streams.Plans, "distribution-bolt", _ALL),
+    ("subscription-spout", streams.Searches, "distribution-bolt", _SHUFFLE),
     ("subscription-bolt", streams.Shortages, "distribution-bolt", _BY_SUBSCRIPTION),
     ("subscription-bolt", streams.Switched, "distribution-bolt", _ALL),
     ("distribution-bolt", streams.Interest, "distribution-bolt", _DIRECT),
@@ -37,6 +38,7 @@ _WIRING: tuple[tuple[str, type[streams.Stream], str, Grouping], ...] = (
     ("subscription-bolt", streams.Transfers, "subscription-bolt", _DIRECT),
     ("aggregation-bolt", streams.Answers, "subscription-bolt", _DIRECT),
     ("distribution-bolt", streams.Window, "message-bolt", _DIRECT),
+    ("distribution-bolt", streams.Lookups, "message-bolt", _ALL),
     ("subscription-bolt", streams.Requests, "message-bolt", _ALL),
     ("subscription-bolt", streams.Progress, "message-bolt", _ALL),
     ("message-bolt", streams.Partials, "aggregation-bolt", _BY_SUBSCRIPTION),
@@ -61,7 +63,10 @@ def dskype_topology(name: str = "dskype", tasks: Mapping[str, int] | None = None
     ['message-spout', 'subscription-spout', 'distribution-bolt', 'subscription-bolt', 'message-bolt', 'aggregation-bolt', 'result-bolt']
     """
     topics, builder, counts = Topics.for_topology(name), TopologyBuilder(), dict(tasks or {})
-    spouts: dict[str, Any] = {"message-spout": MessageSpout(topics.messages), "subscription-spout": SubscriptionSpout(topics.subscriptions, plans=topics.plans)}
+    spouts: dict[str, Any] = {
+        "message-spout": MessageSpout(topics.messages),
+        "subscription-spout": SubscriptionSpout(topics.subscriptions, plans=topics.plans, searches=topics.searches),
+    }
     bolts: dict[str, Any] = {
         "distribution-bolt": DistributionBolt(),
         "subscription-bolt": SubscriptionBolt(),

@@ -11,12 +11,14 @@ import pyarrow as pa
 from dskype.bolts.checks import require_component
 from dskype.bolts.filters import Programs
 from dskype.bolts.ranked_lists import RankedLists
+from dskype.bolts.searches import WindowSearches
 from dskype.bolts.window.base import MessageWindow, QueryBatch, make_window
 from dskype.bolts.window.filtered import FilteredWindow
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
-from dskype.spouts.streams import Partials, Progress, Requests, Window
+from dskype.spouts.streams import Lookups, Partials, Progress, Requests, Window
+from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.tuples import TupleBatch, column_to_list
@@ -74,14 +76,16 @@ class MessageBolt(BatchBolt):
     """Evaluates subscriptions over the messages of its task, as of a past or present watermark.
 
     Input: ``window`` (direct, from distribution bolts: each message goes to one task), ``requests`` and ``progress`` (all,
-    from subscription bolts). Output: ``partials`` (fields(subscription), to the aggregation bolt).
+    from subscription bolts), and ``lookups`` (all, from distribution bolts). Output: ``partials`` (fields(subscription), to the aggregation bolt), and
+    parts of the answers to searches, to their topic (:mod:`dskype.bolts.searches`).
 
     - Messages come from several distribution tasks. They are inserted in order of (position, seq) when the bolt's
       watermark passes them, so at watermark *w* the window holds exactly the messages up to *w*.
     - A request at watermark *w* waits until the bolt's watermark reaches *w*. Requests that become answerable at the same
       time are evaluated together.
     - A message is kept as long as a request may need it: until every subscription task has announced (``progress``) a
-      watermark whose window begins after it, and no waiting request needs it.
+      watermark whose window begins after it, and no waiting request needs it. A search comes at the watermark of a distribution task, which the bolt's own
+      has not passed; so nothing is freed that a window at the bolt's own watermark has.
 
     The output follows from the inbox alone: a restored task that reads its inbox again emits the same.
 
@@ -101,6 +105,10 @@ class MessageBolt(BatchBolt):
         self._make_window(Settings.from_conf(conf))
         require_component(topology, component_id, self._subscription_bolt, "The subscription bolt is not there.")
 
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+        """Return the topic of answers."""
+        return {Topics.for_topology(topology).answers: topic_config(Settings.from_conf(conf))["answers"]}
+
     def _make_window(self, settings: Settings) -> MessageWindow:
         if self._window_index is None:
             options = settings.window_index_options if self._window_index_options is None else self._window_index_options
@@ -117,6 +125,7 @@ class MessageBolt(BatchBolt):
         self._extent, self._diagonal_deg = settings.extent, settings.space.diagonal_deg
         self._collector = collector
         self._window = FilteredWindow(self._make_window(settings))
+        self._searches = WindowSearches(self._window, settings, context, collector)
         self._askers = len(context.get_component_tasks(self._subscription_bolt))
         self._watermark = _BEFORE_ALL
         self._ahead: list[_Arrived] = []  # messages above the watermark
@@ -141,12 +150,14 @@ class MessageBolt(BatchBolt):
             task = batch.get_source_task()
             self._progress[task] = max(self._progress.get(task, _BEFORE_ALL), *map(int, Progress.of(batch).watermark))
             self._free()
+        elif stream == Lookups.name:
+            self._searches.receive(Lookups.of(batch), self._watermark, self._freed)
         else:
             raise IllegalArgumentException(
                 explain(
                     "The message bolt does not take this stream.",
                     given=stream,
-                    legal=f"{Window.name}, {Requests.name}, {Progress.name}",
+                    legal=f"{Window.name}, {Requests.name}, {Progress.name}, {Lookups.name}",
                     component=batch.get_source_component(),
                 )
             )
@@ -154,10 +165,13 @@ class MessageBolt(BatchBolt):
     def on_watermark(self, watermark: int) -> None:
         """Insert the messages up to ``watermark``, and answer the requests up to it."""
         self._watermark = watermark
+        self._free()
         self._insert_due()
         due, self._waiting = _split(self._waiting, watermark)
         if due:
             self._answer(_Asked.concat(due))
+        self._searches.answer(watermark, self._freed)
+        if due:
             self._free()
 
     def _receive_messages(self, batch: TupleBatch) -> None:
@@ -222,7 +236,8 @@ class MessageBolt(BatchBolt):
         """Forget the messages that no request can need."""
         if len(self._progress) < self._askers or not self._progress:
             return
-        lowest = min([*self._progress.values(), *(int(r.queries.watermark.min()) for r in self._waiting)])
+        waiting = (int(r.queries.watermark.min()) for r in self._waiting)
+        lowest = min([self._watermark, *self._progress.values(), *waiting, *self._searches.watermarks()])
         if self._freed is None or lowest - self._extent > self._freed:
             self._freed = lowest - self._extent
             self._window.free(self._freed)
@@ -276,6 +291,7 @@ class MessageBolt(BatchBolt):
             "freed": self._freed,
             "progress": dict(self._progress),
             "ahead": [[messages.columns(), ids, list(details)] for messages, ids, details in self._ahead],
+            "searches": self._searches.snapshot(),
             "waiting": [[r.request, r.subscription, r.task, list(r.queries), list(r.programs)] for r in self._waiting],
         }
 
@@ -287,6 +303,7 @@ class MessageBolt(BatchBolt):
         for columns, ids, *rest in state["ahead"]:
             messages = MessageBatch(*columns)
             self._ahead.append(_Arrived(messages, to_strings(ids), Details(*rest[0]) if rest else Details.empty(messages.n)))
+        self._searches.restore(state.get("searches", ()))
         for request, subscription, task, queries, *rest in state["waiting"]:
             programs = Programs(*rest[0]) if rest else Programs.of(None, len(request))
             self._waiting.append(_Asked(request, subscription, task, QueryBatch(*queries), programs))

@@ -58,6 +58,7 @@ PARTS = {
         "Top-k subscriptions": "docs/concepts/topk",
         "Boolean subscriptions": "docs/concepts/boolean",
         "Objects that move": "docs/concepts/objects",
+        "Searching the window": "docs/concepts/search",
         "Distribution": "docs/concepts/distribution",
         "Tornado": "docs/concepts/tornado",
         "PS2Stream": "docs/concepts/ps2stream",

@@ -19,6 +19,7 @@ from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError, encode_json
 from dskype.spouts.records import Message, TopkSubscription, areas_of, encode_attributes, message_of_deletion, parse_key, parse_plan, parse_subscription
 from dskype.spouts.result_fields import FIELDS_OMITTED
+from dskype.spouts.searches import parse_search
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
@@ -310,22 +311,30 @@ class SubscriptionSpout(KafkaSpout):
     :param topics: the topic of subscriptions, e.g. ``dskype.subscriptions``.
     :param kafka_options: see :class:`KafkaSpout`.
     :param plans: the topic of plans, e.g. ``dskype.plans``; None: the plan never changes.
+    :param searches: the topic of searches, e.g. ``dskype.searches``; None: the window cannot be searched.
     """
 
-    def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None, plans: str | None = None) -> None:
+    def __init__(
+        self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None, plans: str | None = None, searches: str | None = None
+    ) -> None:
         names = [topics] if isinstance(topics, str) else list(topics)
         super().__init__(
-            [*names, plans] if plans else names,
+            [*names, *(name for name in (plans, searches) if name)],
             kafka_options=kafka_options,
             first_poll_strategy="EARLIEST",
-            outputs={stream.name: stream.fields for stream in (streams.Subscriptions, streams.Plans)},
+            outputs={stream.name: stream.fields for stream in (streams.Subscriptions, streams.Plans, streams.Searches)},
         )
-        self._plans = plans
+        self._plans, self._searches = plans, searches
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
-        """Check the settings."""
+        """Check the settings, and that searches are taken."""
         super().check_topology(component_id, conf, topology)
         Settings.from_conf(conf)
+        if self._searches and not any((component_id, streams.Searches.name) in spec.inputs for spec in topology.components.values()):
+            legal = "searches: SHUFFLE, to the distribution bolt; lookups: ALL, from there to the message bolt"
+            raise InvalidTopologyException(
+                explain("The spout reads searches, and nothing takes them.", given=self._searches, legal=legal, component=component_id)
+            )
 
     def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
         """Return the files of synonyms, and the vocabulary if the costs of subscriptions are limited."""
@@ -336,7 +345,8 @@ class SubscriptionSpout(KafkaSpout):
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of subscriptions and plans."""
         config = topic_config(Settings.from_conf(conf))
-        return {name: config["plans" if name == self._plans else "subscriptions"] for name in self.topics}
+        own = {self._plans: "plans", self._searches: "searches"}
+        return {name: config[own.get(name, "subscriptions")] for name in self.topics}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Read the settings, and the vocabulary if costs are limited."""
@@ -344,11 +354,15 @@ class SubscriptionSpout(KafkaSpout):
         self._tokenizer = self._settings.analyzer()
         self._ceiling = CostCeiling(self._settings, Vocabulary.load)
         self._collector = collector
+        if self._searches:
+            self._begin_searches(context)
 
     def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
         """Parse and emit; see :meth:`KafkaSpout.emit_records`."""
         if records and records[0].topic == self._plans:
             return self._emit_plans(records)
+        if records and records[0].topic == self._searches:
+            return self._emit_searches(records)
         settings, rows, refused = self._settings, [], []
         for record in records:
             registration = f"{record.partition}-{record.offset}"
@@ -387,6 +401,42 @@ class SubscriptionSpout(KafkaSpout):
         for row in rows:
             row.emit(self._collector)
         return refused
+
+    def _begin_searches(self, context: Any) -> None:
+        self._context, self._answers = context, Topics.for_topology(context.plan.name).answers
+        self._counts = {name: context.register_counter(name) for name in ("searches", "refused_searches", "expired_searches")}
+        self._second, self._taken = -1, 0  # of the brokers' clock, and how many searches were taken in it
+
+    def _emit_searches(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
+        """Emit searches that somebody still waits for, and answer those that are refused."""
+        settings, rows, refused = self._settings, [], []
+        for record in records:
+            now_ms = self._context.broker_ms()
+            try:
+                search = parse_search(record.key, record.value, settings, self._tokenizer)
+            except RecordError as error:
+                refused.append((record, error))
+                self._refuse_search(record.key, str(error), error.code)
+                continue
+            if record.timestamp_ms + search.timeout_ms <= now_ms:
+                self._counts["expired_searches"].inc()
+                continue
+            self._second, before = now_ms // 1000, self._second
+            self._taken = 1 if self._second != before else self._taken + 1
+            if settings.searches_per_s is not None and self._taken > settings.searches_per_s:
+                legal, hint = f"{settings.searches_per_s} in a second (dskype.search.per.second)", "try again in a second"
+                self._refuse_search(record.key, explain("There are too many searches.", given="one more", legal=legal, hint=hint), "too-many")
+                continue
+            rows.append(streams.Searches(search=search.subscription.id, record={**search.subscription.to_record(), "k": search.k}))
+        for row in rows:
+            row.emit(self._collector)
+        self._counts["searches"].inc(len(rows))
+        return refused
+
+    def _refuse_search(self, key: bytes | None, error: str, code: str) -> None:
+        self._counts["refused_searches"].inc()
+        value = {"v": 1, "search": (key or b"").decode(errors="replace"), "error": error, "code": code}
+        self._collector.send_record(self._answers, key, json.dumps(value).encode())
 
     def snapshot(self) -> Any:
         """Return None: this spout keeps no state."""

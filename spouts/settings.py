@@ -20,7 +20,9 @@ from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings", "list_bytes"]
 
-CHANGEABLE_SETTINGS = frozenset({"dskype.results.retention.ms", "dskype.results.retention.bytes", "dskype.limits.results.per.second"})
+CHANGEABLE_SETTINGS = frozenset(
+    {"dskype.results.retention.ms", "dskype.results.retention.bytes", "dskype.limits.results.per.second", "dskype.search.per.second"}
+)
 """Settings that may change when a topology is resumed. Any other may change what a task does with an inbox that it reads again. Even the interval
 of lists does: it decides which records are written and numbered."""
 
@@ -232,6 +234,7 @@ class Settings:
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
     :ivar balance: settings of load balancing; None: it is off.
     :ivar results_per_s: a subscription with more results per second is named in an error report; None: none is.
+    :ivar searches_per_s: how many searches are taken in a second; None: any number.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
     :ivar matches: ``each`` | ``grouped``: how matches of boolean subscriptions are published.
     :ivar result_fields: which fields of a message its results carry; None: none.
@@ -267,6 +270,7 @@ class Settings:
     cost_ceiling: float | None = _setting("limits.subscription.cost", None, _cost)
     cost_action: str = _setting("limits.subscription.cost.action", "refuse", _one_of("refuse", "warn"))
     results_per_s: int | None = _setting("limits.results.per.second", 1000, _bound)
+    searches_per_s: int | None = _setting("search.per.second", 100, _bound)
     distributor: str = _setting("distributor", "hashing", _name)
     distributor_options: dict[str, Any] = _setting("distributor.options", {}, _options)
     balance: BalanceSettings | None = None

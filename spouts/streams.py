@@ -11,6 +11,8 @@ stream    name here           from -> to                      grouping
 3         ``placements``      distribution -> subscription    direct: subscriptions placed on or removed from a task
           ``shortages``       subscription -> distribution    fields(subscription): reports on placements
           ``plans``           subscription-spout -> distr.    all: another plan of the distributor
+          ``searches``        subscription-spout -> distr.    shuffle: questions about the window
+          ``lookups``         distribution -> message         all: look these up at a watermark
           ``switched``        subscription -> distribution    all: no task uses routes of older plans any more
           ``transfers``       subscription -> subscription    direct: boolean subscriptions that move, and costs of cells
           ``balance``         subscription -> distribution    direct: the workload of a task, to the task that balances
@@ -52,6 +54,7 @@ __all__ = [
     "Column",
     "Interest",
     "Lists",
+    "Lookups",
     "Matching",
     "Messages",
     "Pairs",
@@ -62,6 +65,7 @@ __all__ = [
     "Registrations",
     "Requests",
     "Results",
+    "Searches",
     "Shortages",
     "Stream",
     "Subscriptions",
@@ -252,6 +256,31 @@ class Subscriptions(Stream):
 
     subscription: Text
     registration: Text
+    record: Plain
+
+
+@_stream("searches")
+class Searches(Stream):
+    """Searches as they have arrived.
+
+    :ivar search: ids.
+    :ivar record: of a subscription that asks the same, with ``k``, the most messages wanted.
+    """
+
+    search: Text
+    record: Plain
+
+
+@_stream("lookups")
+class Lookups(Stream):
+    """Searches with term ids in place of words, for the message tasks, which write their parts of the answers.
+
+    :ivar watermark: as of which they look; that of the task that sends it, and -1 before the first message.
+    :ivar record: a top-k subscription as a map, or that of a :class:`dskype.bolts.searches.Filter`.
+    """
+
+    search: Text
+    watermark: Int64
     record: Plain
 
 

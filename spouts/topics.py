@@ -12,6 +12,7 @@ __all__ = ["BALANCE_KEY", "MESSAGES_STREAM", "PLAN_KEY", "TOPIC_CONFIG", "Topics
 
 _KEEP, _COMPACT = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
 _LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
+_SHORT = {**_KEEP, "retention.ms": "600000", "segment.ms": "600000"}
 _FRAMING_BYTES, _BATCH_BYTES = 65536, 1 << 20
 _DAY_MS, _NEVER_MS = 86_400_000, (1 << 63) - 1
 
@@ -50,6 +51,9 @@ def topic_config(settings: Settings) -> dict[str, dict[str, str]]:
         "plans": {**_COMPACT, "compression.type": "uncompressed"},
         # Kept as long as the messages: the numbers of deleted messages are of no use.
         "sequence": _KEEP,
+        # Searches and their answers: nobody waits longer than MOST_TIMEOUT_MS for them.
+        "searches": {**_SHORT, **_LOG_TIME, **bounded},
+        "answers": _SHORT,
     }
 
 
@@ -68,6 +72,8 @@ class Topics(NamedTuple):
     :ivar plans: distribution plans, compacted, in; see :func:`topic_config`.
     :ivar sequence: which records got which sequence numbers, out.
     :ivar matches: matches by message, out; with ``dskype.results.matches: grouped`` only.
+    :ivar searches: questions about the window, in.
+    :ivar answers: the parts of their answers, out.
     """
 
     messages: str
@@ -78,6 +84,8 @@ class Topics(NamedTuple):
     plans: str
     sequence: str
     matches: str
+    searches: str
+    answers: str
     dead_letters: str
     metrics: str
 

@@ -276,6 +276,11 @@ def topk(subscription: dict[str, Any], messages: Sequence[dict[str, Any]], water
     return [(seq, s) for s, _, seq in ranked(subscription, messages, watermark, extent, diagonal_deg)[: subscription["k"]]]
 
 
+def newest(messages: Sequence[dict[str, Any]], k: int) -> list[dict[str, Any]]:
+    """Return the newest ``k`` messages, the newest first."""
+    return sorted(messages, key=lambda m: (m["position"], m["seq"]), reverse=True)[:k]
+
+
 def same_topk(found: Sequence[tuple[int, float]], expected: Sequence[tuple[int, float]], scores: dict[int, float], tolerance: float = 1e-9) -> bool:
     """Tell whether two lists are equal but for the order of scores that differ by less than ``tolerance``.
 

@@ -195,6 +195,8 @@ class TopologyContext:
         """The time of day, epoch ms. Set by what runs the task."""
         self.broker_ms: Callable[[], int]
         """The brokers' time when they got the newest pulse or tick that the task has seen, epoch ms. Set by what runs the task."""
+        self.watermark: Callable[[], int | None]
+        """The task's watermark; None before there is one. Set by what runs the task."""
         self.waiting_partitions: Callable[[], Mapping[tuple[str, int], bool]]
         """In a Kafka spout, ask the brokers for every (topic, partition) that the task reads, and whether it holds records that the spout has not been given.
         Empty if the brokers do not answer. Takes some milliseconds. Set by what runs the task."""

@@ -162,6 +162,10 @@ class MessageWindow(ABC):
         """
 
     @abstractmethod
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (lat, lon), float64[len(self)] in degrees, of the messages in memory, in their order; valid until the next change."""
+
+    @abstractmethod
     def snapshot(self) -> dict[str, Any]:
         """Return the state, as values that :func:`dskype.topology.core.frames.pack_state` accepts."""
 

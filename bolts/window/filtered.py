@@ -14,12 +14,18 @@ from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import MessageWindow, QueryBatch
 from dskype.bolts.window.kept import Queue, kernel_array
 from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.region_table import RegionTable
 
 __all__ = ["FilteredWindow"]
 
 _DETAILS = "details"
 _ASKED_AT_ONCE = 1 << 20
 """The most messages that filtered queries ask for together, so that their answers need tens of MiB; a single one may ask for more."""
+_TRIED_AT_ONCE = 1 << 16
+"""Messages whose texts are put together at a time."""
+_FEW = 32
+"""Of one in so many messages it takes less time to try each than to look for words in all."""
+_MANY_TERMS = 16
 _MARGIN, _LEAST_GROWTH, _MOST_GROWTH = 1.25, 2, 16
 
 
@@ -76,6 +82,22 @@ class FilteredWindow(MessageWindow):
     def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
         """See :meth:`MessageWindow.ids`."""
         return self.window.ids(seqs, positions)
+
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """See :meth:`MessageWindow.places`."""
+        return self.window.places()
+
+    def places_of(self, seqs: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (lat, lon) in degrees of messages; NaN for those of versions without filters."""
+        rows = _kernels.locate(self._position.view, self._seq.view, kernel_array(positions, np.int64), kernel_array(seqs, np.int64))
+        lat, lon = self._places()
+        return (np.where(rows < 0, np.nan, lat[rows]), np.where(rows < 0, np.nan, lon[rows])) if len(lat) else (np.full(len(rows), np.nan),) * 2
+
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (lat, lon) of the messages with details: these are the last ones of the window."""
+        lat, lon = self.window.places()
+        before = len(lat) - len(self._seq)
+        return lat[before:], lon[before:]
 
     # -- queries ----------------------------------------------------------------------------------
 
@@ -134,6 +156,59 @@ class FilteredWindow(MessageWindow):
         index = np.flatnonzero(passed & (counts[1:] - np.repeat(before, lengths) <= np.repeat(wanted, lengths)))
         offsets = np.concatenate(([0], np.cumsum(np.minimum(after - before, wanted))))
         return RankedLists(offsets, found.seqs[index], found.positions[index], found.scores[index]), after - before
+
+    def matching(
+        self, positions: tuple[int, int], bbox: Sequence[float], region: Sequence[float] | None, program: Sequence[int] | None, terms: Sequence[int] | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return (seqs, positions) of the messages that satisfy a filter, int64[m], in rising order of (position, seq). O(messages and their terms).
+
+        :param positions: those in ``(positions[0], positions[1]]`` are looked at. An area lies at its centre.
+        :param bbox: west, south, east, north in degrees.
+        :param region: an encoded region (:mod:`dskype.spouts.regions`) in the rectangle; None: the rectangle decides.
+        :param program: decides which messages count (:mod:`dskype.spouts.filters`); None: all do.
+        :param terms: words of which each of them has one; None: nothing is known.
+        """
+        first, stop = np.searchsorted(self._position.view, positions, side="right").tolist()
+        lat, lon = (column[first:stop] for column in self._places())
+        west, south, east, north = bbox
+        inside = (lat >= south) & (lat <= north)
+        inside &= ((lon >= west) & (lon <= east)) if west <= east else ((lon >= west) | (lon <= east))
+        rows = np.flatnonzero(inside)
+        if terms is not None and len(rows) > (stop - first) // _FEW:
+            inside &= self._with_terms(terms, first, stop)
+            rows = np.flatnonzero(inside)
+        if region is not None:
+            table = RegionTable()
+            table.put(0, region)
+            rows = rows[table.touches(np.zeros(len(rows), np.int64), rows, lat, lon)]
+        rows += first
+        if program is not None:
+            one = Programs(np.array([0, len(program)]), np.asarray(program, np.int64))
+            parts = [self._passing(rows[at : at + _TRIED_AT_ONCE], one) for at in range(0, len(rows), _TRIED_AT_ONCE)]
+            rows = np.concatenate(parts) if parts else rows
+        return self._seq.view[rows], self._position.view[rows]
+
+    def _with_terms(self, terms: Sequence[int], first: int, stop: int) -> np.ndarray:
+        """Tell which messages from row ``first`` up to ``stop`` have one of some words, bool[]."""
+        ends, values = self._lists[0]
+        bounds = ends.view[first:stop] - values.base
+        begin = int(ends.view[first - 1]) - values.base if first else 0
+        found = np.zeros(stop - first, np.bool_)
+        if stop > first:
+            words = values.view[begin : bounds[-1]]
+            known = np.unique(np.asarray(terms, np.int64))
+            hits = known[np.minimum(np.searchsorted(known, words), len(known) - 1)] == words if len(known) > _MANY_TERMS else np.zeros(len(words), np.bool_)
+            for term in known if len(known) <= _MANY_TERMS else ():
+                hits |= words == term
+            at = np.flatnonzero(hits) + begin
+            found[np.searchsorted(bounds, at, side="right")] = True
+        return found
+
+    def _passing(self, rows: np.ndarray, program: Programs) -> np.ndarray:
+        """Return the rows whose messages satisfy a program."""
+        messages, details = self._texts(rows)
+        extra, numbers = (details.prefix_offsets, details.prefixes), np.arange(len(rows), dtype=np.int32)
+        return rows[program.satisfying(messages, details, extra, numbers, np.zeros_like(numbers))]
 
     def _texts(self, rows: np.ndarray) -> tuple[MessageBatch, Details]:
         """Return what filters look at, of messages by their rows: terms without weights, and details."""

@@ -141,6 +141,10 @@ class KeptMessages(MessageWindow):
         offsets, data = _kernels.gather_texts(self._id_ends.view, self._id_bytes.base, self._id_bytes.view, rows)
         return pa.StringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(data)).to_pylist()
 
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """See :meth:`MessageWindow.places`."""
+        return self._lat.view, self._lon.view
+
     def _kernel_queries(self, queries: QueryBatch, extent: int) -> QueryBatch:
         """Return queries as kernels take them.
 

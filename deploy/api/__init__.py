@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dskype.deploy.client.dead_letters import DeadLetters
     from dskype.deploy.client.pubsub import PendingError, PubSub, SendError
     from dskype.deploy.client.records import Registered, Result, TopK
+    from dskype.deploy.client.searches import Answer, SearchError
     from dskype.deploy.client.topic_reader import UnknownTopicError, UnreachableError
     from dskype.spouts.batch import MessageBatch
     from dskype.spouts.record_values import RecordError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyAliveException",
+    "Answer",
     "BasicBolt",
     "BatchBolt",
     "Bolt",
@@ -76,6 +78,7 @@ __all__ = [
     "RecordError",
     "Registered",
     "Result",
+    "SearchError",
     "SendError",
     "Settings",
     "Skype",
@@ -107,6 +110,7 @@ _DEFINED = {
     "deploy.client.dead_letters": "DeadLetters",
     "deploy.client.pubsub": "PendingError PubSub SendError",
     "deploy.client.records": "Registered Result TopK",
+    "deploy.client.searches": "Answer SearchError",
     "deploy.client.topic_reader": "UnknownTopicError UnreachableError",
     "spouts.batch": "MessageBatch",
     "spouts.record_values": "RecordError",

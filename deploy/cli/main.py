@@ -58,6 +58,7 @@ COMMANDS = {
         Command("sub", "add, list, show or remove subscriptions"),
         Command("inspect", "guess how the records of a file or a topic become messages"),
         Command("publish", "publish the messages of a file"),
+        Command("search", "ask once what the window has: the best messages, or those that match"),
         Command("tail", "follow the results"),
         Command("dead-letters", "print what a topology could not process, and why"),
         Command("webhooks", "deliver results to URLs, until Ctrl-C"),

@@ -32,6 +32,7 @@ from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.client.message_topics import MessageTopics, message_topics
 from dskype.deploy.client.names import TopicNames
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
+from dskype.deploy.client.searches import search_window
 from dskype.deploy.client.topic_reader import TopicReader
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import RecordError, encode_attributes, parse_key, parse_message, parse_subscription
@@ -365,6 +366,8 @@ class PubSub(TopicReader):
     def send_subscription(self, key: bytes, value: bytes | None) -> Delivery:
         """Send bytes to the topic of subscriptions, unchecked; None unregisters. Return what becomes of them."""
         return self._send(self.topics.subscriptions, key, value)
+
+    search = search_window
 
     def send_plan(self, value: bytes) -> Delivery:
         """Send a distribution plan to its topic, unchecked; return what becomes of it."""

@@ -34,7 +34,10 @@ __all__ = ["Answers"]
 
 _SUBSCRIPTION = ("id", "type", "text", "keywords", "lat", "lon", "k", "alpha", "distance", "scale_m", "where", "bbox", "region", "expression", "ttl_s", "meta")
 _MESSAGE = ("id", "text", "lat", "lon", "bbox", "region", "attributes", "ts")
+_SEARCH = ("text", "keywords", "lat", "lon", "k", "alpha", "distance", "scale_m", "where", "bbox", "region", "expression")
 """The fields that a body may have; each is an argument of the client's method, and nothing else from the web may be one."""
+_SEARCH_S = 5.0
+"""How long a search waits for its answer: it keeps one of few places for answers."""
 _SUBSCRIPTIONS = 1000
 """Subscriptions that one client may name."""
 _PAGE, _LONGEST_PAGE = 50, 500
@@ -106,6 +109,7 @@ class Answers:
             "subscriptions": self._subscriptions,
             "language": lambda request: language_of(self._feed(request).client),
             "draft": self._draft,
+            "search": self._search,
             "measures": self._measures,
             "trend": lambda request: self._watched(request)[1].trend.columns(),
             "partitions": lambda request: self._feed(request).partitions(),
@@ -230,6 +234,20 @@ class Answers:
         """Answer which of the newest messages a subscription would have matched, or why the topology would refuse it."""
         text = request.query_params.get("fields", "").encode(errors="surrogatepass")
         return self._feed(request).draft(_object(text, "The parameter fields", _SUBSCRIPTION, "a subscription"))
+
+    def _search(self, request: Request) -> dict[str, Any]:
+        """Answer what a subscription would have found in the window, exactly, at a watermark."""
+        text = request.query_params.get("fields", "").encode(errors="surrogatepass")
+        fields, feed = _object(text, "The parameter fields", _SEARCH, "a search"), self._feed(request)
+        try:
+            found = feed.client.search(**fields, timeout_s=_SEARCH_S).as_json()
+        except (RecordError, TypeError) as error:
+            raise IllegalArgumentException(str(error)) from None
+        matches = [
+            feed.describe({**match, "message_id": id_text(match["message"]), **({"rank": rank} if "score" in match else {})})
+            for rank, match in enumerate(found["matches"], 1)
+        ]
+        return {**found, "time_ms": now_ms(), "matches": matches}
 
     def _register(self, request: Request) -> dict[str, Any]:
         """Register the subscription of the body; its ``id`` is optional."""

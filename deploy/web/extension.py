@@ -35,7 +35,7 @@ def make_extension(kafka: Any, source: Any, budget: Budget | None = None) -> Ext
         Path(__file__).with_name("static"),
         _PAGES,
         readers=answers.readers(),
-        reads_topics=frozenset({"subscription", "subscriptions", "partitions", "plan.svg", "draft"}),
+        reads_topics=frozenset({"subscription", "subscriptions", "partitions", "plan.svg", "draft", "search"}),
         changers=answers.changers(),
         streams=answers.streams(),
         running=(feeds,),

@@ -1,10 +1,14 @@
 """The message bolt: alone, and between others on a transport that crashes, repeats and delays."""
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from dskype.bolts.message_bolt import MessageBolt
+from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.columns import lists_to_csr
 from dskype.topology import TopologyBuilder
@@ -24,7 +28,13 @@ class Context:
     """What the bolt asks of its context."""
 
     def __init__(self):
-        self.gauges, self.counters = {}, {}
+        self.gauges, self.counters, self.plan = {}, {}, SimpleNamespace(name="dskype")
+
+    def get_this_task_id(self):
+        return 7
+
+    def get_this_component_id(self):
+        return "message-bolt"
 
     def get_component_tasks(self, component):
         return {"subscription-bolt": list(ASKERS)}.get(component, [])
@@ -46,7 +56,11 @@ class Collector:
     """Keeps what is emitted."""
 
     def __init__(self):
-        self.rows, self.errors = [], []
+        self.rows, self.errors, self.records = [], [], []
+
+    def send_record(self, topic, key, value):
+        assert topic == "dskype.answers"
+        self.records.append(json.loads(value))
 
     def emit_batch(self, columns, stream):
         assert stream == "partials"
@@ -70,10 +84,10 @@ class Alone:
         self.bolt.prepare(self.conf, self.context, self.collector)
 
     def crash(self):
-        state, rows = pack_state(self.bolt.snapshot()), self.collector.rows
+        state, rows, records = pack_state(self.bolt.snapshot()), self.collector.rows, self.collector.records
         self.prepare()
         self.bolt.restore(unpack_state(state))
-        self.collector.rows = rows
+        self.collector.rows, self.collector.records = rows, records
 
     def _run(self, component, task, stream, columns):
         self.bolt.execute_batch(TupleBatch(columns, StreamMeta(component, task, stream, streams.STREAMS[stream].fields), len(columns[0])))
@@ -87,6 +101,10 @@ class Alone:
 
     def progress(self, watermark, task):
         self._run("subscription-bolt", task, streams.Progress.name, [[watermark]])
+
+    def search(self, name, watermark, k=100):
+        record = TopkSubscription(k, 0.5, 0.0, 0.0, np.array([1]), np.array([1.0]), None).encode()
+        self._run("distribution-bolt", DISTRIBUTORS[0], streams.Lookups.name, [[name], [watermark], [record]])
 
     def answered(self):
         return {(row[2], row[0]) for row in self.collector.rows}
@@ -170,6 +188,31 @@ def test_waiting_requests_hold_the_messages_that_they_need():
     assert alone.bolt._freed == 20
     alone.ask([2], [plain(25)])
     assert alone.collector.rows[-1][4] == [25, 24, 23, 22, 21]
+
+
+def test_a_search_finds_its_window_however_far_the_subscription_tasks_are():
+    alone = Alone(extent=5)
+    alone.messages([message(s) for s in range(30)])
+    for task in ASKERS:
+        alone.progress(25, task)
+    alone.bolt.on_watermark(12)
+    alone.search("now", 12, 3)
+    alone.search("later", 14)
+    alone.search("newest", 29)
+    alone.crash()
+    assert [entry["seq"] for entry in alone.collector.records[-1]["results"]] == [12, 11, 10]
+    for task in ASKERS:
+        alone.progress(28, task)
+    records = alone.collector.records
+    alone.bolt.on_watermark(29)
+    found = {record["search"]: record for record in alone.collector.records}
+    assert [entry["seq"] for entry in found["later"]["results"]] == [14, 13, 12, 11, 10] and found["later"]["watermark"] == 14
+    assert [entry["seq"] for entry in found["newest"]["results"]] == [29, 28, 27, 26, 25] and len(records) == 3
+    assert alone.bolt._freed == 9
+    alone.bolt.on_watermark(30)
+    assert alone.bolt._freed == 23
+    alone.search("gone", 20)
+    assert alone.collector.records[-1]["code"] == "gone"
 
 
 def test_messages_that_no_request_can_need_are_not_inserted():

@@ -39,6 +39,7 @@ from dskype.topology.simulated.log import MemoryLog
 from tests import languages, naive
 
 from . import places as plain_places
+from .searching import Searcher, check_searches
 
 TOPICS = Topics.for_topology("dskype")
 SPACE = [-10.0, -10.0, 10.0, 10.0]
@@ -455,6 +456,7 @@ def play(
     places=None,
     objects=None,
     living=None,
+    searcher=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -467,6 +469,7 @@ def play(
     :param places: gives messages and subscriptions other places; None: they keep theirs.
     :param objects: a generator with which to draw of which objects messages are states; None: of none.
     :param living: a generator with which to draw how long top-k subscriptions live; None: they do not end by themselves.
+    :param searcher: writes searches; None: there are none.
     """
     speech = None if whole is None else Speech(whole, simulation.conf)
     last: dict = {}
@@ -509,6 +512,8 @@ def play(
             simulation.subscription(rng.choice(ids), rng.choice(BAD_SUBSCRIPTIONS))
         if planner is not None:
             planner.step()
+        if searcher is not None:
+            searcher.step()
         if trouble is not None and trouble.random() < 0.06:
             for _ in range(trouble.randint(1, 4)):
                 simulation.stand_still(trouble.choice([100, 300, 700, 2000]))
@@ -647,6 +652,8 @@ def random_run(seed, most=5, objects=False):
     whole = whole if analyzed or "dskype.attributes" in conf else None
     more_of = {} if moving is None else {"objects": moving, "topk": 0.05, "messages": 60}
     more_of["living"] = random.Random(f"living {seed}")
+    if moving is None:
+        more_of["searcher"] = Searcher(simulation, searches := random.Random(f"searches {seed}"), random_search(searches, conf, places))
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole, places=places, **more_of)
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
@@ -679,6 +686,19 @@ def random_run(seed, most=5, objects=False):
     compared["analyzed"] += analyzed
     compared["areas"] += sum(b'"bbox"' in (r.value or b"") for r in simulation.records(TOPICS.messages))
     return compared, simulation.sim.fault_counts
+
+
+def random_search(rng, conf, places):
+    """Return what draws subscriptions as :func:`play` does, by a generator of its own."""
+    speech = Speech(rng, conf) if "dskype.attributes" in conf or "dskype.text.analyzer" in conf else None
+    own = None if places is None else plain_places.Places(rng, 0.3, places.turned)
+
+    def draw():
+        record = random_subscription(rng, 0.5)
+        record = record if speech is None else speech.of_subscription(record)
+        return record if own is None else own.of_subscription(record)
+
+    return draw
 
 
 def may_be_refused(value, conf):
@@ -963,6 +983,12 @@ def check(simulation, timed=False, hint=""):
         elif world.newest[subscription["id"]] is None:
             assert not states[subscription["id"]] or states[subscription["id"]][-1] is None, f"{subscription['id']} is unregistered and has a state; {hint}"
     assert not by_registration, f"results of nobody: {by_registration}; {hint}"
+    df, documents = (known(simulation.conf), 20) if simulation.conf.get("dskype.vocabulary") else ({}, 1)
+
+    def words_of(record):
+        return naive.norm_weights(Counter(word for keyword in record["keywords"] for word in keywords_of(keyword, simulation.conf)), df, documents)
+
+    check_searches(simulation, world, words_of, compared, hint)
     written = check_topology_writes(Inputs.read("dskype", simulation.records), Report())
     assert written.ok, f"{written.as_text()}; {hint}"
     return compared

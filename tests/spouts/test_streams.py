@@ -31,6 +31,8 @@ ORDER = {
     "registrations": "subscription registration event record",
     "results": "subscription registration kind watermark message score rank meta seq position",
     "lists": "subscription kind record",
+    "searches": "search record",
+    "lookups": "search watermark record",
 }
 """What inboxes of running topologies hold. A column that is added here or moved makes their frames unreadable."""
 

@@ -88,6 +88,7 @@ class Task:
         self.outs = make_out_streams(plan, task, self.context)
         self.ackers = AckerChannels(plan, self.outs, self.outbox)
         self.watermarks = TaskWatermarks(plan, component, self.outs.values())
+        self.context.watermark = lambda: self.watermarks.own
         self.system = SystemEmits(self)
         self.observed = self.system.has_events or bool(conf[Config.TOPOLOGY_DEBUG])
         self.component: Any = None

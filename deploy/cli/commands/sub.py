@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, degrees, json_value, open_client, output, positive, positive_seconds
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, json_value, open_client, output, positive_seconds
 from dskype.deploy.cli.lines import Sending, lines
+from dskype.deploy.cli.questions import boolean_options, question_fields, topk_options
 from dskype.deploy.machine.terminal import clean, clock_text, counted, pointed, put, say
 from dskype.spouts.record_values import RecordError
 
@@ -38,26 +39,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
     topk = parser.add_argument_group("top-k of the window")
     topk.add_argument("--text", help="the words to look for")
-    topk.add_argument("--near", metavar="LAT,LON", type=degrees("LAT,LON"))
-    topk.add_argument("-k", metavar="K", type=positive, help="how many; default: 10")
-    topk.add_argument("--alpha", metavar="A", type=float, help="weight of nearness against words, 0 to 1; default: 0.5")
-    topk.add_argument("--distance", choices=("degrees", "metres"), help="what nearness is measured in; default: degrees, over the diagonal of the data space")
-    topk.add_argument("--scale-m", metavar="M", type=float, help="with --distance metres: nearness counts up to M metres")
-    topk.add_argument("--where", metavar="E", help="an expression that messages have to satisfy, e.g. 'price < 5 AND NOT decaf'")
+    topk_options(topk)
     boolean = parser.add_argument_group("every message that matches")
-    boolean.add_argument(
-        "--expression", metavar="E", help="""e.g. 'coffee AND NOT decaf AND (wifi OR "late night")'; default: every message in the rectangle"""
-    )
-    boolean.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"), help="default: everywhere")
-    boolean.add_argument(
-        "--circle",
-        metavar="LAT,LON,METRES",
-        type=degrees("LAT,LON,METRES", "in degrees and metres"),
-        help="everything within METRES of a place, in place of --bbox",
-    )
-    boolean.add_argument(
-        "--region", metavar="JSON", type=json_value, help="a GeoJSON Polygon or MultiPolygon, a circle, or a list of these, in place of --bbox"
-    )
+    boolean_options(boolean)
     boolean.add_argument("--inside", action="store_true", default=None, help="report updates of objects that stay in, too, not only enter and leave")
 
 
@@ -85,30 +69,10 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return the subscription that the options describe; None if none of them is given."""
-    fields = {
-        "id": args.id,
-        "text": args.text,
-        "keywords": args.keywords,
-        "expression": args.expression,
-        "bbox": args.bbox,
-        "ttl_s": args.ttl,
-        "inside": args.inside,
-        "k": args.k,
-        "alpha": args.alpha,
-        "distance": args.distance,
-        "scale_m": args.scale_m,
-        "where": args.where,
-        "region": args.region,
-        "meta": args.meta,
-    }
-    fields = {name: value for name, value in fields.items() if value is not None}
-    if args.circle is not None:
-        if args.region is not None:
-            raise UsageError("expected --circle or --region; given: both")
-        lat, lon, radius_m = args.circle
-        fields["region"] = {"center": {"lat": lat, "lon": lon}, "radius_m": radius_m}
-    if args.near is not None:
-        fields["lat"], fields["lon"] = args.near
+    names = ("id", "text", "keywords", "inside", "meta")
+    fields = {name: value for name in names if (value := getattr(args, name)) is not None} | question_fields(args)
+    if args.ttl is not None:
+        fields["ttl_s"] = args.ttl
     if not fields:
         return None
     boolean = {"expression", "bbox", "region", "inside"} & fields.keys()

@@ -5,6 +5,7 @@ import { el, show } from "/static/dom.js";
 import { Dots } from "/static/dskype/dots.js";
 import { Drawing } from "/static/dskype/draw.js";
 import { SubscriptionForm } from "/static/dskype/form.js";
+import { Found } from "/static/dskype/found.js";
 import { Live } from "/static/dskype/live.js";
 import { Mine } from "/static/dskype/mine.js";
 import { field, mapAddress, offerTopologies, path, problem, shown } from "/static/dskype/page.js";
@@ -26,7 +27,7 @@ const HINTS = {
 const tools = document.getElementById("tools");
 const layer = (name) => document.getElementById("show").elements.namedItem(name);
 const tool = (name) => tools.querySelector(`[name="${name}"]`);
-let map, drawing, watched, mine, cells;
+let map, drawing, watched, mine, cells, found;
 const form = new SubscriptionForm((shapes) => drawing?.set(shapes), (text) => drawing?.say(text));
 const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -106,6 +107,13 @@ async function followGiven() {
   await follow(id);
 }
 
+/** Search the window for what the form describes. It needs no token. */
+async function searchWindow() {
+  if (!document.getElementById("form").reportValidity()) return;
+  show("answer");
+  await found.search(form.described());
+}
+
 // -- start ---------------------------------------------------------------------------------------------------------------------
 
 async function start() {
@@ -117,6 +125,7 @@ async function start() {
   drawing = new Drawing(map, drawn, began);
   drawing.set(form.shapes);
   watched = new Watched(map, things, chosen, { edit, problem });
+  found = new Found(map, watched.renderer);
   mine = new Mine({ follow: (id) => follow(id).catch(problem), edit, removed: (id) => watched.id === id && watched.leave(), problem });
   search(document.getElementById("place"), document.getElementById("places"), (text) => map.gazetteer.find(text), ({ lat, lon }) => map.setView([lat, lon], Math.max(map.getZoom(), CITY_ZOOM)));
   Object.assign(window, { dskype: { map, drawing, dots, things, form } }); // for tests, and for who is curious
@@ -143,6 +152,7 @@ document.getElementById("form").addEventListener("submit", (event) => {
   register().catch(problem);
 });
 field("follow").addEventListener("click", () => followGiven().catch(problem));
+field("search").addEventListener("click", () => searchWindow().catch(problem));
 start()
   .catch(problem)
   .finally(() => (document.body.dataset.state = "shown"));

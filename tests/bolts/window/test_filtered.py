@@ -11,8 +11,9 @@ from dskype.bolts.window import filtered
 from dskype.bolts.window.base import WINDOWS, make_window
 from dskype.bolts.window.filtered import FilteredWindow
 from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.filters import compile_program
 from dskype.topology.core.values import pack_state, unpack_state
-from tests import naive_where
+from tests import naive, naive_where
 
 from .scenes import DIAGONAL, draw_messages, draw_queries, exact_topk, message_batch, programs_of, query_batch, rows
 
@@ -120,3 +121,44 @@ def test_few_looks_are_enough_for_a_filter_that_few_messages_satisfy():
     answers = window.topk(query_batch([query]), n, DIAGONAL, programs=programs_of([query]))
     assert [seq for seq, _, _ in rows(answers, 0)] == list(range(n - 100, n - 1001, -100))
     assert window.asked < 3000
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize(("few", "many"), [(32, 16), (10_000, 0), (10_000, 16)])
+def test_the_messages_that_match_are_found(name, few, many, monkeypatch):
+    """Words are looked for in all messages, or not at all where places leave few."""
+    for constant, value in (("_TRIED_AT_ONCE", 7), ("_FEW", few), ("_MANY_TERMS", many)):
+        monkeypatch.setattr(filtered, constant, value)
+    rng, extent, found = np.random.default_rng(11), 90, 0
+    messages = draw_messages(rng, 300)
+    window = make(name)
+    for first in range(0, 300, 60):
+        insert(window, messages[first : first + 60])
+        last = messages[first + 59]["position"]
+        window.free(last - extent - 20)
+        window = restored(window, name) if first == 120 else window
+        for query in draw_queries(rng, 12, last - 20, last, filtered=0.6):
+            west, south, east, north = (float(x) for x in (rng.integers(0, 7), rng.integers(0, 5), rng.integers(5, 13), rng.integers(5, 11)))
+            terms = sorted(query["weights"]) or None
+            positions = query["watermark"] - extent, query["watermark"]
+            program = compile_program(["or", *map(str, terms)], {str(t): t for t in terms}) if terms else naive_where.program(query["where"])
+            seqs, at = window.matching(positions, [west, south, east, north], None, program, terms)
+            expected = [
+                (m["seq"], m["position"])
+                for m in messages[: first + 60]
+                if positions[0] < m["position"] <= positions[1]
+                and naive.in_bbox([west, south, east, north], m["lat"], m["lon"])
+                and (not set(terms).isdisjoint(m["weights"]) if terms else naive_where.counts(query, m))
+            ]
+            assert list(zip(seqs.tolist(), at.tolist())) == expected
+            lat, lon = window.places_of(seqs, at)
+            places = {m["seq"]: (m["lat"], m["lon"]) for m in messages}
+            assert list(zip(lat.tolist(), lon.tolist())) == [places[seq] for seq in seqs.tolist()]
+            found += len(seqs)
+    assert found > 100
+
+
+def restored(window: FilteredWindow, name: str) -> FilteredWindow:
+    again = make(name)
+    again.restore(unpack_state(pack_state(window.snapshot())))
+    return again

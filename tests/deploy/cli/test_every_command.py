@@ -53,6 +53,7 @@ WITH_BROKERS = {
     "publish": ["--text", "a", "--at", "1,2"],
     "rebalance": ["x"],
     "restore": None,  # reads a file first
+    "search": ["lake"],
     "stats": [],
     "sub add": ["--text", "a", "--near", "1,2"],
     "sub list": [],

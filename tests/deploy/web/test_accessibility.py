@@ -13,10 +13,11 @@ from dskype.topology.nimbus.observing import Contact
 from tests.needs import unavailable
 from tests.topology.ui.browser import Browser
 
-from .pages import draw, put, take, type_into
+from .pages import draw, fill, put, take, type_into
 from .scene import messages, run_for, run_plan, watched
 from .server import TOKEN, view
 from .test_result_feed import write_result
+from .test_search import answer, with_topics
 from .test_web_objects import follow_station, say, tell
 
 pytestmark = pytest.mark.product
@@ -59,7 +60,7 @@ def stage(kafka, source, served):
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 900)), ("dark", (1280, 900)), ("light", (390, 844))])
-def test_the_pages_keep_the_rules(stage, source, axe, tmp_path, scheme, size):
+def test_the_pages_keep_the_rules(stage, kafka, source, axe, tmp_path, scheme, size):
     browser = Browser(tmp_path, size)
     try:
         browser.prefer(scheme)
@@ -71,6 +72,13 @@ def test_the_pages_keep_the_rules(stage, source, axe, tmp_path, scheme, size):
         browser.open(f"{stage.url}#sub=park&partitions=true")
         browser.wait("document.querySelectorAll('#list tbody tr').length === 3")
         assert violations(browser, axe) == [], "a subscription"
+        topics = with_topics(kafka)
+        browser.run("document.getElementById('new').open = true")
+        fill(browser, {"text": "park", "lat": "43.04", "lon": "-87.9"})
+        browser.run("document.querySelector('[name=search]').click()")
+        answer(kafka, topics, 0)
+        browser.wait("document.querySelectorAll('#matches tbody tr').length === 2")
+        assert violations(browser, axe) == [], "a search"
         browser.open(f"{stage.url}index.html")
         browser.open(stage.url)
         for tool in ("bbox", "circle", "polygon"):

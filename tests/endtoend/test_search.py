@@ -1,0 +1,104 @@
+"""What becomes of searches that are refused, come too late or wait, on the simulated log. Random ones are part of every world of ``test_exactness.py``."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from dskype.bolts.searches import WindowSearches
+from dskype.spouts.settings import Settings
+from dskype.spouts.streams import Lookups
+
+from .harness import TOPICS, Simulation, codes, metric
+from .searching import answers_of, send_search
+
+NEAR = {"type": "topk", "text": "lake", "lat": 1, "lon": 2}
+
+
+def test_a_search_before_the_first_message_is_answered():
+    simulation = Simulation({}, {"message-bolt": 2, "distribution-bolt": 2})
+    send_search(simulation, "early", NEAR)
+    send_search(simulation, "all", {"type": "boolean", "bbox": [0, 0, 1, 1]})
+    simulation.drain(2)
+    found = answers_of(simulation)
+    assert [(part["watermark"], part["results"]) for part in found["early"]] == [(-1, [])] * 2
+    assert [(part["watermark"], part["count"], part["results"]) for part in found["all"]] == [(-1, 0, [])] * 2
+    assert metric(simulation, "answered_searches") == 4 and metric(simulation, "searches") == 2
+
+
+def test_what_is_refused_is_counted_and_told():
+    simulation = Simulation({"dskype.search.per.second": 2, "dskype.k.max": 5})
+    simulation.message({"id": 1, "text": "lake", "lat": 1, "lon": 2})
+    simulation.drain(2)
+    bad = {"k": {**NEAR, "k": 6}, "where": {**NEAR, "where": "lake AND"}, "late": {**NEAR, "timeout_ms": 0}, "type": {"text": "lake"}, "json": b"{"}
+    for id, record in bad.items():
+        send_search(simulation, id, record)
+    simulation.drain(2)
+    found = answers_of(simulation)
+    assert {id: part["code"] for id, [part] in found.items()} == {
+        "k": "invalid-k",
+        "where": "invalid-expression",
+        "late": "invalid-timeout",
+        "type": "unknown-type",
+        "json": "invalid-json",
+    }
+    assert sorted(codes(simulation).values()) == sorted(part["code"] for [part] in found.values())
+    for i in range(5):
+        send_search(simulation, f"q{i}", NEAR)
+    simulation.drain(2)
+    parts = [part for id, [part] in answers_of(simulation).items() if id.startswith("q")]
+    assert sorted(part.get("code", "") for part in parts) == ["", "", "too-many", "too-many", "too-many"]
+    assert all("dskype.search.per.second" in part["error"] for part in parts if "error" in part)
+    assert metric(simulation, "refused_searches") == len(bad) + 3 and metric(simulation, "searches") == 2
+
+
+def test_nobody_waits_any_more_for_an_old_search():
+    simulation = Simulation()
+    send_search(simulation, "old", {**NEAR, "timeout_ms": 100})
+    simulation.time_ms += 60_000
+    simulation.drain(2)
+    assert not simulation.records(TOPICS.answers) and metric(simulation, "expired_searches") == 1 and not codes(simulation)
+
+
+def test_with_objects_there_is_no_window():
+    simulation = Simulation({"dskype.objects": True})
+    send_search(simulation, "q", NEAR)
+    simulation.drain(2)
+    [part] = answers_of(simulation)["q"]
+    assert part["code"] == "no-window" and "dskype.objects" in part["error"]
+
+
+class Task:
+    """A message task's context, and what its searches send."""
+
+    def __init__(self):
+        self.plan, self.sent = SimpleNamespace(name="dskype"), []
+
+    def get_this_task_id(self):
+        return 7
+
+    def get_this_component_id(self):
+        return "message-bolt"
+
+    def get_component_tasks(self, component):
+        return [7]
+
+    def register_counter(self, name):
+        return SimpleNamespace(inc=lambda n=1: None)
+
+    def send_record(self, topic, key, value):
+        self.sent.append((key.decode(), json.loads(value)))
+
+
+@pytest.mark.parametrize("waiting", [1000])
+def test_a_task_keeps_a_bounded_number_of_searches(waiting):
+    task = Task()
+    searches = WindowSearches(SimpleNamespace(), Settings(), task, task)
+    names = [f"q{i}" for i in range(waiting + 2)]
+    searches.receive(Lookups(search=names, watermark=[5] * len(names), record=[{"type": "topk"}] * len(names)), 4, None)
+    assert [(key, value["code"]) for key, value in task.sent] == [(name, "too-many") for name in names[waiting:]]
+    assert len(searches.snapshot()) == waiting and searches.watermarks() == [5] * waiting
+    again = WindowSearches(SimpleNamespace(), Settings(), task, task)
+    again.restore(searches.snapshot())
+    again.answer(4, None)
+    assert len(task.sent) == 2 and again.snapshot() == searches.snapshot()
