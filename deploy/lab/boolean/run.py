@@ -19,7 +19,7 @@ from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import output, positive, positive_seconds
 from dskype.deploy.lab.boolean import report as boolean_report
 from dskype.deploy.lab.boolean.experiments import EXPERIMENTS, Setting, World
-from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, warm_up, within
+from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, options_over, warm_up, within
 from dskype.deploy.lab.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.lab.boolean.workloads import Workload, draw_messages, draw_subscriptions, with_expressions, with_uniform_words
 from dskype.deploy.lab.corpus import Corpus, add_file_argument, read_messages
@@ -144,7 +144,7 @@ class Bench:
         kind = (setting.index, repr(setting.options), setting.world.areas, setting.world.expressions)
         if kind not in self._warm:
             few = replace(setting.world, subscriptions=min(1.0, 2_000 / self.scale.subscriptions))
-            warm_up(setting.index, self._workload(few), dict(setting.options))
+            warm_up(setting.index, self._workload(few), self._options(setting))
             self._warm.add(kind)
 
     def _fill(self, setting: Setting) -> Measured:
@@ -157,7 +157,7 @@ class Bench:
             filled = self._filled[own]
             filled.take_messages(workload.messages)
             return filled
-        index = Measured(setting.index, workload, dict(setting.options), lambda share: None)
+        index = Measured(setting.index, workload, self._options(setting))
         index.change(self.scale.seed)
         self._bytes[setting.index] = max(self._bytes.get(setting.index, 0.0), index.found["bytes"])
         if not changed:
@@ -165,6 +165,9 @@ class Bench:
             while len(self._filled) > 1 and sum(i.index.memory_bytes for i in self._filled.values()) > _KEPT_BYTES:
                 self._filled.popitem(last=False)
         return index
+
+    def _options(self, setting: Setting) -> dict[str, Any]:
+        return options_over(setting.index, self.corpus.lat, self.corpus.lon, setting.options)
 
     def _count(self, world: World) -> int:
         return max(1, round(self.scale.subscriptions * world.subscriptions))

@@ -73,7 +73,7 @@ class Bench:
         """Measure a setting.
 
         :returns: of a :class:`Setting` what :class:`~dskype.deploy.lab.tornado.simulation.BooleanSimulation` finds, ``measured`` (messages) and ``system_per_s``
-            (messages/s that its routing units and the busiest evaluator can do); of a :class:`RoutersRun` ``routing_us``, ``router_bytes`` and ``equal`` (whether all routers find the
+            (messages/s that its routing units and the busiest evaluator can do), and ``latency_ms`` with its routing units, each of which has a part of a step; of a :class:`RoutersRun` ``routing_us``, ``router_bytes`` and ``equal`` (whether all routers find the
             same); of a :class:`BalancingRun` ``per_load`` (messages per unit of the busiest evaluator's load) and what
             :func:`~dskype.deploy.lab.tornado.balancing.measures` finds; of a :class:`MapRun` the cells of the smallest and of the largest partition. All of them have
             ``seconds``.
@@ -92,7 +92,12 @@ class Bench:
                 self._simulation(setting, draw_workload(self.corpus, setting.world, small), small, {}).run()
             self._found[setting.key] = self._simulation(setting, self.workload(setting.world), self.scale, self._plans).run()
         found = self._found[setting.key]
-        return {**found, "measured": self.scale.messages, "system_per_s": min(setting.units * found["distribution_per_s"], found["throughput"])}
+        return {
+            **found,
+            "measured": self.scale.messages,
+            "system_per_s": min(setting.units * found["distribution_per_s"], found["throughput"]),
+            "latency_ms": found["latency_ms"] - found["routing_ms"] * (1 - 1 / setting.units),
+        }
 
     def workload(self, world: World) -> BooleanWorkload:
         """Return the subscriptions and messages of a world."""
