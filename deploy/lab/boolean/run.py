@@ -17,6 +17,7 @@ import numpy as np
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import output, positive, positive_seconds
+from dskype.deploy.lab.as_in_paper import add_preset_argument
 from dskype.deploy.lab.boolean import report as boolean_report
 from dskype.deploy.lab.boolean.experiments import EXPERIMENTS, Setting, World
 from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, options_over, warm_up, within
@@ -65,8 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
     add_only_argument(parser, EXPERIMENTS)
-    parser.add_argument("--full", action="store_true", help="LAPS's size: 10 million subscriptions, and up to 40 million as far as memory carries; takes hours")
-    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 100000")
+    add_preset_argument(parser, "boolean")
+    parser.add_argument(
+        "--subscriptions",
+        type=positive,
+        metavar="N",
+        default=100_000,
+        help="default: 100000; one experiment has up to four times as many, as far as memory carries",
+    )
     parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=2048, help="messages that are matched; default: 2048")
     parser.add_argument("--budget", type=positive_seconds, metavar="S", default=2.0, help="CPU seconds for them at most, then the rest is left out; default: 2")
     parser.add_argument("--limit", type=positive_seconds, metavar="S", default=900.0, help="seconds to fill an index, else it is left out; default: 900")
@@ -246,7 +253,7 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
 
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report."""
-    scale = Scale(args.subscriptions or (10_000_000 if args.full else 100_000), args.count, args.budget, args.limit, args.repeat, args.seed)
+    scale = Scale(args.subscriptions, args.count, args.budget, args.limit, args.repeat, args.seed)
     corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages in batches of {BATCH}")
     boolean_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, Bench(corpus, scale)))

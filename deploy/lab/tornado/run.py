@@ -16,6 +16,7 @@ import numpy as np
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import output, positive
+from dskype.deploy.lab.as_in_paper import add_preset_argument, with_settings
 from dskype.deploy.lab.boolean.experiments import World
 from dskype.deploy.lab.corpus import Corpus, add_file_argument
 from dskype.deploy.lab.experiments import Experiment, Found, add_only_argument, run_experiment
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
     add_only_argument(parser, EXPERIMENTS)
+    add_preset_argument(parser, "tornado")
     add_scale_arguments(parser, 100_000)
     parser.add_argument("--rate", type=positive, metavar="N", default=20_000, help="balancing: messages per second; default: 20000")
     tornado_spark.add_arguments(parser)
@@ -176,5 +178,8 @@ def run(args: argparse.Namespace) -> int:
         return tornado_spark.run(args)
     balancing = WorkloadSetting(grid=2 * Scale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
     return run_and_report(
-        args, tornado_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, balancing)), balancing=vars(balancing)
+        args,
+        tornado_report.REPORT,
+        lambda corpus, scale: run_experiments(with_settings(args.only, args), Bench(corpus, scale, balancing)),
+        balancing=vars(balancing),
     )
