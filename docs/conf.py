@@ -72,6 +72,7 @@ PARTS = {
     },
     "Laboratory": {
         "Benchmarks": "docs/benchmarks/README",
+        "How the papers' claims stand": "docs/benchmarks/scoreboard",
         "Emulator": "docs/benchmarks/emulator",
         "DSkype": "docs/benchmarks/dskype",
         "Top-k engine": "docs/benchmarks/skype",
