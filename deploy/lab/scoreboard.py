@@ -58,8 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the page."""
-    text = page(read_results(Path(args.folder)))
+    """Make the page, and say which files have changed since runs measured them."""
+    results = read_results(Path(args.folder))
+    for result in results:
+        if files := changed_files(result):
+            say(f"{result['file']}: {len(files)} of {len(result['code'])} files have changed since: {', '.join(files)}")
+    text = page(results)
     if args.page:
         Path(args.page).write_text(text, encoding="utf-8")
         say(f"written: {args.page}")
@@ -189,9 +193,8 @@ def _run(number: int, result: Mapping[str, Any], stale: Sequence[str]) -> str:
     same = [claim["held"] for e in result["experiments"] for claim in e["claims"] if _SAME.match(claim["text"])]
     rows = [row for e in result["experiments"] for row in e["rows"] if "different" in row]
     checked = "not in this run" if not same and not rows else "exact" if False not in same and not any(row["different"] for row in rows) else "**WRONG**"
-    old = f"{len(stale)} files, {stale[0]} first" if stale else ""
     where = f"[{number}](results/{result['file']})"
-    return table_line([where, result["date"], f"`{_cell(result['command'])}`", _cell(data), checked, old])
+    return table_line([where, result["date"], f"`{_cell(result['command'])}`", _cell(data), checked, "yes" if stale else ""])
 
 
 def _cell(text: str) -> str:

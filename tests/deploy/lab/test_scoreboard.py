@@ -87,7 +87,7 @@ def test_code_is_old_when_it_says_something_else_or_is_gone(tmp_path, monkeypatc
 
 def test_old_code_and_wrong_results_are_marked():
     text = page([ran(rows=[{**one, "different": 1} for one in FAST], code={FILE: "old", "gone.py": "old"})])
-    assert "| held (old code) |" in text and "**WRONG**" in text and f"2 files, {FILE} first" in text
+    assert "| held (old code) |" in text and "**WRONG**" in text and "| yes |" in text
     assert "(old code)" not in page([ran(rows=FAST)]) and "`dskype bench x\\|y`" in text
 
 
@@ -114,9 +114,17 @@ def test_a_file_that_is_no_result_is_refused(tmp_path, capsys, text, told):
     assert told in capsys.readouterr().err
 
 
+def test_the_command_names_the_files_that_have_changed(tmp_path, capsys):
+    (tmp_path / "a.json").write_text(result_text(ran(rows=FAST, code={FILE: "old", "gone.py": "old"})))
+    assert cli.main(["bench", "scoreboard", str(tmp_path)]) == 0
+    assert f"a.json: 2 of 2 files have changed since: {FILE}, gone.py" in capsys.readouterr().err
+
+
 def test_the_command_writes_the_page(tmp_path, capsys):
     (tmp_path / "a.json").write_text(result_text(ran(rows=FAST)))
     assert cli.main(["bench", "scoreboard", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
+    told = capsys.readouterr()
+    printed = told.out
+    assert not told.err
     assert cli.main(["bench", "scoreboard", str(tmp_path), "--page", str(tmp_path / "page.md")]) == 0
     assert (tmp_path / "page.md").read_text() == printed and "results/a.json" in printed and scoreboard.VERDICTS[True] in printed
