@@ -73,6 +73,7 @@ PARTS = {
     },
     "Laboratory": {
         "Benchmarks": "docs/benchmarks/README",
+        "How the papers' claims stand": "docs/benchmarks/scoreboard",
         "Emulator": "docs/benchmarks/emulator",
         "DSkype": "docs/benchmarks/dskype",
         "Moving objects": "docs/benchmarks/moving",

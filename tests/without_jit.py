@@ -28,7 +28,7 @@ INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_ca
 
 BOOLEAN_OPTIONS: dict[str, dict[str, object]] = {
     "fast": {"cells": 8, "frequent": 2, "spill": 2, "vacuum": 1},
-    "gi2": {"cells": 4, "vacuum": 1},
+    "gi2": {"cells": 4, "vacuum": 1, "box": [-90, -45, 120, 45]},
     "table": {"cell_deg": 60.0, "most_cells": 3},
     **{name: {"node_capacity": 4} for name in ("rt", "rt+", "rt++", "spatial-first", "ir-tree")},
 }

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("moves", _runner("system.moves"), "measure Tornado and PS2Stream on Spark while partitions move, by hand and by load", _filler("system.moves"))
     actions.add("moving", _runner("system.moving"), "measure updates of moving objects and how late geofences report them", _filler("system.moving"))
     actions.add("cluster", _runner("system.cluster"), "measure DSkype on a Spark standalone cluster of one, two and three workers", _filler("system.cluster"))
+    actions.add("scoreboard", _runner("scoreboard"), "show how the papers' claims stand, from result files", _filler("scoreboard", cluster=False))
     actions.add(
         "routing", _runner("tornado.routing"), "measure how long an A-Grid takes to route points and rectangles", _filler("tornado.routing", cluster=False)
     )

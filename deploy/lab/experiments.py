@@ -17,6 +17,7 @@ __all__ = [
     "Rows",
     "add_only_argument",
     "best",
+    "judged",
     "listed",
     "ratio",
     "run_experiment",
@@ -62,11 +63,13 @@ class Claim:
 
     :ivar check: returns (held, figures). A KeyError means that a row is missing.
     :ivar why: the reason, if it is known that it does not hold here.
+    :ivar least: subscriptions of the paper, if their number decides: with fewer of them a claim that does not hold cannot be told.
     """
 
     text: str
     check: Callable[[Rows], tuple[bool, str]]
     why: str = ""
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,15 +111,6 @@ def run_experiment(
         place = "" if row.x is None else f" {experiment.x} {row.x:g}" if isinstance(row.x, (int, float)) else f" {row.x}"
         progress(f"{experiment.name} {number}/{len(experiment.rows)}: {row.series}{place}", result)
         rows.append({"series": row.series, "x": row.x, "setting": {name: _plain(value) for name, value in vars(row.setting).items()}, **result})
-    by_place = {(row["series"], row["x"]): row for row in rows}
-    claims = []
-    for claim in experiment.claims:
-        try:
-            held, figures = claim.check(by_place)
-        except KeyError:
-            held, figures = None, "rows are missing"
-        why = {"why": claim.why} if held is not None and not held and claim.why else {}
-        claims.append({"text": claim.text, "held": None if held is None else bool(held), "figures": figures, **why})
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -124,8 +118,26 @@ def run_experiment(
         "second": experiment.second,
         "rows": rows,
         "notes": list(dict.fromkeys(notes)),
-        "claims": claims,
+        "claims": [judged(claim, rows) for claim in experiment.claims],
     }
+
+
+def judged(claim: Claim, rows: Sequence[Found]) -> dict[str, Any]:
+    """Return ``text``, ``held`` (true, false, or null: it cannot be told), ``figures``, and ``why`` where that is known.
+
+    :param rows: of the claim's experiment, as :func:`run_experiment` returns them.
+    """
+    try:
+        held, figures = claim.check({(row["series"], row["x"]): row for row in rows})
+    except KeyError:
+        return {"text": claim.text, "held": None, "figures": "rows are missing"}
+    if held:
+        return {"text": claim.text, "held": True, "figures": figures}
+    most = max(row.get("subscriptions", 0) for row in rows)
+    if most < claim.least:
+        why = f"the paper has {claim.least:,} subscriptions, this run {most:,}"
+        return {"text": claim.text, "held": None, "figures": figures, "why": why}
+    return {"text": claim.text, "held": False, "figures": figures, **({"why": claim.why} if claim.why else {})}
 
 
 def add_only_argument(parser: argparse.ArgumentParser, experiments: Sequence[Experiment]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.emulator.measure import print_table
 from dskype.deploy.lab.experiments import HELD, table_line, two_plots
+from dskype.deploy.lab.results import data_digest, result_of, result_text
 from dskype.deploy.lab.system.throughput_report import machine
 from dskype.deploy.machine.terminal import say
 
@@ -53,6 +54,7 @@ class Report:
     :ivar conditions: returns lines that describe machine, data and sizes.
     :ivar legend: lines that explain the headings.
     :ivar draw: draws an experiment into two axes.
+    :ivar paper: the action of ``dskype bench`` whose results are kept in a file beside the report; empty: none.
     """
 
     title: str
@@ -64,6 +66,7 @@ class Report:
     conditions: Callable[[Mapping[str, Any]], list[str]]
     legend: Sequence[str]
     draw: Callable[[Mapping[str, Any], Any, Any], None]
+    paper: str = ""
 
     def _cells(self, row: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
         x = row["x"]
@@ -99,7 +102,8 @@ class Report:
         began = time.perf_counter()
         results = experiments()
         seconds = time.perf_counter() - began
-        self.show({"machine": machine(), **corpus.described(), "scale": vars(scale), **described, "seconds": seconds, "experiments": results}, args)
+        data = {**corpus.described(), "digest": data_digest(corpus)}
+        self.show({"machine": machine(), **data, "scale": vars(scale), **described, "seconds": seconds, "experiments": results}, args)
         return results
 
     def show(self, found: Mapping[str, Any], args: argparse.Namespace) -> None:
@@ -110,6 +114,9 @@ class Report:
             self.print_tables(found)
         if args.folder:
             say(f"written: {self.write(found, Path(args.folder))}")
+            if self.paper:
+                given = [args.messages] if isinstance(args.messages, str) else args.messages or []
+                (Path(args.folder) / "result.json").write_text(result_text(result_of(found, self.paper, given)), encoding="utf-8")
 
     def write(self, found: Mapping[str, Any], folder: Path) -> Path:
         """Write ``report.md``, ``results.csv`` and, if matplotlib is installed, a plot of each experiment; return the page's path."""

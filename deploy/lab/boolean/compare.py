@@ -34,7 +34,7 @@ import numpy as np
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import positive
 from dskype.deploy.lab.boolean import truth
-from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, compile_us, warm_up, within
+from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, compile_us, options_over, warm_up, within
 from dskype.deploy.lab.boolean.workloads import WORKLOADS, Workload, draw
 from dskype.deploy.lab.comparing import differences, show_share
 from dskype.deploy.lab.corpus import add_file_argument, read_messages
@@ -111,12 +111,12 @@ def compare(
     for group in [[name] for name in indexes] if apart else [list(indexes)]:
         standing: list[Measured] = []
         for name in group:
-            own = dict((options or {}).get(name, {}))
+            over = options_over(name, m.lat, m.lon, (options or {}).get(name))
             try:
                 with within(_COMPILING * limit_s):
-                    warm_up(name, workload, own)
+                    warm_up(name, workload, over)
                 with within(limit_s):
-                    standing.append(Measured(name, workload, own, show_share(f"{workload.name}: {name} is built")))
+                    standing.append(Measured(name, workload, over, show_share(f"{workload.name}: {name} is built")))
             except TooSlowError:
                 found["left_out"].append(name)
                 tell(f"{workload.name}: {name} is left out, it was not built within {limit_s:g} s")

@@ -9,20 +9,21 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from dskype.bolts.boolean import BooleanIndex, make_index
+from dskype.bolts.boolean import INDEXES, BooleanIndex, make_index
 from dskype.bolts.boolean.programs import compile_expression
 from dskype.deploy.lab.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.lab.boolean.workloads import Workload
 from dskype.deploy.lab.comparing import MatchTimes, digest, quiet
+from dskype.distribution.agrid_learning import box_of_messages
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["BATCH", "CALL", "Measured", "TooSlowError", "compile_us", "insert", "warm_up", "within"]
+__all__ = ["BATCH", "CALL", "Measured", "TooSlowError", "compile_us", "insert", "options_over", "warm_up", "within"]
 
 BATCH = 256
 """Messages per batch."""
@@ -155,6 +156,16 @@ def compile_us(subscriptions: BooleanSubscriptions) -> float:
         for expression in expressions:
             compile_expression(expression)
         return (time.process_time_ns() - began) / 1e3 / len(expressions)
+
+
+def options_over(name: str, lat: np.ndarray, lon: np.ndarray, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the options of an index whose grid, if it has one, lies over messages, as in the papers, and not over the world.
+
+    :param lat: float64[n], degrees, of the messages; so is ``lon``.
+    :param options: other ones.
+    """
+    grid = {"box": box_of_messages(lat, lon)} if "box" in INDEXES[name].OPTIONS and len(lat) else {}
+    return {**grid, **(options or {})}
 
 
 def warm_up(name: str, workload: Workload, options: dict[str, Any] | None = None) -> None:

@@ -72,4 +72,5 @@ REPORT = Report(
     _conditions,
     _LEGEND,
     _draw,
+    "boolean",
 )

@@ -17,9 +17,10 @@ import numpy as np
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import output, positive, positive_seconds
+from dskype.deploy.lab.as_in_paper import add_preset_argument
 from dskype.deploy.lab.boolean import report as boolean_report
 from dskype.deploy.lab.boolean.experiments import EXPERIMENTS, Setting, World
-from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, warm_up, within
+from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, options_over, warm_up, within
 from dskype.deploy.lab.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.lab.boolean.workloads import Workload, draw_messages, draw_subscriptions, with_expressions, with_uniform_words
 from dskype.deploy.lab.corpus import Corpus, add_file_argument, read_messages
@@ -65,8 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
     add_only_argument(parser, EXPERIMENTS)
-    parser.add_argument("--full", action="store_true", help="LAPS's size: 10 million subscriptions, and up to 40 million as far as memory carries; takes hours")
-    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 100000")
+    add_preset_argument(parser, "boolean")
+    parser.add_argument(
+        "--subscriptions",
+        type=positive,
+        metavar="N",
+        default=100_000,
+        help="default: 100000; one experiment has up to four times as many, as far as memory carries",
+    )
     parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=2048, help="messages that are matched; default: 2048")
     parser.add_argument("--budget", type=positive_seconds, metavar="S", default=2.0, help="CPU seconds for them at most, then the rest is left out; default: 2")
     parser.add_argument("--limit", type=positive_seconds, metavar="S", default=900.0, help="seconds to fill an index, else it is left out; default: 900")
@@ -144,7 +151,7 @@ class Bench:
         kind = (setting.index, repr(setting.options), setting.world.areas, setting.world.expressions)
         if kind not in self._warm:
             few = replace(setting.world, subscriptions=min(1.0, 2_000 / self.scale.subscriptions))
-            warm_up(setting.index, self._workload(few), dict(setting.options))
+            warm_up(setting.index, self._workload(few), self._options(setting))
             self._warm.add(kind)
 
     def _fill(self, setting: Setting) -> Measured:
@@ -157,7 +164,7 @@ class Bench:
             filled = self._filled[own]
             filled.take_messages(workload.messages)
             return filled
-        index = Measured(setting.index, workload, dict(setting.options), lambda share: None)
+        index = Measured(setting.index, workload, self._options(setting))
         index.change(self.scale.seed)
         self._bytes[setting.index] = max(self._bytes.get(setting.index, 0.0), index.found["bytes"])
         if not changed:
@@ -165,6 +172,9 @@ class Bench:
             while len(self._filled) > 1 and sum(i.index.memory_bytes for i in self._filled.values()) > _KEPT_BYTES:
                 self._filled.popitem(last=False)
         return index
+
+    def _options(self, setting: Setting) -> dict[str, Any]:
+        return options_over(setting.index, self.corpus.lat, self.corpus.lon, setting.options)
 
     def _count(self, world: World) -> int:
         return max(1, round(self.scale.subscriptions * world.subscriptions))
@@ -243,7 +253,7 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
 
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report."""
-    scale = Scale(args.subscriptions or (10_000_000 if args.full else 100_000), args.count, args.budget, args.limit, args.repeat, args.seed)
+    scale = Scale(args.subscriptions, args.count, args.budget, args.limit, args.repeat, args.seed)
     corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages in batches of {BATCH}")
     boolean_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, Bench(corpus, scale)))

@@ -141,4 +141,5 @@ REPORT = Report(
     _conditions,
     _LEGEND,
     _draw,
+    "distribution",
 )

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from dskype.deploy.cli.arguments import UsageError, output, positive
+from dskype.deploy.lab.as_in_paper import add_preset_argument, with_settings
 from dskype.deploy.lab.corpus import add_join_argument
 from dskype.deploy.lab.dskype import boolean as distribution_boolean
 from dskype.deploy.lab.dskype import report as distribution_report
@@ -24,6 +25,7 @@ from dskype.deploy.lab.dskype.experiments import METHODS, NAMES, Setting, experi
 from dskype.deploy.lab.dskype.simulation import Simulation
 from dskype.deploy.lab.dskype.workload import LONG, PLACES, DataSet, Scale, View, Workload, file_names, read_data
 from dskype.deploy.lab.experiments import Experiment, Found, run_experiment
+from dskype.deploy.lab.results import data_digest
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS, Distributor, make_distributor
 
@@ -50,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_join_argument(parser)
     parser.add_argument("--only", metavar="NAME,...", type=_names, default=None, help=f"only these experiments: {', '.join(NAMES)}")
     parser.add_argument("--data", metavar="NAME,...", type=lambda text: text.split(","), help=f"only these data sets: {PLACES}, {LONG}, the stems of files")
+    add_preset_argument(parser, "distribution")
     parser.add_argument(
         "--full", action="store_true", help="a million subscriptions, |W| = 100000: minutes for the methods alone, more than an hour for everything"
     )
@@ -202,7 +205,7 @@ def run(args: argparse.Namespace) -> int:
     names = [name for name in [PLACES, *file_names(args.messages), LONG] if not args.data or name in args.data]
     if unknown := set(args.data or ()) - set(names):
         raise UsageError(f"--data: expected some of {', '.join([PLACES, *file_names(args.messages), LONG])}; given: {min(unknown)}")
-    chosen = experiments(names, args.only or NAMES)
+    chosen = with_settings(experiments(names, args.only or NAMES), args)
     most_k: dict[str, int] = {}
     for row in (row for e in chosen for row in e.rows):
         most_k[row.setting.data] = max(most_k.get(row.setting.data, 1), row.setting.k)
@@ -214,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
     found = {
         "machine": distribution_report.machine(),
         "scale": vars(scale),
-        "data": [{"name": one.name, **one.corpus.described()} for one in data.values()],
+        "data": [{"name": one.name, **one.corpus.described(), "digest": data_digest(one.corpus)} for one in data.values()],
         "repeat": args.repeat,
         "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check or CHECK, args.repeat)),
     }

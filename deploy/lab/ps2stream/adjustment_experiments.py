@@ -69,7 +69,7 @@ _SELECTING = Experiment(
 
 _MIGRATION = Experiment(
     "migration",
-    "One local adjustment on Q3 with 32 workers (Figures 12b, 12c, 14 and 15)",
+    "One local adjustment on Q3 (Figures 12b, 12c, 14 and 15)",
     "% of the regions switched",
     [Row(name, switched, MigrationRun(selection, switched)) for switched in _SWITCHED for selection, name in _NAMES.items()],
     [

@@ -16,17 +16,22 @@ __all__ = ["EXACT", "EXPERIMENTS", "GROUPS", "METHODS", "MemoryRun", "Run"]
 GROUPS = ("q1", "q2", "q3")
 """Groups of subscriptions."""
 
+_PAPER = {"q1": 5_000_000, "q2": 10_000_000, "q3": 10_000_000}
+"""Subscriptions of the paper."""
+
 _TEXT, _SPACE = ("frequency", "hypergraph", "metric"), ("grid", "kd-tree", "r-tree")
 
 METHODS: dict[str, Method] = {
     "hybrid": Method("hybrid"),
     **{name: Method("text-partitioning", {"method": name, "summaries": False}) for name in _TEXT},
     **{name: Method("space-partitioning", {"method": name, "summaries": False}) for name in _SPACE},
-    "metric, H2": Method("text-partitioning", {"method": "metric"}),
+    **{f"{name}, H2": Method("text-partitioning", {"method": name}) for name in _TEXT},
     "kd-tree, H2": Method("space-partitioning", {"method": "kd-tree"}),
 }
 """Series -> how subscriptions and messages are distributed. The baselines are as the paper has them: they send messages by place or terms. With *H2* they also leave out what no
 subscription needs, as hybrid partitioning does."""
+
+_TEXT_H2, _SPACE_H2 = tuple(f"{name}, H2" for name in _TEXT), ("kd-tree, H2",)
 
 _WORKERS = 32
 
@@ -66,13 +71,13 @@ def _best(found: Rows, names: Sequence[str], x: object, measure: str = "throughp
 
 
 def _group_claim(text: str, winners: Sequence[str], losers: Sequence[str], group: str, factor: float = 1.0) -> Claim:
-    """Claim that the best of some methods has ``factor`` times the throughput of the best of others."""
+    """Claim that the best of some methods has ``factor`` times the throughput of the best of others; the paper's number of subscriptions decides."""
 
     def check(found: Rows) -> tuple[bool, str]:
         (a, one), (b, other) = _best(found, winners, group), _best(found, losers, group)
         return a >= factor * b, f"{one} {a:,.0f} : {other} {b:,.0f} = {ratio(a, b):.2f}"
 
-    return Claim(text, check)
+    return Claim(text, check, least=_PAPER[group])
 
 
 def _correct(found: Rows) -> tuple[bool, str]:
@@ -109,12 +114,14 @@ def _best_of(names: Sequence[str], best: str) -> Callable[[Rows], tuple[bool, st
 
 _BASELINES = Experiment(
     "baselines",
-    "Partitioning by text and by space with 32 workers (Figure 6)",
+    "Partitioning by text and by space (Figure 6)",
     "subscriptions",
-    [_row(name, group) for group in ("q1", "q2") for name in (*_TEXT, *_SPACE)],
+    [_row(name, group) for group in ("q1", "q2") for name in METHODS if name != "hybrid"],
     [
         _group_claim("On Q1 partitioning by space is better (Figure 6a)", _SPACE, _TEXT, "q1"),
         _group_claim("On Q2 partitioning by text is better (Figure 6b)", _TEXT, _SPACE, "q2"),
+        _group_claim("On Q1 partitioning by space is better, both with H2 (Figure 6a)", _SPACE_H2, _TEXT_H2, "q1"),
+        _group_claim("On Q2 partitioning by text is better, both with H2 (Figure 6b)", _TEXT_H2, _SPACE_H2, "q2"),
         Claim("The metric is the best way of partitioning by text (mean of Q1 and Q2)", _best_of(_TEXT, "metric")),
         Claim("The kd-tree is the best way of partitioning by space (mean of Q1 and Q2)", _best_of(_SPACE, "kd-tree")),
         EXACT,
@@ -126,7 +133,7 @@ _ALL = (*_TEXT, *_SPACE)
 
 _THROUGHPUT = Experiment(
     "throughput",
-    "Hybrid partitioning with 32 workers (Figures 7 to 10)",
+    "Hybrid partitioning (Figures 7 to 10)",
     "subscriptions",
     [_row(name, group) for group in GROUPS for name in METHODS],
     [
@@ -137,9 +144,9 @@ _THROUGHPUT = Experiment(
             "q3",
             1.3,
         ),
-        _group_claim("Goal: on Q1 at least 0.95 times that of the best (Figure 7a)", ["hybrid"], (*_ALL, "metric, H2", "kd-tree, H2"), "q1", 0.95),
-        _group_claim("Goal: on Q2 at least 0.95 times that of the best (Figure 7b)", ["hybrid"], (*_ALL, "metric, H2", "kd-tree, H2"), "q2", 0.95),
-        _group_claim("On Q3 at least 1.3 times that of the baselines with H2", ["hybrid"], ("metric, H2", "kd-tree, H2"), "q3", 1.3),
+        _group_claim("Goal: on Q1 at least 0.95 times that of the best (Figure 7a)", ["hybrid"], (*_ALL, *_TEXT_H2, *_SPACE_H2), "q1", 0.95),
+        _group_claim("Goal: on Q2 at least 0.95 times that of the best (Figure 7b)", ["hybrid"], (*_ALL, *_TEXT_H2, *_SPACE_H2), "q2", 0.95),
+        _group_claim("On Q3 at least 1.3 times that of the baselines with H2", ["hybrid"], (*_TEXT_H2, *_SPACE_H2), "q3", 1.3),
         *(
             times(f"The latency on {group} is at most that of {other} (Figure 8)", (other, group), ("hybrid", group), "latency_ms", 1, 2)
             for group in GROUPS

@@ -112,4 +112,5 @@ REPORT = Report(
     _conditions,
     _LEGEND,
     _draw,
+    "ps2stream",
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import output
+from dskype.deploy.lab.as_in_paper import add_preset_argument, with_settings
 from dskype.deploy.lab.corpus import Corpus, add_file_argument
 from dskype.deploy.lab.experiments import Experiment, Found, add_only_argument, run_experiment
 from dskype.deploy.lab.ps2stream import report as ps2stream_report
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
     add_only_argument(parser, [*EXPERIMENTS, *ADJUSTMENTS])
+    add_preset_argument(parser, "ps2stream")
     parser.add_argument(
         "--rows",
         metavar="NAME;...",
@@ -184,7 +186,7 @@ def run(args: argparse.Namespace) -> int:
     return run_and_report(
         args,
         ps2stream_report.REPORT,
-        lambda corpus, scale: run_experiments([with_rows(e, args.rows, args.groups) for e in args.only], Bench(corpus, scale, args.index)),
+        lambda corpus, scale: run_experiments([with_rows(e, args.rows, args.groups) for e in with_settings(args.only, args)], Bench(corpus, scale, args.index)),
         GRID,
         index=args.index,
     )

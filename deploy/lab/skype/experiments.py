@@ -42,6 +42,9 @@ class Setting:
         return repr(self)
 
 
+_PAPER = 1_000_000
+"""Subscriptions of the paper, as many as messages in its window."""
+
 _SKYPE = Setting()
 _CIQ_KMAX = Setting(index="ciq", buffer="kmax", buffer_options={"factor": 1.0, "extra": 40})
 
@@ -57,7 +60,12 @@ def _ten_times(xs: Sequence[float], at_least: float = 5.0) -> Claim:
         ratios = [(x, ratio(found["ciq-kmax", x]["total_us"], found["skype", x]["total_us"])) for x in xs]
         return min(r for _, r in ratios) >= at_least, "times: " + listed(ratios, 1)
 
-    return Claim(f"Skype is about an order of magnitude faster than CIQ-kmax (checked: at least {at_least:g} times)", check)
+    return Claim(f"Skype is about an order of magnitude faster than CIQ-kmax (checked: at least {at_least:g} times)", check, least=_PAPER)
+
+
+def _at_scale(claim: Claim) -> Claim:
+    """Return a claim that cannot be told with fewer subscriptions than the paper's if it does not hold."""
+    return replace(claim, least=_PAPER)
 
 
 def _both(xs: Sequence[float], change: Callable[[Setting, float], Setting]) -> list[Row]:
@@ -145,8 +153,8 @@ EXPERIMENTS: Sequence[Experiment] = (
         "index",
         [Row(name, None, replace(_SKYPE, index=name)) for name in ("igpt", "ipt", "ciq", "taat", "cones")],
         [
-            times("IGPT finds subscriptions at least three times as fast as IPT", ("ipt", None), ("igpt", None), "match_us", 3),
-            times("IGPT finds subscriptions about ten times as fast as CIQ (checked: at least 5)", ("ciq", None), ("igpt", None), "match_us", 5),
+            _at_scale(times("IGPT finds subscriptions at least three times as fast as IPT", ("ipt", None), ("igpt", None), "match_us", 3)),
+            _at_scale(times("IGPT finds subscriptions about ten times as fast as CIQ (checked: at least 5)", ("ciq", None), ("igpt", None), "match_us", 5)),
             times("IGPT's index is much smaller than CIQ's (checked: at most half)", ("ciq", None), ("igpt", None), "index_mib", 2),
         ],
         "index_mib",
@@ -162,7 +170,7 @@ EXPERIMENTS: Sequence[Experiment] = (
             Row("kskyband", None, Setting(buffer="kskyband")),
         ],
         [
-            Claim("cSkyband's EMP is 4 to 20 times better than the second best of kmax and Skyband", _emp_gain),
+            Claim("cSkyband's EMP is 4 to 20 times better than the second best of kmax and Skyband", _emp_gain, least=_PAPER),
             Claim("cSkyband's buffers are the smallest (paper: 28-35, against 58-59 of kmax and 52-58 of Skyband)", _smallest_buffer),
         ],
     ),
@@ -177,7 +185,7 @@ EXPERIMENTS: Sequence[Experiment] = (
             Row("skype, IR-tree", None, replace(_SKYPE, window_index="irtree")),
         ],
         [
-            times("Skype is about ten times as fast as CIQ-kmax (checked: at least 5)", ("ciq-kmax", None), ("skype", None), "total_us", 5),
+            _at_scale(times("Skype is about ten times as fast as CIQ-kmax (checked: at least 5)", ("ciq-kmax", None), ("skype", None), "total_us", 5)),
             times("Skype takes less memory than CIQ-kmax", ("ciq-kmax", None), ("skype", None), "memory_mib", 1),
         ],
         "memory_mib",

@@ -86,4 +86,5 @@ REPORT = Report(
     _conditions,
     _LEGEND,
     _draw,
+    "skype",
 )

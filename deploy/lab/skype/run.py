@@ -16,6 +16,7 @@ import numpy as np
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
 from dskype.deploy.cli.arguments import UsageError, output, positive
+from dskype.deploy.lab.as_in_paper import add_preset_argument
 from dskype.deploy.lab.comparing import clocked
 from dskype.deploy.lab.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.lab.experiments import Found, add_only_argument, run_experiment
@@ -28,19 +29,16 @@ __all__ = ["Bench", "add_arguments", "measure", "run", "run_experiments"]
 
 _SAMPLES = 8
 
-FULL = Scale(subscriptions=1_000_000, window=1_000_000, arrivals=100_000, warm_up=0)
-"""The paper's."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
     add_only_argument(parser, EXPERIMENTS)
-    parser.add_argument("--full", action="store_true", help="the paper's sizes: a million subscriptions, a million messages; takes hours")
-    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 50000")
-    parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
-    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages to measure; default: 5000")
-    parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: as many as the window has, with --full none")
+    add_preset_argument(parser, "skype")
+    parser.add_argument("--subscriptions", type=positive, metavar="N", default=50_000, help="default: 50000")
+    parser.add_argument("--window", type=positive, metavar="N", default=50_000, help="messages in the window; default: 50000")
+    parser.add_argument("--arrivals", type=positive, metavar="N", default=5_000, help="messages to measure; default: 5000")
+    parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: as many as the window has")
     parser.add_argument("--repeat", type=positive, metavar="N", default=1, help="run every setting N times, and use the fastest run; default: 1")
     parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
@@ -143,14 +141,12 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
 
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report."""
-    base = FULL if args.full else Scale(50_000, 50_000, 5_000, -1)
-    window = args.window or base.window
-    warm_up = args.warm_up if args.warm_up is not None else base.warm_up if base.warm_up >= 0 else window
+    warm_up = args.window if args.warm_up is None else args.warm_up
     if warm_up < 0:
         raise UsageError(f"--warm-up: expected 0 or more messages, given: {warm_up}")
-    if window < 10:
-        raise UsageError(f"--window: expected 10 messages or more, given: {window}")
-    scale = Scale(args.subscriptions or base.subscriptions, window, args.arrivals or base.arrivals, warm_up, args.seed)
+    if args.window < 10:
+        raise UsageError(f"--window: expected 10 messages or more, given: {args.window}")
+    scale = Scale(args.subscriptions, args.window, args.arrivals, warm_up, args.seed)
     corpus = read_messages(args)
     say(
         f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "

@@ -63,8 +63,9 @@ _COLUMNS, _LINES, _MOST = 0, 1, 2
 class Cells(NamedTuple):
     """A grid's lists; T rows (a power of two), E places in the pool.
 
-    grid: int64[3], columns and lines of the grid over the world, and how many cells a subscription may be filed in; one that overlaps more is
-    filed in the cell ``columns * lines``, which every message looks at. terms: int64[T, 3], whose first column has the terms. rows: int32[T, 6],
+    grid: int64[3], columns and lines of the grid, and how many cells a subscription may be filed in; one that overlaps more is
+    filed in the cell ``columns * lines``, which every message looks at. bounds: float64[4], west, south, width and height of the grid in degrees; what is
+    outside belongs to the cells at its border. terms: int64[T, 3], whose first column has the terms. rows: int32[T, 6],
     the same memory, cell, start, count and class in columns 2 to 5. entries: int32[E], records; a list's block has 2^class places from
     ``start``; a list of one record without a block has the record as its ``start``. free: int64[32], first free block by class, linked by
     their first elements. counters: int64[5], rows in use (those of empty lists included), entries in use (freed blocks included), postings,
@@ -72,6 +73,7 @@ class Cells(NamedTuple):
     """
 
     grid: np.ndarray
+    bounds: np.ndarray
     terms: np.ndarray
     rows: np.ndarray
     entries: np.ndarray
@@ -89,8 +91,9 @@ def _line_of(value, low, extent, lines):
 def cell_range(cells, west, south, east, north):
     """Return (column, columns, line, lines) of a rectangle; columns go on at 0 behind the last one."""
     columns, lines = cells.grid[_COLUMNS], cells.grid[_LINES]
-    column, last = _line_of(west, -180.0, 360.0, columns), _line_of(east, -180.0, 360.0, columns)
-    line, top = _line_of(south, -90.0, 180.0, lines), _line_of(north, -90.0, 180.0, lines)
+    left, bottom, width, height = cells.bounds[0], cells.bounds[1], cells.bounds[2], cells.bounds[3]
+    column, last = _line_of(west, left, width, columns), _line_of(east, left, width, columns)
+    line, top = _line_of(south, bottom, height, lines), _line_of(north, bottom, height, lines)
     wide = last - column + 1 if west <= east else min(columns, columns - column + last + 1)
     return column, wide, line, max(np.int64(0), top - line + 1)
 
@@ -312,7 +315,7 @@ def vacuum(records, cells, work):
 @njit(cache=True)
 def rehash(cells, terms, rows):
     """Move the lists that are not empty into larger arrays, whose cells are ``EMPTY``."""
-    larger_cells = Cells(cells.grid, terms, rows, cells.entries, cells.free, cells.counters)
+    larger_cells = Cells(cells.grid, cells.bounds, terms, rows, cells.entries, cells.free, cells.counters)
     used = np.int64(0)
     for old in range(len(cells.rows)):
         if cells.rows[old, _CELL] != EMPTY and cells.rows[old, _COUNT] > 0:

@@ -11,7 +11,7 @@ from dskype.bolts.boolean.base import enlarged
 from dskype.bolts.boolean.program_kernels import Batch
 from dskype.deploy.lab.tornado import cell_kernels as kernels
 from dskype.deploy.lab.tornado import record_kernels
-from dskype.deploy.lab.tornado.options import number, whole
+from dskype.deploy.lab.tornado.options import box, number, whole
 from dskype.deploy.lab.tornado.records import RecordIndex
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -34,7 +34,8 @@ class _CellIndex(RecordIndex):
     def _clear(self) -> None:
         super()._clear()
         terms, rows = _table(16)
-        self._cells = kernels.Cells(np.array(self._grid(), np.int64), terms, rows, np.zeros(16, np.int32), np.full(32, -1, np.int64), np.zeros(6, np.int64))
+        pool = np.zeros(16, np.int32), np.full(32, -1, np.int64), np.zeros(6, np.int64)
+        self._cells = kernels.Cells(np.array(self._grid(), np.int64), box(self), terms, rows, *pool)
 
     def _parts(self) -> tuple[tuple[np.ndarray, ...], ...]:
         return self._records, self._cells
@@ -146,12 +147,17 @@ class Gi2Index(_CellIndex):
     Removing only marks a subscription. Its postings leave when a message meets them, and through a vacuum that looks at a bounded number of
     postings with every call: without it the lists where no message comes would never shrink, which the paper leaves open.
 
-    :param options: ``cells`` (64), cells along each side of the grid, 2^6 in the paper; ``vacuum`` (4), postings and lists that a call looks at
+    :param options: ``cells`` (64), cells along each side of the grid, 2^6 in the paper; ``box`` (the world), its west, south, east and north in degrees: what lies outside belongs to
+        the cells at its border; ``vacuum`` (4), postings and lists that a call looks at
         for each posting that it makes or ends, and a matching call for each message.
     """
 
     name = "gi2"
-    OPTIONS: ClassVar[Mapping[str, str]] = {"cells": "cells along each side of the grid", "vacuum": "postings and lists to look at for each one changed"}
+    OPTIONS: ClassVar[Mapping[str, str]] = {
+        "cells": "cells along each side of the grid",
+        "box": "west, south, east and north of the grid in degrees; default: the world",
+        "vacuum": "postings and lists to look at for each one changed",
+    }
 
     def _grid(self) -> tuple[int, int, int]:
         cells = whole(self, "cells", 64, 1, 8192)

@@ -28,6 +28,7 @@ __all__ = [
     "Records",
     "covers",
     "create",
+    "create_all",
     "finish",
     "kill",
     "kill_all",
@@ -37,6 +38,7 @@ __all__ = [
     "mix",
     "release",
     "satisfied",
+    "scan",
     "size_class",
     "size_of_class",
     "slot_of",
@@ -126,6 +128,17 @@ def create(records, batch, i):
 
 
 @njit(cache=True)
+def create_all(records, batch, progress):
+    """Make the records of a batch from where ``progress[0]`` says; return (1, how many words are lacking), or (0, 0) at the end."""
+    while progress[0] < len(batch.slots):
+        record, need = create(records, batch, progress[0])
+        if record < 0:
+            return 1, need
+        progress[0] += 1
+    return 0, np.int64(0)
+
+
+@njit(cache=True)
 def release(records, record):
     """Free the block of a record that no posting names."""
     found = size_class(HEAD + length_of(records, record))
@@ -208,6 +221,29 @@ def covers(records, record, lon, lat):
 def meets(records, record, area):
     """Tell whether an area (float64[4]) and a record's rectangle overlap, borders included."""
     return overlaps(records.floats[record + WEST : record + HEAD], area[0], area[1], area[2], area[3])
+
+
+@njit(cache=True)
+def scan(records, rectangles, points, offsets, terms):
+    """Look at every subscription for every message; return (message int32[], slot int32[]) of all matches, sorted by message, then slot.
+
+    :param points: bool, whether all rectangles are points.
+    """
+    out_message, out_slot = np.empty(1024, np.int32), np.empty(1024, np.int32)
+    n = 0
+    for m in range(len(rectangles)):
+        for slot in range(len(records.blocks)):
+            record = np.int64(records.blocks[slot])
+            if record < 0:
+                continue
+            near = covers(records, record, rectangles[m, 0], rectangles[m, 1]) if points else meets(records, record, rectangles[m])
+            if near and satisfied(records, record, terms, offsets[m], offsets[m + 1]):
+                if n == len(out_slot):
+                    out_message, out_slot = larger(out_message, n + 1), larger(out_slot, n + 1)
+                out_message[n] = np.int32(m)
+                out_slot[n] = np.int32(slot)
+                n += 1
+    return out_message[:n].copy(), out_slot[:n].copy()
 
 
 @njit(cache=True)

@@ -1,4 +1,4 @@
-"""What indexes over subscription records have in common: records, growth, snapshots."""
+"""What indexes over subscription records have in common: records, growth, snapshots. And the one that has nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dskype.deploy.lab.tornado import record_kernels as kernels
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["RecordIndex"]
+__all__ = ["RecordIndex", "ScanIndex"]
 
 _MOST_WORDS = 2**31
 
@@ -131,3 +131,28 @@ class RecordIndex(CompiledIndex):
             at += blocks[start]
         assert at == int(records.counters[kernels.USED]) <= len(records.words)
         return dead
+
+
+class ScanIndex(RecordIndex):
+    """No index: every message looks at every subscription, as the native implementation on Storm that Tornado is compared with (section 5.1).
+
+    Insert and remove: O(1); match: O(subscriptions).
+    """
+
+    name = "scan"
+
+    def _file(self, batch: Batch, progress: np.ndarray) -> tuple[int, int]:
+        return kernels.create_all(self._records, batch, progress)
+
+    def _grow(self, what: int, need: int) -> None:
+        self._grow_words(need)
+
+    def _remove(self, slots: np.ndarray) -> None:
+        kernels.kill_all(self._records, slots)
+
+    def _match(self, rectangles: np.ndarray, points: bool, offsets: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return kernels.scan(self._records, rectangles, points, offsets, terms)
+
+    def _check(self) -> None:
+        """Verify the records."""
+        self._check_records({})

@@ -190,4 +190,5 @@ REPORT = Report(
     _conditions,
     _LEGEND,
     _draw,
+    "tornado",
 )

@@ -16,6 +16,7 @@ import numpy as np
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import output, positive
+from dskype.deploy.lab.as_in_paper import add_preset_argument, with_settings
 from dskype.deploy.lab.boolean.experiments import World
 from dskype.deploy.lab.corpus import Corpus, add_file_argument
 from dskype.deploy.lab.experiments import Experiment, Found, add_only_argument, run_experiment
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     add_file_argument(parser)
     add_only_argument(parser, EXPERIMENTS)
+    add_preset_argument(parser, "tornado")
     add_scale_arguments(parser, 100_000)
     parser.add_argument("--rate", type=positive, metavar="N", default=20_000, help="balancing: messages per second; default: 20000")
     tornado_spark.add_arguments(parser)
@@ -73,7 +75,7 @@ class Bench:
         """Measure a setting.
 
         :returns: of a :class:`Setting` what :class:`~dskype.deploy.lab.tornado.simulation.BooleanSimulation` finds, ``measured`` (messages) and ``system_per_s``
-            (messages/s that its routing units and the busiest evaluator can do); of a :class:`RoutersRun` ``routing_us``, ``router_bytes`` and ``equal`` (whether all routers find the
+            (messages/s that its routing units and the busiest evaluator can do), and ``latency_ms`` with its routing units, each of which has a part of a step; of a :class:`RoutersRun` ``routing_us``, ``router_bytes`` and ``equal`` (whether all routers find the
             same); of a :class:`BalancingRun` ``per_load`` (messages per unit of the busiest evaluator's load) and what
             :func:`~dskype.deploy.lab.tornado.balancing.measures` finds; of a :class:`MapRun` the cells of the smallest and of the largest partition. All of them have
             ``seconds``.
@@ -92,7 +94,12 @@ class Bench:
                 self._simulation(setting, draw_workload(self.corpus, setting.world, small), small, {}).run()
             self._found[setting.key] = self._simulation(setting, self.workload(setting.world), self.scale, self._plans).run()
         found = self._found[setting.key]
-        return {**found, "measured": self.scale.messages, "system_per_s": min(setting.units * found["distribution_per_s"], found["throughput"])}
+        return {
+            **found,
+            "measured": self.scale.messages,
+            "system_per_s": min(setting.units * found["distribution_per_s"], found["throughput"]),
+            "latency_ms": found["latency_ms"] - found["routing_ms"] * (1 - 1 / setting.units),
+        }
 
     def workload(self, world: World) -> BooleanWorkload:
         """Return the subscriptions and messages of a world."""
@@ -171,5 +178,8 @@ def run(args: argparse.Namespace) -> int:
         return tornado_spark.run(args)
     balancing = WorkloadSetting(grid=2 * Scale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
     return run_and_report(
-        args, tornado_report.REPORT, lambda corpus, scale: run_experiments(args.only, Bench(corpus, scale, balancing)), balancing=vars(balancing)
+        args,
+        tornado_report.REPORT,
+        lambda corpus, scale: run_experiments(with_settings(args.only, args), Bench(corpus, scale, balancing)),
+        balancing=vars(balancing),
     )

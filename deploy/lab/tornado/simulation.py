@@ -22,7 +22,7 @@ import numpy as np
 from dskype.bolts.boolean import BooleanIndex, make_index
 from dskype.deploy.client.balancing import balance
 from dskype.deploy.lab.boolean.experiments import World
-from dskype.deploy.lab.boolean.measure import insert
+from dskype.deploy.lab.boolean.measure import insert, options_over
 from dskype.deploy.lab.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.lab.boolean.workloads import draw_messages, draw_subscriptions
 from dskype.deploy.lab.comparing import quiet
@@ -176,6 +176,8 @@ class BooleanSimulation:
         self.workload, self.distributor, self.index, self.repeat = workload, distributor, index, repeat
         self.n, self.tasks = workload.subscriptions.n, distributor.tasks
         self.interest = Interest(distributor.regions()) if summaries else None
+        seen = workload.sample.messages
+        self.index_options = options_over(index, seen.lat, seen.lon)
         self.batches = [workload.messages.slice(i, min(i + step, workload.messages.n)) for i in range(0, workload.messages.n, step)]
         self.busy = np.full((len(self.batches), self.tasks), np.inf)
         self.routing, self.encoding = (np.full(len(self.batches), np.inf) for _ in range(2))
@@ -187,7 +189,7 @@ class BooleanSimulation:
 
         :returns: per message: ``communication`` (tuples), ``bytes``, ``matches``, ``route_us``, ``distribution_us`` (with encoding), ``work_us`` (of all evaluators),
             ``slowest_us`` (of the busiest one), ``cpu_us`` (distribution and work); messages/s: ``throughput`` (of the busiest evaluator), ``distribution_per_s`` (of one
-            routing unit); ``latency_ms`` (of a step: routing and its slowest evaluator); of subscriptions: ``place_us``, ``replication``; max / mean of
+            routing unit); ``latency_ms`` (of a step: one routing unit and the slowest evaluator), of which ``routing_ms`` in the routing unit; of subscriptions: ``place_us``, ``replication``; max / mean of
             evaluators: ``balance_busy``, ``balance_subscriptions``; ``memory_mib`` (of all indexes), ``summary_pairs`` (evaluator and word), ``different`` (pairs of
             message and subscription that are missing or too many), ``seconds``.
         """
@@ -246,7 +248,7 @@ class BooleanSimulation:
         """Return an index with some subscriptions: the last one, if they are the same."""
         if self._last is None or not np.array_equal(self._last[0], rows):
             self._last = None
-            index = make_index(self.index)
+            index = make_index(self.index, self.index_options)
             insert(index, _taken(self.workload.subscriptions, rows), self._at_first(rows))
             self._last = rows, index
         return self._last[1]
@@ -289,6 +291,7 @@ class BooleanSimulation:
             "cpu_us": distribution_us + spent.sum(),
             "throughput": 1e6 / spent.max(),
             "distribution_per_s": 1e6 / distribution_us,
+            "routing_ms": float((self.routing + self.encoding).mean()) * 1e3,
             "latency_ms": float((self.routing + self.encoding + self.busy.max(axis=1)).mean()) * 1e3,
             "replication": living.sum() / self.n,
             "balance_busy": balance(spent),

@@ -12,6 +12,7 @@ from typing import Any
 
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import common
+from dskype.deploy.lab.results import changed_files
 
 
 def parsed(benchmark: Any, *words: str) -> argparse.Namespace:
@@ -76,3 +77,6 @@ def assert_runs_on_a_file(command: str, options: list[str], experiments: list[st
     assert cli.main(["bench", command, str(file), *options, *sizes, "-o", "json", "--folder", str(folder / "out")]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [e["name"] for e in result["experiments"]] == experiments and (folder / "out" / "report.md").is_file()
+    kept = json.loads((folder / "out" / "result.json").read_text())
+    assert kept["paper"] == command and [e["name"] for e in kept["experiments"]] == experiments and not changed_files(kept)
+    assert str(folder) not in json.dumps(kept) and all(data["digest"] for data in kept["data"])

@@ -112,7 +112,8 @@ def test_a_match_that_is_missing_is_told(corpus, capsys, monkeypatch):
     assert BooleanSimulation(workload, distributor, False, "lanes", 100).run()["different"] > 0
     monkeypatch.setattr(BooleanSimulation, "_match", lambda self, task, index, rows: [np.zeros(0, np.int64)])
     monkeypatch.setattr(simulated, "read_messages", lambda args: corpus)
-    monkeypatch.setattr(BooleanSimulation, "_found", lambda self, living: {"throughput": 1.0, "distribution_per_s": 1.0, "matches": 1.0, "communication": 1.0})
+    measures = ("throughput", "distribution_per_s", "matches", "communication", "latency_ms", "routing_ms")
+    monkeypatch.setattr(BooleanSimulation, "_found", lambda self, living: dict.fromkeys(measures, 1.0))
     sizes = ["--subscriptions", "300", "--messages", "200", "--sample", "100", "--repeat", "1"]
     assert cli.main(["bench", "tornado", "--only", "units", *sizes, "-o", "json"]) == 1
     assert "are missing or too many" in capsys.readouterr().err
@@ -123,6 +124,7 @@ def test_routing_units_share_the_work(corpus):
     one, many = (bench.run(Setting("agrid", evaluators=4, units=n)) for n in (1, 10**6))
     assert one["distribution_per_s"] == many["distribution_per_s"], "the same run"
     assert one["system_per_s"] == min(one["distribution_per_s"], one["throughput"]) and many["system_per_s"] == many["throughput"]
+    assert one["latency_ms"] > one["routing_ms"] > 0 and many["latency_ms"] == pytest.approx(one["latency_ms"] - one["routing_ms"], rel=1e-3)
 
 
 def test_what_is_not_there_is_left_out_with_a_note(corpus):

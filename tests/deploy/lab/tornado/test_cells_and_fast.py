@@ -11,7 +11,7 @@ from tests.bolts.boolean.oracle import any_message, any_place_message, any_subsc
 
 SMALL = {
     "table": [{"cell_deg": 20.0, "most_cells": 5}, {"cell_deg": 180.0}],
-    "gi2": [{"cells": 5, "vacuum": 1}, {"cells": 1}],
+    "gi2": [{"cells": 5, "vacuum": 1}, {"cells": 1}, {"cells": 7, "box": [-10, -5, 12.5, 10], "vacuum": 2}],
     "fast": [
         {"cells": 8, "frequent": 1, "spill": 1, "vacuum": 1},
         {"cells": 16, "frequent": 3, "spill": 1},
@@ -139,6 +139,8 @@ def test_conjunctions_may_be_given_as_columns(name):
         ("table", {"cell_deg": "wide"}, "has an illegal value"),
         ("gi2", {"cells": 2.5}, "must be a whole number.*given: {'cells': 2.5}"),
         ("gi2", {"vacuum": True}, "has an illegal value"),
+        ("gi2", {"box": [10, 0, 0, 10]}, "option box of boolean index .gi2. is not usable.*given: \\[10, 0, 0, 10\\].*west < east"),
+        ("gi2", {"box": [0, 0, 1]}, "is not usable"),
         ("fast", {"cells": 48}, "must be a power of two.*given: 48"),
         ("fast", {"frequent": 0}, "has an illegal value"),
     ],

@@ -1,0 +1,133 @@
+"""Result files: what a run of a paper's experiments found, on which data, with which code, as JSON that can be kept."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import hashlib
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dskype.deploy.lab.corpus import Corpus
+
+__all__ = ["FORMAT", "changed_files", "code_digests", "data_digest", "measured_modules", "result_of", "result_text"]
+
+FORMAT = 1
+ROOT = Path(__file__).parents[2]
+"""The folder of the packages."""
+
+_MEASURED = ("dskype.bolts.", "dskype.distribution.", "dskype.deploy.lab.")
+_NOT_MEASURED = ("adjustment_experiments", "as_in_paper", "command", "corpus", "experiments", "reasons", "report", "results", "run")
+"""Last names of modules of the laboratory that read messages, choose what runs, or show results. The data has a digest of its own, rows have their settings, and claims their texts."""
+_OTHERS = ("dskype.deploy.lab.emulator", "dskype.deploy.lab.system")
+"""Packages of the laboratory that take no part in these experiments."""
+
+
+def data_digest(corpus: Corpus) -> str:
+    """Return a digest of messages as they are used: places, words and weights, in their order."""
+    found = hashlib.sha256()
+    for column in (corpus.lat, corpus.lon, corpus.offsets, corpus.terms, corpus.weights):
+        found.update(column.tobytes())
+    return found.hexdigest()[:16]
+
+
+def measured_modules() -> list[str]:
+    """Return the modules that the run has loaded and that its figures depend on: those of bolts, distribution and the laboratory, without the laboratory's that only read, choose or show."""
+
+    def counts(name: str) -> bool:
+        ours = name.startswith(_MEASURED[-1])
+        return name.startswith(_MEASURED) and not (ours and (name.startswith(_OTHERS) or name.rpartition(".")[2] in _NOT_MEASURED))
+
+    return sorted(filter(counts, sys.modules))
+
+
+def code_digests(files: Iterable[str]) -> dict[str, str]:
+    """Return a digest of each source file, which docstrings, comments on lines of their own and empty lines do not change.
+
+    :param files: paths from the packages' folder on, such as ``distribution/agrid.py``.
+    """
+    return {file: _code_digest((ROOT / file).read_text(encoding="utf-8")) for file in files}
+
+
+def _code_digest(source: str) -> str:
+    told: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            told.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = [line.rstrip() for number, line in enumerate(source.splitlines(), 1) if number not in told]
+    return hashlib.sha256("\n".join(line for line in lines if line and not line.lstrip().startswith("#")).encode()).hexdigest()[:12]
+
+
+def changed_files(result: Mapping[str, Any]) -> list[str]:
+    """Return the files that a result was measured with and that have changed since, or are gone."""
+    there = [file for file in result["code"] if (ROOT / file).is_file()]
+    now = code_digests(there)
+    return [file for file, digest in result["code"].items() if now.get(file) != digest]
+
+
+def result_of(found: Mapping[str, Any], paper: str, files: Sequence[str]) -> dict[str, Any]:
+    """Return what a result file says about a run.
+
+    :param found: what a report shows.
+    :param paper: the action of ``dskype bench``.
+    :param files: what the command line names besides options.
+    """
+    data = found["data"] if "data" in found else [{name: found[name] for name in ("source", "messages", "vocabulary", "keywords_per_message", "digest")}]
+    modules = [Path(sys.modules[name].__file__ or "") for name in measured_modules()]
+    experiments = [
+        {
+            "name": e["name"],
+            "title": e["title"],
+            "notes": e["notes"],
+            "claims": e["claims"],
+            "rows": [{name: value for name, value in row.items() if name not in ("timeline", "boxes", "places")} for row in e["rows"]],
+        }
+        for e in found["experiments"]
+    ]
+    return {
+        "format": FORMAT,
+        "paper": paper,
+        "command": _command(files),
+        "date": datetime.date.today().isoformat(),
+        "machine": found["machine"],
+        "data": data,
+        "scale": found["scale"],
+        "seconds": found["seconds"],
+        "code": code_digests(sorted(path.resolve().relative_to(ROOT.resolve()).as_posix() for path in modules)),
+        "experiments": experiments,
+    }
+
+
+def _command(files: Sequence[str]) -> str:
+    """Return the command line, without the folder of the report, and with files by their names alone."""
+    words, found = iter(sys.argv[1:]), ["dskype"]
+    for word in words:
+        if word in ("--folder", "-o", "--output"):
+            next(words, None)
+        elif not word.startswith(("--folder=", "--output=")):
+            found.append(Path(word).name if word in files else word)
+    return shlex.join(found)
+
+
+def result_text(result: Mapping[str, Any]) -> str:
+    """Return a result as JSON, with a row or a claim on each line, and numbers with six digits."""
+    short = _rounded(result)
+    experiments = []
+    for e in short["experiments"]:
+        lists = (f'"{name}": [\n' + ",\n".join(json.dumps(one) for one in e[name]) + "\n]" for name in ("claims", "rows"))
+        experiments.append("{" + ",\n".join((*(f'"{name}": {json.dumps(e[name])}' for name in ("name", "title", "notes")), *lists)) + "}")
+    head = [f'"{name}": {json.dumps(value)}' for name, value in short.items() if name not in ("experiments", "code")]
+    code = '"code": {\n' + ",\n".join(f"{json.dumps(file)}: {json.dumps(digest)}" for file, digest in short["code"].items()) + "\n}"
+    return "{" + ",\n".join((*head, code, '"experiments": [\n' + ",\n".join(experiments) + "\n]")) + "}\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value

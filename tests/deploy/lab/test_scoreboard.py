@@ -1,0 +1,130 @@
+"""The scoreboard: it is what its generator makes of the result files, judges every claim by their rows, and says which code has changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dskype.deploy.cli import main as cli
+from dskype.deploy.lab import results, scoreboard
+from dskype.deploy.lab.experiments import Claim, judged
+from dskype.deploy.lab.results import changed_files, code_digests, result_text
+from dskype.deploy.lab.scoreboard import PAPERS, page, read_results, verdicts
+
+BENCHMARKS = Path(__file__).parents[3] / "docs/benchmarks"
+FILE = "distribution/interest.py"
+
+
+def ran(paper="tornado", experiment="alternatives", rows=(), date="2026-11-28", code=None):
+    rows = [{"subscriptions": 100, **row} for row in rows]
+    data = [{"source": "pois.csv.gz", "messages": 9, "digest": "d1", **({"name": "pois"} if paper == "distribution" else {})}]
+    experiments = [{"name": experiment, "title": "", "notes": [], "claims": [], "rows": rows}]
+    code = code_digests([FILE]) if code is None else code
+    return {"format": 1, "paper": paper, "command": "dskype bench x|y", "date": date, "data": data, "code": code, "experiments": experiments, "file": "r.json"}
+
+
+def row(series, x, **measures):
+    return {"series": series, "x": x, **measures}
+
+
+FAST = [row("A-Grid", "fast", throughput=30.0), row("A-Grid", "gi2", throughput=10.0)]
+SLOW = [row("A-Grid", "fast", throughput=11.0), row("A-Grid", "gi2", throughput=10.0)]
+
+
+def verdict(found, paper, beginning):
+    (one,) = [one for one in found[paper] if one.claim.startswith(beginning)]
+    return one
+
+
+def test_the_page_is_what_the_generator_makes():
+    assert (BENCHMARKS / "scoreboard.md").read_text(encoding="utf-8") == page(read_results(BENCHMARKS / "results")), (
+        "make it again: dskype bench scoreboard docs/benchmarks/results --page docs/benchmarks/scoreboard.md"
+    )
+
+
+def test_every_paper_has_claims_each_once_and_with_a_figure_where_the_paper_has_one():
+    found = verdicts([])
+    assert list(found) == list(PAPERS)
+    for rows in found.values():
+        assert len(rows) > 10 and all(one.held == "" for one in rows)
+        assert len({(one.claim, one.experiment) for one in rows}) == len(rows)
+        assert sum(bool(one.figure) for one in rows) > 0.7 * len(rows)
+        assert not [one.claim for one in rows if one.claim.startswith(("Goal", "All evaluators", "All indexes"))]
+
+
+def test_claims_are_judged_by_the_rows_and_the_newest_run_that_can_tell_counts():
+    beginning = "More than 2 times the throughput of GI2"
+    assert verdict(verdicts([ran(rows=FAST)]), "Tornado", beginning)[3:] == (True, "30.0 : 10.0 = 3.00", 1)
+    small = verdict(verdicts([ran(rows=SLOW)]), "Tornado", beginning)
+    assert small.held is None and "the paper has 10,000,000 subscriptions, this run 100" in small.figures
+    large = [{**one, "subscriptions": 10_000_000} for one in SLOW]
+    assert verdict(verdicts([ran(rows=large)]), "Tornado", beginning).held is False
+    assert verdict(verdicts([ran(rows=SLOW), ran(rows=FAST, date="2026-11-01")]), "Tornado", beginning)[3:] == (True, "30.0 : 10.0 = 3.00", 2)
+    assert verdict(verdicts([ran(rows=FAST, experiment="units")]), "Tornado", beginning).held == ""
+
+
+def test_claims_about_a_data_set_are_judged_whatever_its_name_is():
+    rows = [row(name, "pois", throughput=value) for name, value in (("hashing", 1.0), ("location", 2.0), ("keyword", 3.0), ("prefix", 4.0))]
+    found = verdicts([ran("distribution", "igpt", rows)])
+    assert verdict(found, "DSkype", "messages: with IGPT, location").held is True
+    assert verdict(found, "DSkype", "messages: with IGPT, keyword").held is False
+
+
+def test_code_is_old_when_it_says_something_else_or_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    file = tmp_path / "a.py"
+    file.write_text('"""What it is."""\n\ndef f(x):\n    """Return one more."""\n    # because\n    return x + 1\n')
+    result = {"code": code_digests(["a.py"])}
+    file.write_text('# a note\n"""Something else,\n\non several lines."""\n\n\ndef f(x):\n    return x + 1\n')
+    assert changed_files(result) == [], "docstrings, comments and empty lines do not count"
+    file.write_text("def f(x):\n    return x + 2\n")
+    assert changed_files(result) == ["a.py"]
+    file.unlink()
+    assert changed_files(result) == ["a.py"]
+
+
+def test_old_code_and_wrong_results_are_marked():
+    text = page([ran(rows=[{**one, "different": 1} for one in FAST], code={FILE: "old", "gone.py": "old"})])
+    assert "| held (old code) |" in text and "**WRONG**" in text and "| yes |" in text
+    assert "(old code)" not in page([ran(rows=FAST)]) and "`dskype bench x\\|y`" in text
+
+
+def test_a_claim_that_fails_with_fewer_subscriptions_than_the_papers_cannot_be_told():
+    claim = Claim("It is fast", lambda found: (found["a", 1]["rate"] > 5, "5"), "it is slow", least=1000)
+
+    def judge(rate, n):
+        return judged(claim, [row("a", 1, rate=rate, subscriptions=n)])
+
+    assert [judge(*given)["held"] for given in ((9, 10), (1, 10), (1, 1000))] == [True, None, False]
+    assert judge(1, 1000)["why"] == "it is slow" and judged(claim, [])["figures"] == "rows are missing"
+
+
+def test_a_result_is_the_same_after_it_was_written_and_read():
+    one = ran(rows=[row("a", None, rate=1.25, setting={"k": [1, 2]})])
+    assert json.loads(result_text(one)) == one
+
+
+@pytest.mark.parametrize(("text", "told"), [("{}", "expected a result file"), ("[1", "expected a result file"), ('{"format": 9}', "format 1, given: 9")])
+def test_a_file_that_is_no_result_is_refused(tmp_path, capsys, text, told):
+    assert cli.main(["bench", "scoreboard", str(tmp_path)]) == 1 and "given: none" in capsys.readouterr().err
+    (tmp_path / "a.json").write_text(text)
+    assert cli.main(["bench", "scoreboard", str(tmp_path)]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_the_command_names_the_files_that_have_changed(tmp_path, capsys):
+    (tmp_path / "a.json").write_text(result_text(ran(rows=FAST, code={FILE: "old", "gone.py": "old"})))
+    assert cli.main(["bench", "scoreboard", str(tmp_path)]) == 0
+    assert f"a.json: 2 of 2 files have changed since: {FILE}, gone.py" in capsys.readouterr().err
+
+
+def test_the_command_writes_the_page(tmp_path, capsys):
+    (tmp_path / "a.json").write_text(result_text(ran(rows=FAST)))
+    assert cli.main(["bench", "scoreboard", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    printed = told.out
+    assert not told.err
+    assert cli.main(["bench", "scoreboard", str(tmp_path), "--page", str(tmp_path / "page.md")]) == 0
+    assert (tmp_path / "page.md").read_text() == printed and "results/a.json" in printed and scoreboard.VERDICTS[True] in printed
