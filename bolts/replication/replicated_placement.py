@@ -118,10 +118,14 @@ class ReplicatedPlacement(PlacementStrategy):
         self._to_review: list[str] = []
         self._reviewed: dict[str, _Review] = {}
         self._objects = False
+        self._begun: dict[str, int] = {}  # boolean subscription -> when it became active; only with objects
         self._drop_at: int | None = None  # when the watermark has got there, the old routes are dropped
         self.watermark = -1
         self._high = -1  # the highest position sent
-        self._counters = {name: context.register_counter(name) for name in ("reallocations", "shrunk", "plan_changes", "plans_refused", "unknown_unregistered")}
+        self._counters = {
+            name: context.register_counter(name)
+            for name in ("reallocations", "shrunk", "plan_changes", "plans_refused", "unknown_unregistered", "unknown_updated")
+        }
         context.register_gauge("registered", lambda: len(self._registry))
         context.register_gauge("replicas", lambda: self._registry.replicas)
         context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
@@ -150,17 +154,21 @@ class ReplicatedPlacement(PlacementStrategy):
         return len(self._registry) < limit or self._registry.get(name) is not None
 
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
-        """Place a subscription, and end the one of the same name."""
-        topk = isinstance(subscription, TopkSubscription)
-        if isinstance(subscription, BooleanSubscription) and self._objects:
-            subscription = subscription._replace(begun=self.watermark)
-        old = self._registry.get(name)
+        """Place a subscription, and end the one of the same name. One that goes on from that has the same type, and its results do."""
+        topk, old = isinstance(subscription, TopkSubscription), self._registry.get(name)
+        updated = bool(subscription.update) and old is not None and old.topk == topk
+        self._counters["unknown_updated"].inc(bool(subscription.update) and old is None)
+        subscription = subscription._replace(update=None)
+        begun = self._begun.get(name) if updated else None
         if old is not None:
-            self._end(name, old, replaced=topk)
+            self._end(name, old, replaced=topk, updated=updated)
+        if isinstance(subscription, BooleanSubscription) and self._objects:
+            self._begun[name] = self.watermark if begun is None else begun
+            subscription = subscription._replace(begun=self._begun[name])
         # Before the first message no list can be full, and a placement for a threshold would have to grow at once.
         placed = self._place(name, subscription, self._first_threshold())
         self._remember(name, Entry(registration, topk, 1, tuple(placed.tasks)), subscription)
-        self._send_registration(name, registration, "begin", Begin(topk, self.watermark))
+        self._send_registration(name, registration, "begin", Begin(topk, self.watermark, updated))
         placement = Placement(subscription, self._first_epoch(name, subscription, placed))
         for index in placed.tasks:
             self._send(index, name, registration, placement)
@@ -215,10 +223,11 @@ class ReplicatedPlacement(PlacementStrategy):
         self._forget(name)
         self._advance_until_blocked()
 
-    def _end(self, name: str, entry: Entry, *, replaced: bool) -> None:
+    def _end(self, name: str, entry: Entry, *, replaced: bool, updated: bool = False) -> None:
+        self._begun.pop(name, None)
         for index in entry.tasks:
             self._send(index, name, entry.registration, End(self.watermark))
-        self._send_registration(name, entry.registration, "end", Finish(entry.topk, self.watermark, [self._tasks[i] for i in entry.tasks], replaced))
+        self._send_registration(name, entry.registration, "end", Finish(entry.topk, self.watermark, [self._tasks[i] for i in entry.tasks], replaced, updated))
         self._moving.pop(name, None)
         self._surveyed.discard(name)
         self._reviewed.pop(name, None)
@@ -568,6 +577,7 @@ class ReplicatedPlacement(PlacementStrategy):
             "review_at": self._review_at,
             "to_review": self._to_review,
             "reviewed": [[name, *review] for name, review in self._reviewed.items()],
+            "begun": list(self._begun.items()),
         }
 
     def restore(self, state: Any) -> None:
@@ -588,6 +598,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._apart, self._review_at = state.get("apart", 1), state.get("review_at")  # absent from snapshots of earlier versions
         self._to_review = list(state.get("to_review", ()))
         self._reviewed = {name: _Review(*review) for name, *review in state.get("reviewed", ())}
+        self._begun = dict(state.get("begun", ()))
 
 
 def union_of(one: RowTasks | None, other: RowTasks | None, tasks: int) -> RowTasks | None:
