@@ -96,13 +96,13 @@ class Registered:
 
 @dataclass(frozen=True)
 class Result:
-    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or matched a boolean subscription (``match``); or what an object did there.
+    """One delta: a message entered (``add``) or left (``remove``) a top-k list, has another score in one that moved (``score``), or matched a boolean subscription (``match``); or what an object did there.
 
     With an object, ``op`` is ``enter``, ``inside`` or ``leave``, and ``message`` the message that was the reason.
 
     :ivar watermark: of the list after this change (docs/concepts/pubsub.md, topics).
     :ivar message: the message's id, as it was published.
-    :ivar rank: from 1; only with ``add``.
+    :ivar rank: from 1; only with ``add`` and ``score``.
     :ivar meta: of the subscription; None: it has none, or a limit has left it out (then ``value`` has ``meta_omitted``).
     :ivar time_ms: when it was written, epoch ms.
     :ivar result_id: the same for all repetitions of a result.

@@ -915,7 +915,8 @@ def check(simulation, timed=False, hint=""):
             compared["limited"] += 1
             continue
         if event["event"] == "updated":
-            (before,) = [r for r in active if r not in removed and world.subscriptions[r]["id"] == id]
+            before = [r for r in active if world.subscriptions[r]["id"] == id][-1]
+            assert before not in removed, f"{event}; {hint}"
             removed[before], before_it[event["registration"]] = event["watermark"], before
             assert (
                 world.subscriptions[event["registration"]]["update"]

@@ -108,9 +108,9 @@ export class Watch {
   #apply(result) {
     this.count += 1;
     this.newest = [result, ...this.newest].slice(0, SHOWN);
-    if (!["add", "remove"].includes(result.op) || result.watermark <= this.watermark) return; // the published list has it
+    if (!["add", "remove", "score"].includes(result.op) || result.watermark <= this.watermark) return; // the published list has it
     const key = keyOf(result);
     this.members.delete(key);
-    if (result.op === "add") this.members.set(key, result);
+    if (result.op !== "remove") this.members.set(key, result);
   }
 }
