@@ -293,7 +293,7 @@ class Registry:
                     if watermark is not None and watermark > newest:
                         self.wrong(found, f"became {event} at watermark {watermark}, but the newest message is at {newest}")
                 ended = not found.current
-                if ended and found.active is None and found.removed is not None:
+                if found.active is None and found.removed is not None and (ended or self._expired(found, now_ms)):
                     self._report.notes["registrations that ended before they became active"] += 1
                 elif final and ended and found.active is not None and found.removed is None:
                     self.wrong(found, "was replaced or unregistered, but never removed")
