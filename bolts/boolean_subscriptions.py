@@ -75,6 +75,10 @@ class BooleanSubscriptions:
                 self._inside.add(slot)
         return slot
 
+    def begun(self, slot: int) -> int | None:
+        """Return the watermark at which a subscription became active; None: there are no objects, so nobody needs it."""
+        return int(self._begun[slot]) if self._objects else None
+
     def _cover(self, slot: int) -> None:
         """Let ``_ends_ms`` have an entry for a slot."""
         if slot >= len(self._ends_ms):

@@ -325,11 +325,14 @@ class DistributionBolt(BatchBolt):
             if where is not None:
                 program = compile_program(where, self._vocabulary.ids_of(expressions.words(where)), self._settings.language.fields)
             place = record["alpha"], record["lat"], record["lon"]
-            return TopkSubscription(record["k"], *place, terms, weights, record.get("meta"), program, record.get("scale_m"), record.get("expires_ms"))
+            return TopkSubscription(
+                record["k"], *place, terms, weights, record.get("meta"), program, record.get("scale_m"), record.get("expires_ms"), record.get("update")
+            )
         expression = expressions.as_lists(record["expression"])
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
         inside = record.get("inside") or None
-        return BooleanSubscription(record["bbox"], condition, record.get("expires_ms"), record.get("meta"), program, record.get("region"), inside)
+        more = record.get("expires_ms"), record.get("meta"), program, record.get("region"), inside
+        return BooleanSubscription(record["bbox"], condition, *more, update=record.get("update"))
 
     def _look_up(self, name: str, record: Mapping[str, Any]) -> None:
         """Let the message tasks look a search up as of this task's watermark: they have all messages up to there when they have reached it themselves."""

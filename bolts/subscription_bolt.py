@@ -34,7 +34,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests topk_ends_ms ends_ms expired frozen fresh changed replicas coverage placements transfers evaluator allowance programs regions begun inside pairs".split()
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests topk_ends_ms ends_ms expired frozen fresh inherited changed replicas coverage placements transfers evaluator allowance programs regions begun inside pairs".split()
 """Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing, the last three only with objects."""
 
 
@@ -109,7 +109,10 @@ class SubscriptionBolt(BatchBolt):
             allowance=allowance,
         )
         refusals = Refusals(settings.subscriptions_max, collector, context)
-        counters = {name: context.register_counter(name) for name in ("deltas", "states", "postponed_lists", "matches", "evaluations", "unknown_unregistered")}
+        counters = {
+            name: context.register_counter(name)
+            for name in ("deltas", "states", "postponed_lists", "matches", "evaluations", "unknown_unregistered", "unknown_updated")
+        }
         self._announced = BEFORE_ALL
         self._queue = MessageQueue(Arrived)
         self._pairs = MessageQueue(StatePairs) if settings.objects else None

@@ -122,6 +122,14 @@ class TopkSubscriptions:
                 self._expiring.add((subscription.expires_ms, slot))
         return slots
 
+    def published_at(self, slot: int) -> int:
+        """Return the watermark of the published list of a slot."""
+        return self._frozen.get(slot, self.watermark)
+
+    def keep_ids(self, slot: int, watermark: int) -> None:
+        """Keep the ids of the messages of the window as of a watermark until a pending slot is resolved."""
+        self._frozen[slot] = min(watermark, self._frozen[slot])
+
     def forget(self, slot: int) -> None:
         """Empty a slot; a later answer is ignored."""
         self.engine.remove(np.array([slot], np.int32))

@@ -20,6 +20,7 @@ class TopkSubscription(NamedTuple):
     :ivar program: decides whether a message counts (:mod:`dskype.spouts.filters`); None: all do.
     :ivar scale_m: distances are in metres, and the spatial similarity is 0 from here on; None: they are in degrees.
     :ivar expires_ms: time of expiry, in ms since 1970; None: it lives until it is unregistered.
+    :ivar update: True, on the way to the task that places it: it goes on from the registration before it.
     """
 
     k: int
@@ -32,6 +33,7 @@ class TopkSubscription(NamedTuple):
     program: Any = None
     scale_m: float | None = None
     expires_ms: int | None = None
+    update: bool | None = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""
@@ -49,6 +51,7 @@ class BooleanSubscription(NamedTuple):
     :ivar region: an encoded region (:mod:`dskype.spouts.regions`) that decides too, in the rectangle; None: the rectangle does.
     :ivar inside: True: updates of objects that stay in are reported, too.
     :ivar begun: the watermark at which it became active, with objects and where it may move; None: it is that of the task when it begins there.
+    :ivar update: as in :class:`TopkSubscription`.
     """
 
     bbox: Any
@@ -59,6 +62,7 @@ class BooleanSubscription(NamedTuple):
     region: Any = None
     inside: bool | None = None
     begun: int | None = None
+    update: bool | None = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""

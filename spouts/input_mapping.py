@@ -16,8 +16,8 @@ from dskype.spouts import schema_registry
 from dskype.spouts.geometries import GeometryError, from_geojson, from_wkt
 from dskype.spouts.record_paths import LEGAL_PATH, RecordPath
 from dskype.spouts.record_times import UNITS, time_ms
-from dskype.spouts.record_values import RecordError, json_object, longest_bytes, refusal, shown
-from dskype.spouts.records import Limits, Message, encode_attributes, message_text, parse_message
+from dskype.spouts.record_values import RecordError, json_object, longest_bytes, message_text, refusal, shown
+from dskype.spouts.records import Limits, Message, encode_attributes, parse_message
 from dskype.topology.errors import IllegalArgumentException
 
 if TYPE_CHECKING:

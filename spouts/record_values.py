@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from json.encoder import encode_basestring as _quoted
 from typing import Any, NoReturn
 
-from dskype.spouts.text import MOST_FOLDED_BYTES, folded_bytes
+from dskype.spouts.text import BORDER, MOST_FOLDED_BYTES, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
 
 __all__ = [
@@ -18,9 +19,11 @@ __all__ = [
     "check_text",
     "check_time",
     "encode_json",
+    "is_update",
     "json_object",
     "longest_bytes",
     "message_id",
+    "message_text",
     "object_id",
     "parse_json",
     "plain_value",
@@ -144,6 +147,39 @@ def ttl_s_of(record: dict[str, Any]) -> float | None:
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         raise refusal("invalid-ttl", "Expected 'ttl_s' in seconds", shown(ttl_s), "a number above 0, up to 9007199254740")
     return None if ttl_s is None else float(ttl_s)
+
+
+def message_text(record: dict[str, Any], text_fields: Sequence[str]) -> str:
+    """Return the text of a message, with text fields as one string. A text that is a string is that of the first field.
+
+    :raises RecordError: it is no text.
+    """
+    given = record.get("text")
+    if not text_fields:
+        if type(given) is not str:
+            hint = "dskype.text.fields names the fields of a text" if type(given) is dict else None
+            raise refusal("invalid-text", "Expected 'text' as a string", shown(given) if "text" in record else "nothing", hint=hint)
+        return given
+    fields = {text_fields[0]: given} if type(given) is str else given
+    if type(fields) is not dict or not any(name in fields for name in text_fields):
+        legal = f"a string, or an object with one or more of {', '.join(text_fields)}"
+        given = shown(given) if "text" in record else "nothing"
+        raise refusal("invalid-text", "Expected 'text' as a string or as the texts of fields", given, legal, "dskype.text.fields names the fields")
+    texts = [fields.get(name, "") for name in text_fields]
+    for name, text in zip(text_fields, texts):
+        if type(text) is not str:
+            raise refusal("invalid-text", f"Expected the field '{name}' of 'text' as a string", shown(text))
+    return BORDER.join([text.replace(BORDER, " ") for text in texts])
+
+
+def is_update(record: dict[str, Any]) -> bool:
+    """Tell whether a subscription goes on from the registration before it.
+
+    :raises RecordError: ``update`` is no boolean.
+    """
+    if type(update := record.get("update", False)) is not bool:
+        raise refusal("invalid-update", "Expected 'update' as a boolean", shown(update), "true or false")
+    return bool(update)
 
 
 def scale_of(record: dict[str, Any]) -> float | None:

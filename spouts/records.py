@@ -20,9 +20,11 @@ from dskype.spouts.record_values import (
     check_text,
     check_time,
     encode_json,
+    is_update,
     json_object,
     longest_bytes,
     message_id,
+    message_text,
     object_id,
     refusal,
     scale_of,
@@ -31,7 +33,7 @@ from dskype.spouts.record_values import (
 )
 from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
-from dskype.spouts.text import BORDER, MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
+from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ __all__ = [
     "encode_attributes",
     "longest_record_bytes",
     "message_of_deletion",
-    "message_text",
     "parse_key",
     "parse_message",
     "parse_plan",
@@ -147,6 +148,7 @@ class TopkSubscription:
     :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
     :ivar scale_m: distances are in metres, and nearness counts up to here; None: they are in degrees, over the diagonal of the data space.
     :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
+    :ivar update: whether its list goes on from that of the registration before it.
     """
 
     id: str
@@ -159,6 +161,7 @@ class TopkSubscription:
     where: expressions.Expression | None = None
     scale_m: float | None = None
     ttl_s: float | None = None
+    update: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
@@ -173,14 +176,15 @@ class TopkSubscription:
             "meta": self.meta,
             "where": self.where,
         }
-        return record | {name: value for name in ("scale_m", "ttl_s") if (value := getattr(self, name)) is not None}
+        record |= {name: value for name in ("scale_m", "ttl_s") if (value := getattr(self, name)) is not None}
+        return record | {"update": True} if self.update else record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
         """Return the subscription of a dict that :meth:`to_record` made."""
         fields = map(record.__getitem__, ("k", "alpha", "lat", "lon", "meta"))
-        # Earlier versions had neither filters nor scales nor lifetimes.
-        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")), record.get("scale_m"), record.get("ttl_s"))
+        later = map(record.get, ("scale_m", "ttl_s"))  # earlier versions had neither these nor filters nor updates
+        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")), *later, record.get("update", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,7 @@ class BooleanSubscription:
     :ivar meta: JSON text that comes back with each result, or None.
     :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: the rectangle.
     :ivar inside: whether updates of objects that stay in are reported, too.
+    :ivar update: whether it goes on from the registration before it.
     """
 
     id: str
@@ -203,17 +208,19 @@ class BooleanSubscription:
     meta: str | None = None
     region: list[float] | None = None
     inside: bool = False
+    update: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
         record = {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
-        return record | ({} if self.region is None else {"region": self.region}) | ({"inside": True} if self.inside else {})
+        record |= {} if self.region is None else {"region": self.region}
+        return record | {name: True for name in ("inside", "update") if getattr(self, name)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
         """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
-        region, inside = record.get("region"), record.get("inside", False)
-        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], region, inside)
+        later = record.get("region"), record.get("inside", False), record.get("update", False)
+        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], *later)
 
 
 Subscription = TopkSubscription | BooleanSubscription
@@ -286,28 +293,6 @@ def message_of_deletion(key: bytes | None, limits: Limits = _DEFAULTS) -> Messag
     return Message(None, "", 0.0, 0.0, None, object=parse_key(key, limits, "object"), deleted=True)
 
 
-def message_text(record: dict[str, Any], text_fields: Sequence[str]) -> str:
-    """Return the text of a message, with text fields as one string. A text that is a string is that of the first field.
-
-    :raises RecordError: it is no text.
-    """
-    given = record.get("text")
-    if not text_fields:
-        if type(given) is not str:
-            hint = "dskype.text.fields names the fields of a text" if type(given) is dict else None
-            _refuse("invalid-text", "Expected 'text' as a string", record, "text", hint=hint)
-        return given
-    fields = {text_fields[0]: given} if type(given) is str else given
-    if type(fields) is not dict or not any(name in fields for name in text_fields):
-        legal = f"a string, or an object with one or more of {', '.join(text_fields)}"
-        _refuse("invalid-text", "Expected 'text' as a string or as the texts of fields", record, "text", legal, "dskype.text.fields names the fields")
-    texts = [fields.get(name, "") for name in text_fields]
-    for name, text in zip(text_fields, texts):
-        if type(text) is not str:
-            raise refusal("invalid-text", f"Expected the field '{name}' of 'text' as a string", shown(text))
-    return BORDER.join([text.replace(BORDER, " ") for text in texts])
-
-
 def encode_attributes(declared: Attributes, message: Message) -> list[int]:
     """Return the attributes of a message as they travel (:meth:`Attributes.encode`).
 
@@ -352,7 +337,7 @@ def parse_subscription(
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
-    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None, inside=False)
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None, inside=False, update=False)
     """
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
@@ -401,7 +386,7 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, scale_of(record), ttl_s_of(record))
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, scale_of(record), ttl_s_of(record), is_update(record))
 
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:
@@ -433,7 +418,7 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
     inside = record.get("inside", False)
     if type(inside) is not bool:
         _refuse("invalid-inside", "Expected 'inside' as a boolean", record, "inside", "true or false")
-    return BooleanSubscription(id, bbox, expression, ttl_s_of(record), _meta(record, limits), region, inside)
+    return BooleanSubscription(id, bbox, expression, ttl_s_of(record), _meta(record, limits), region, inside, is_update(record))
 
 
 def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None, hint: str | None = None) -> NoReturn:

@@ -9,7 +9,7 @@ exact). Otherwise nothing is published for the subscription, and later its list 
 nothing about the subscription is kept here. A :class:`ReplicatedSubscription` is kept in all other cases: from the beginning to the first
 list; while there are several replicas (the first one hands over what it has published, its *base*); and at the end until all tasks have
 confirmed that they have forgotten it. A new registration of a subscription is published only after the results of the previous one have been
-withdrawn.
+withdrawn. One that goes on from the previous one (an update) takes its published list over instead, and publishes the difference.
 
 **The fast path.** A subscription is *steady* if its replicas are those of one epoch, and nothing but changes arrives from them. It is kept in
 arrays (:class:`FastMergedLists`) until something else arrives. The fast path only saves time.
@@ -27,7 +27,7 @@ from dskype.bolts.replication.messages import PART, Begin, Finish, ReplicaDroppe
 from dskype.bolts.replication.replicated_subscription import BEFORE_ALL, Change, Drop, Listing, Replica, ReplicatedSubscription, best_of
 from dskype.bolts.results.base import Removal
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import ADD, REMOVE
+from dskype.bolts.results.events import ADD, REMOVE, SCORE
 
 __all__ = ["Delta", "Event", "Merger", "Publication", "TopkList"]
 
@@ -122,23 +122,28 @@ class Merger:
     def begin(self, name: str, registration: str, begin: Begin) -> None:
         """Record a registration. A boolean subscription is active at once, for messages after the watermark."""
         if not begin.topk:
-            self._events.append(Event(name, registration, "active", begin.at))
+            self._events.append(Event(name, registration, "updated" if begin.updated else "active", begin.at))
             return
         one = self._open(name, registration)
         one.begun, one.floor = True, begin.at
         if name in self._chains:
             self._chains[name].append(registration)
             one.blocked = True
-        self._process(one)
+            self._close(name)  # that may have waited for this one
+        if registration in self._kept:
+            self._process(one)
 
     def finish(self, name: str, registration: str, finish: Finish) -> None:
         """Record the end of a registration."""
         if not finish.topk:
+            if finish.updated:
+                return
             self._ends.append((finish.at, name, registration))
             self._end_boolean()
             return
         one = self._open(name, registration)
         one.ended, one.end_at, one.replaced = set(finish.tasks), finish.at, finish.replaced
+        one.updated = finish.updated
         chain = self._chains.setdefault(name, [])
         if registration not in chain:
             chain.append(registration)
@@ -170,17 +175,25 @@ class Merger:
                     del self._chains[name]
                 self._process(one)
                 return
-            if not one.ended <= one.gone.keys():
+            if not one.ended <= one.gone.keys() or (one.updated and len(chain) == 1):
                 return
             chain.pop(0)
-            self._withdraw(one)
+            if one.updated and one.has_published():
+                self._bequeath(one, self._find(chain[0]))
+            else:
+                self._withdraw(one)
         del self._chains[name]
 
+    def _bequeath(self, one: ReplicatedSubscription, heir: ReplicatedSubscription) -> None:
+        """Let the registration that goes on from one that has ended have its published list."""
+        heir.published, heir.last, heir.heir_of = one.published_results(), max(one.end_at, one.last), one.heir_of or (one.registration, one.meta)
+        self._forget(one)
+
     def _withdraw(self, one: ReplicatedSubscription) -> None:
-        watermark = max(one.end_at, one.last)
+        watermark, (registration, meta) = max(one.end_at, one.last), one.heir_of or (one.registration, one.meta)
         for _, _, score, message in one.published_results():
-            self._deltas.append(Delta(one.name, one.registration, REMOVE, watermark, message, score, meta=one.meta))
-        self._events.append(Event(one.name, one.registration, "removed", watermark))
+            self._deltas.append(Delta(one.name, registration, REMOVE, watermark, message, score, meta=meta))
+        self._events.append(Event(one.name, registration, "removed", watermark))
         if not one.replaced:
             self._items.append(Removal(one.name, one.registration, watermark))
         self._forget(one)
@@ -291,7 +304,7 @@ class Merger:
         now, waits = self.watermark, bool(one.queue)
         if one.may_publish() and not waits and (replicas := one.complete()) is not None:
             if one.floor <= now:
-                if one.published is None or one.last < one.floor:
+                if one.published is None or one.heir_of is not None or one.last < one.floor:
                     self._publish(one)
                 if one.is_alone():
                     if one.registration in self._dirty:
@@ -379,21 +392,23 @@ class Merger:
         watermark = max(one.at, one.floor, one.last)
         best = best_of(replicas, one.k)
         before = one.published
-        if before is None:
-            self._events.append(Event(one.name, one.registration, "active", watermark))
+        scores: dict[int, float] = {}  # that are published and may be others now
+        if before is None or one.heir_of is not None:
+            self._events.append(Event(one.name, one.registration, "active" if before is None else "updated", watermark))
             self._mark_dirty(one.registration)
-            before = []
+            before, one.heir_of = before or [], None
+            scores = {seq: score for seq, _, score, _ in before}
         one.last = watermark
         listed, had = {seq for _, _, seq, _ in best}, {seq for seq, _, _, _ in before}
         one.published = [(seq, position, score, message) for score, position, seq, message in best]
-        if listed == had:
+        if listed == had and not scores:
             return
         self._mark_dirty(one.registration)
         name, registration, meta = one.name, one.registration, one.meta
         self._deltas.extend(Delta(name, registration, REMOVE, watermark, message, meta=meta) for seq, _, _, message in before if seq not in listed)
-        self._deltas.extend(
-            Delta(name, registration, ADD, watermark, message, score, rank, meta) for rank, (score, _, seq, message) in enumerate(best, 1) if seq not in had
-        )
+        for rank, (score, _, seq, message) in enumerate(best, 1):
+            if seq not in had or score != scores.get(seq, score):
+                self._deltas.append(Delta(name, registration, SCORE if seq in had else ADD, watermark, message, score, rank, meta))
 
     def write_lists(self) -> bool:
         """Publish lists that changed since they were written, unless they are unknown at present; return whether there were any."""
@@ -402,7 +417,7 @@ class Merger:
             one = self._kept.get(registration)
             if one is None:
                 done.append(registration)
-            elif one.published is not None and one.may_publish() and one.floor <= self.watermark and one.complete() is not None:
+            elif one.published is not None and one.heir_of is None and one.may_publish() and one.floor <= self.watermark and one.complete() is not None:
                 self._items.append(self._whole(one))
                 done.append(registration)
         for registration in done:

@@ -483,10 +483,16 @@ def decode_interest(kind: str, record: Sequence[Any]) -> InterestMessage:
 
 
 class Begin(NamedTuple):
-    """The beginning of a registration. ``at``: watermark of the distribution task."""
+    """The beginning of a registration.
+
+    :ivar topk: whether it belongs to a top-k subscription.
+    :ivar at: watermark of the distribution task.
+    :ivar updated: whether it goes on from the registration before it, whose :class:`Finish` says the same.
+    """
 
     topk: bool
     at: int
+    updated: bool = False  # absent from messages of earlier versions
 
 
 class Finish(NamedTuple):
@@ -496,12 +502,14 @@ class Finish(NamedTuple):
     :ivar at: watermark of the distribution task.
     :ivar tasks: ids of the tasks that will confirm that they have forgotten it.
     :ivar replaced: whether another registration of the subscription follows at once.
+    :ivar updated: whether that one goes on from this one.
     """
 
     topk: bool
     at: int
     tasks: Sequence[int]
     replaced: bool
+    updated: bool = False  # absent from messages of earlier versions
 
 
 # -- lists: from replicas to the result task --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import MATCH, REMOVE
+from dskype.bolts.results.events import ADD, MATCH, REMOVE, SCORE
 from dskype.bolts.results.formats import MessageKeys
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
@@ -26,6 +26,23 @@ from dskype.spouts.streams import Placements, Transfers
 __all__ = ["SingleOwner", "SubscriptionOwner"]
 
 
+class _Inherited(NamedTuple):
+    """A published list from which that of a pending slot goes on.
+
+    :ivar registration: the one that has published it.
+    :ivar meta: of that registration.
+    :ivar seqs: its messages.
+    :ivar scores: of the messages.
+    :ivar at: the watermark of the list.
+    """
+
+    registration: str
+    meta: str | None
+    seqs: list[int]
+    scores: list[float]
+    at: int
+
+
 class SubscriptionOwner(ABC):
     """Opens and ends the subscriptions of a task as placements say, and publishes their results.
 
@@ -34,7 +51,7 @@ class SubscriptionOwner(ABC):
 
     :param topk: the task's top-k subscriptions; ``boolean``: its boolean ones.
     :param publisher: publisher of results.
-    :param counters: counters ``deltas``, ``matches`` and ``unknown_unregistered``.
+    :param counters: counters ``deltas``, ``matches``, ``unknown_unregistered`` and ``unknown_updated``.
     """
 
     def __init__(self, topk: TopkSubscriptions, boolean: BooleanSubscriptions, publisher: ResultPublisher, counters: Mapping[str, Any]) -> None:
@@ -135,6 +152,7 @@ class SingleOwner(SubscriptionOwner):
         super().__init__(topk, boolean, publisher, counters)
         self._refusals = refusals
         self._fresh: set[int] = set()  # slots that have never published
+        self._inherited: dict[int, _Inherited] = {}  # fresh slot -> the list that it goes on from
 
     # -- placements -------------------------------------------------------------------------------
 
@@ -150,26 +168,58 @@ class SingleOwner(SubscriptionOwner):
                 self._refusals.refuse(name, registration)
                 continue
             subscription = None if record is None else decode_subscription(record)
-            self._remove(name, subscription)
+            event = "active"
+            if subscription is not None and subscription.update:
+                if isinstance(subscription, TopkSubscription) and name in self._topk.slots:
+                    self._insert_topk([(name, registration, subscription)], self._bequeath(name))
+                    continue
+                if not isinstance(subscription, TopkSubscription) and (old := self._boolean.slots.pop(name, None)) is not None:
+                    subscription, event = subscription._replace(begun=self._boolean.begun(old)), "updated"
+                    self._boolean.forget(old)
+                self._counters["unknown_updated"].inc(event == "active" and name not in self._topk.slots and name not in self._boolean.slots)
+            if event == "active":
+                self._remove(name, subscription)
             if isinstance(subscription, TopkSubscription):
                 new.append((name, registration, subscription))
                 names.add(name)
             elif subscription is not None:
                 self._boolean.open(name, registration, subscription, self._topk.watermark)
-                self._publisher.events([name], [registration], ["active"], [self._topk.watermark])
+                self._publisher.events([name], [registration], [event], [self._topk.watermark])
         self._insert_topk(new)
+
+    def _bequeath(self, name: str) -> _Inherited | None:
+        """Forget a top-k subscription without a word, and return the list that it has published; None: it has not been active, and is removed."""
+        slot, topk = self._topk.slots[name], self._topk
+        inherited = self._inherited.pop(slot, None)
+        if inherited is None and slot in self._fresh:
+            self._remove_topk(name, topk.slots.pop(name), replaced=True)
+            return None
+        if inherited is None:
+            listed = topk.engine.topk(np.array([slot], np.int32))
+            inherited = _Inherited(
+                topk.metadata.registration(slot), topk.metadata.meta(slot), listed.seqs.tolist(), listed.scores.tolist(), topk.published_at(slot)
+            )
+        del topk.slots[name]
+        topk.forget(slot)
+        self._fresh.discard(slot)
+        return inherited
 
     def _has_room(self, name: str, coming: int) -> bool:
         """Tell whether the task may hold one more subscription, beside ``coming`` others; a replacement is always allowed."""
         topk, boolean = self._topk.slots, self._boolean.slots
         return len(topk) + len(boolean) + coming < self._refusals.limit or name in topk or name in boolean
 
-    def _insert_topk(self, rows: Sequence[tuple[str, str, TopkSubscription]]) -> None:
+    def _insert_topk(self, rows: Sequence[tuple[str, str, TopkSubscription]], inherited: _Inherited | None = None) -> None:
+        """Begin top-k subscriptions; one that goes on from a list, ``inherited``, comes alone."""
         if not rows:
             return
         complete = self._topk.watermark == BEFORE_ALL
         slots = self._topk.open(rows, complete)
         self._fresh.update(slots.tolist())
+        if inherited is not None:
+            self._inherited[int(slots[0])] = inherited
+            if not complete:
+                self._topk.keep_ids(int(slots[0]), inherited.at)
         if complete:
             self._publish_lists(slots)
         else:
@@ -192,7 +242,13 @@ class SingleOwner(SubscriptionOwner):
 
     def _remove_topk(self, name: str, slot: int, *, replaced: bool) -> None:
         registration, watermark = self._topk.metadata.registration(slot), self._topk.watermark
-        self._withdraw(slot)
+        inherited = self._inherited.pop(slot, None)
+        if inherited is None:
+            self._withdraw(slot)
+        else:
+            registration, n = inherited.registration, len(inherited.seqs)
+            one, messages = [registration] * n, self._topk.ids.get(np.array(inherited.seqs, np.int64))
+            self._publish_batch(DeltaBatch([name] * n, one, np.full(n, REMOVE, np.int8), [watermark] * n, messages, metas=[inherited.meta] * n))
         if replaced:
             self._publisher.events([name], [registration], ["removed"], [watermark])
         else:
@@ -235,8 +291,28 @@ class SingleOwner(SubscriptionOwner):
     def resolve(self, slots: np.ndarray, answers: RankedLists) -> Changes:
         """Merge answers; publish their changes as those of messages."""
         changes = self._topk.resolve(slots, answers)
-        self.publish_changes(changes, self._topk.watermark)
+        going_on = [slot for slot in changes.touched.tolist() if slot in self._inherited] if self._inherited else []
+        self._publish_deltas(self._differences(changes, going_on) if going_on else changes)
+        self._publish_lists(changes.touched)
         return changes
+
+    def _differences(self, changes: Changes, going_on: list[int]) -> Changes:
+        """Return changes in which each first list of a slot that goes on from another list is the difference from that: what left it, what came, other scores."""
+        mine = np.isin(changes.slot, going_on)
+        rows: list[tuple[int, int, int, float, int]] = []
+        for slot in going_on:
+            listed, had = np.flatnonzero(changes.slot == slot).tolist(), dict(zip(*self._inherited[slot][2:4]))
+            stays = {int(changes.seq[i]) for i in listed}
+            rows += [(slot, REMOVE, seq, 0.0, 0) for seq in had if seq not in stays]
+            for i in listed:
+                seq, score = int(changes.seq[i]), float(changes.score[i])
+                if score != had.get(seq):
+                    rows.append((slot, SCORE if seq in had else ADD, seq, score, int(changes.rank[i])))
+        kept = [column[~mine] for column in changes[:6]]
+        names = ("slot", "op", "seq", "score", "rank")
+        columns = {name: np.array([row[i] for row in rows], getattr(changes, name).dtype) for i, name in enumerate(names)}
+        columns["watermark"] = np.full(len(rows), self._topk.watermark)
+        return changes._replace(**{name: np.concatenate((old, columns[name])) for name, old in zip(Changes._fields, kept)})
 
     def _publish_deltas(self, changes: Changes) -> None:
         n = len(changes.slot)
@@ -245,13 +321,18 @@ class SingleOwner(SubscriptionOwner):
             for rows in self._at_once(n):
                 self._publisher.deltas(self._topk.deltas(changes, rows))
 
+    def _publish_batch(self, batch: DeltaBatch) -> None:
+        if self._publisher.wants_deltas:
+            self._counters["deltas"].inc(self._publisher.deltas(batch))
+
     def _publish_lists(self, slots: np.ndarray) -> None:
         """Mark lists to be written; publish that subscriptions are active which publish for the first time."""
         first = [slot for slot in slots.tolist() if slot in self._fresh] if self._fresh else []
         if first:
             self._fresh.difference_update(first)
             names, registrations, _ = self._topk.metadata.columns(np.array(first))
-            self._publisher.events(names, registrations, ["active"] * len(first), [self._topk.watermark] * len(first))
+            events = ["active" if self._inherited.pop(slot, None) is None else "updated" for slot in first]
+            self._publisher.events(names, registrations, events, [self._topk.watermark] * len(first))
         self._topk.mark_changed(slots)
 
     def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
@@ -270,8 +351,9 @@ class SingleOwner(SubscriptionOwner):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the slots that have never published."""
-        return {"fresh": sorted(self._fresh)}
+        return {"fresh": sorted(self._fresh), "inherited": [[slot, *one] for slot, one in self._inherited.items()]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a snapshot."""
         self._fresh = set(state["fresh"])
+        self._inherited = {slot: _Inherited(*one) for slot, *one in state.get("inherited", ())}  # absent from snapshots of earlier versions

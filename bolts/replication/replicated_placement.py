@@ -118,10 +118,14 @@ class ReplicatedPlacement(PlacementStrategy):
         self._to_review: list[str] = []
         self._reviewed: dict[str, _Review] = {}
         self._objects = False
+        self._begun: dict[str, int] = {}  # boolean subscription -> when it became active; only with objects
         self._drop_at: int | None = None  # when the watermark has got there, the old routes are dropped
         self.watermark = -1
         self._high = -1  # the highest position sent
-        self._counters = {name: context.register_counter(name) for name in ("reallocations", "shrunk", "plan_changes", "plans_refused", "unknown_unregistered")}
+        self._counters = {
+            name: context.register_counter(name)
+            for name in ("reallocations", "shrunk", "plan_changes", "plans_refused", "unknown_unregistered", "unknown_updated")
+        }
         context.register_gauge("registered", lambda: len(self._registry))
         context.register_gauge("replicas", lambda: self._registry.replicas)
         context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
@@ -150,17 +154,19 @@ class ReplicatedPlacement(PlacementStrategy):
         return len(self._registry) < limit or self._registry.get(name) is not None
 
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
-        """Place a subscription, and end the one of the same name."""
-        topk = isinstance(subscription, TopkSubscription)
-        if isinstance(subscription, BooleanSubscription) and self._objects:
-            subscription = subscription._replace(begun=self.watermark)
-        old = self._registry.get(name)
+        """Place a subscription, and end the one of the same name. One that goes on from that has the same type, and its results do."""
+        topk, old = isinstance(subscription, TopkSubscription), self._registry.get(name)
+        updated = bool(subscription.update) and old is not None and old.topk == topk
+        self._counters["unknown_updated"].inc(bool(subscription.update) and old is None)
+        begun, subscription = self._begun.get(name, self.watermark) if updated else self.watermark, subscription._replace(update=None)
         if old is not None:
-            self._end(name, old, replaced=topk)
+            self._end(name, old, replaced=topk, updated=updated)
+        if isinstance(subscription, BooleanSubscription) and self._objects:
+            self._begun[name], subscription = begun, subscription._replace(begun=begun)
         # Before the first message no list can be full, and a placement for a threshold would have to grow at once.
         placed = self._place(name, subscription, self._first_threshold())
         self._remember(name, Entry(registration, topk, 1, tuple(placed.tasks)), subscription)
-        self._send_registration(name, registration, "begin", Begin(topk, self.watermark))
+        self._send_registration(name, registration, "begin", Begin(topk, self.watermark, updated))
         placement = Placement(subscription, self._first_epoch(name, subscription, placed))
         for index in placed.tasks:
             self._send(index, name, registration, placement)
@@ -204,24 +210,23 @@ class ReplicatedPlacement(PlacementStrategy):
 
     def unregister(self, name: str, registration: str = "") -> None:
         """End a subscription; count an unknown one."""
-        entry = self._registry.get(name)
-        if entry is None:
+        if (entry := self._registry.get(name)) is None:
             self._counters["unknown_unregistered"].inc()
-            return
-        self._unregister(name, entry)
+        else:
+            self._unregister(name, entry)
 
     def _unregister(self, name: str, entry: Entry) -> None:
         self._end(name, entry, replaced=False)
         self._forget(name)
         self._advance_until_blocked()
 
-    def _end(self, name: str, entry: Entry, *, replaced: bool) -> None:
+    def _end(self, name: str, entry: Entry, *, replaced: bool, updated: bool = False) -> None:
         for index in entry.tasks:
             self._send(index, name, entry.registration, End(self.watermark))
-        self._send_registration(name, entry.registration, "end", Finish(entry.topk, self.watermark, [self._tasks[i] for i in entry.tasks], replaced))
-        self._moving.pop(name, None)
+        self._send_registration(name, entry.registration, "end", Finish(entry.topk, self.watermark, [self._tasks[i] for i in entry.tasks], replaced, updated))
         self._surveyed.discard(name)
-        self._reviewed.pop(name, None)
+        for known in (self._moving, self._reviewed, self._begun):
+            known.pop(name, None)
         if self._takeover is not None:
             self._takeover.end(name)
 
@@ -229,8 +234,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._send_record([index], name, registration, message.encode())
 
     def _send_to_all(self, message: PlacementMessage) -> None:
-        for index in range(len(self._tasks)):
-            self._send(index, "", "", message)
+        self._send_record(range(len(self._tasks)), "", "", message.encode())
 
     def _send_registration(self, name: str, registration: str, event: str, message: Begin | Finish) -> None:
         streams.Registrations(subscription=name, registration=registration, event=event, record=message._asdict()).emit(self._collector)
@@ -347,8 +351,7 @@ class ReplicatedPlacement(PlacementStrategy):
     def _grow(self, name: str, entry: Entry, index: int, floor: float | None, reported: ReportedPlacement) -> None:
         """Add the tasks that a lower floor requires to those of a subscription."""
         placed = self._place(name, reported.subscription, floor)
-        now = set(entry.tasks)
-        grown = now | set(placed.tasks)
+        now, grown = set(entry.tasks), {*entry.tasks, *placed.tasks}
         if name in self._surveyed:  # the answer would belong to an epoch that is over
             self._surveyed.discard(name)
             self._to_survey.append(name)
@@ -568,6 +571,7 @@ class ReplicatedPlacement(PlacementStrategy):
             "review_at": self._review_at,
             "to_review": self._to_review,
             "reviewed": [[name, *review] for name, review in self._reviewed.items()],
+            "begun": list(self._begun.items()),
         }
 
     def restore(self, state: Any) -> None:
@@ -581,13 +585,11 @@ class ReplicatedPlacement(PlacementStrategy):
         self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
         self._moving = {name: _Move(*move) for name, *move in state["moving"]}
         self.watermark, self._high = state["watermark"], state["high"]
-        self._drop_at = state.get("drop_at")  # absent from snapshots of earlier versions
-        self._earned = state.get("earned", 0)  # absent from snapshots of earlier versions
-        takeover = state.get("takeover")  # absent from snapshots of earlier versions
+        self._drop_at, self._earned, takeover = state.get("drop_at"), state.get("earned", 0), state.get("takeover")  # absent from snapshots of earlier versions
         self._takeover = None if takeover is None else Takeover.restored(takeover)
         self._apart, self._review_at = state.get("apart", 1), state.get("review_at")  # absent from snapshots of earlier versions
-        self._to_review = list(state.get("to_review", ()))
         self._reviewed = {name: _Review(*review) for name, *review in state.get("reviewed", ())}
+        self._to_review, self._begun = list(state.get("to_review", ())), dict(state.get("begun", ()))
 
 
 def union_of(one: RowTasks | None, other: RowTasks | None, tasks: int) -> RowTasks | None:

@@ -98,6 +98,8 @@ class ReplicatedSubscription:
     :ivar last: watermark of the published list.
     :ivar ended: tasks that will confirm that they have forgotten it; None: it has not ended.
     :ivar gone: tasks that have confirmed it, with their bases.
+    :ivar updated: when it has ended: another registration goes on from it.
+    :ivar heir_of: the registration that has published the list in ``published``, and its meta: its own first list goes on from that. None: it does not, or no longer.
     :ivar slot: its slot on the fast path, which then holds the published list and the replicas' lists; -1: it is not there.
     """
 
@@ -119,6 +121,8 @@ class ReplicatedSubscription:
     ended: set[int] | None = None
     gone: dict[int, RankedList | None] = field(default_factory=dict)
     slot: int = -1
+    updated: bool = False
+    heir_of: tuple[str, str | None] | None = None
 
     def may_publish(self) -> bool:
         """Tell whether it has begun, has not ended, and is not blocked."""
@@ -152,18 +156,33 @@ class ReplicatedSubscription:
         bases = [] if self.begun else [*(action.base for action in self.queue if isinstance(action, Listing)), *self.gone.values()]
         return next((base.rows() for base in bases if base is not None), [])
 
+    def has_published(self) -> bool:
+        """Tell whether a registration that has ended everywhere has been active. One that did not begin here was: it has had one replica."""
+        return self.published is not None or not self.begun
+
     def snapshot(self) -> list[Any]:
         """Return the state as plain values, in the order of the fields."""
         replicas = [[task, [list(c) for c in r.claims], r.alone, list(r.entries), list(r.entries.values())] for task, r in self.replicas.items()]
         numbers = [getattr(self, name) for name in _PLAIN]
         ended = None if self.ended is None else sorted(self.ended)
         gone = [(task, None if base is None else list(base)) for task, base in self.gone.items()]
-        return [*numbers, sorted(self.known), [action.snapshot() for action in self.queue], replicas, self.published, ended, gone, self.slot]
+        return [
+            *numbers,
+            sorted(self.known),
+            [action.snapshot() for action in self.queue],
+            replicas,
+            self.published,
+            ended,
+            gone,
+            self.slot,
+            self.updated,
+            self.heir_of,
+        ]
 
     @classmethod
     def restored(cls, state: list[Any]) -> ReplicatedSubscription:
         """Return the registration in a snapshot."""
-        *numbers, known, queue, replicas, published, ended, gone, slot = state
+        (*numbers, known, queue, replicas, published, ended, gone, slot), later = state[: len(_PLAIN) + 7], state[len(_PLAIN) + 7 :]
         return cls(
             *numbers,
             set(known),
@@ -173,6 +192,7 @@ class ReplicatedSubscription:
             None if ended is None else set(ended),
             {task: None if base is None else RankedList(*base) for task, base in gone},
             slot,
+            *(tuple(one) if isinstance(one, list) else one for one in later),  # absent from snapshots of earlier versions
         )
 
 

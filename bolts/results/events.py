@@ -23,6 +23,7 @@ __all__ = [
     "OPS",
     "REGISTERED",
     "REMOVE",
+    "SCORE",
     "SUBSCRIPTION",
     "WATERMARK",
     "event_record",
@@ -30,13 +31,13 @@ __all__ = [
     "parse_registration",
 ]
 
-ADD, REMOVE, MATCH, ENTER, INSIDE, LEAVE = 0, 1, 2, 3, 6, 7
-OPS = ("add", "remove", "match", "enter", "", "", "inside", "leave")
+ADD, REMOVE, MATCH, ENTER, INSIDE, LEAVE, SCORE = 0, 1, 2, 3, 6, 7, 8
+OPS = ("add", "remove", "match", "enter", "", "", "inside", "leave", "score")
 """Names of the op codes. 4 and 5 are changes of one replica's list (:data:`dskype.bolts.replication.messages.PART`)."""
 MATCHES = (MATCH, ENTER, INSIDE, LEAVE)
 """Op codes of results of boolean subscriptions."""
-EVENTS = ("active", "removed")
-"""Events of which a registration has each once. A third one, ``limited``, may come several times."""
+EVENTS = ("active", "updated", "removed")
+"""Events of which a registration has each once, but only one of ``active`` and ``updated``. A fourth one, ``limited``, may come several times."""
 LIMITED_KEY = b"\xff"
 """With what the key of an event ``limited`` begins: no id begins like this, because it is not UTF-8."""
 OMITTED = "-"
@@ -64,7 +65,8 @@ def parse_registration(registration: str) -> tuple[int, int]:
 def event_record(subscription: str, registration: str, event: str, watermark: int) -> tuple[bytes, bytes, bytes]:
     """Return the record of a registration event: (key, value, result id).
 
-    :param event: ``active`` (results cover messages after the watermark) or ``removed`` (results cover messages up to it).
+    :param event: ``active`` (results cover messages after the watermark), ``updated`` (they do, and those up to it were covered by the registration before) or
+        ``removed`` (results cover messages up to it).
     :raises IllegalArgumentException: an unknown event, or a malformed registration.
     """
     parse_registration(registration)

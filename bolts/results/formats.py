@@ -2,12 +2,12 @@
 
 Topics and formats (UTF-8; the id of a message is JSON text already and is inserted unchanged)::
 
-    <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add","message":m,"score":s,"rank":r,"meta":...}
+    <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add" | "score","message":m,"score":s,"rank":r,"meta":...}
                               {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"meta":... | "meta_omitted":true}
                               {"v":1,"subscription":id,"watermark":w,"op":"enter" | "inside" | "leave","message":m,"object":o,"meta":...}
     <topology>.matches        {"v":1,"message":m,"watermark":w,"task":t,"subscriptions":[id,...]}
     <topology>.topk           {"v":1,"subscription":id,"registration":"p-o","watermark":w,"topk":[{"message":m,"score":s},...]}
-    <topology>.registrations  {"v":1,"subscription":id,"registration":"p-o","event":"active" | "removed","watermark":w}
+    <topology>.registrations  {"v":1,"subscription":id,"registration":"p-o","event":"active" | "updated" | "removed","watermark":w}
                               {"v":1,"subscription":id,"registration":"p-o","event":"limited","watermark":w,"limit":setting}
 
 The key of every record is the subscription's id, so the records of a subscription stay in order; that of the event ``limited`` has
@@ -38,7 +38,7 @@ import pyarrow.compute as pc
 
 from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
-from dskype.bolts.results.events import ADD, MATCHES, OMITTED, OPS, REGISTERED, REMOVE, SUBSCRIPTION, WATERMARK, parse_registration
+from dskype.bolts.results.events import ADD, MATCHES, OMITTED, OPS, REGISTERED, REMOVE, SCORE, SUBSCRIPTION, WATERMARK, parse_registration
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import read_only, to_strings
 from dskype.spouts.result_fields import BEHIND_ID
@@ -96,7 +96,7 @@ def json_names(ids: Any) -> Any:
     return _joined('"', ids, '"')
 
 
-_LEGAL = (ADD, REMOVE, *MATCHES)
+_LEGAL = (ADD, REMOVE, SCORE, *MATCHES)
 
 
 class Records(NamedTuple):
@@ -116,18 +116,18 @@ def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
     """Return the records of deltas, in the order of the batch.
 
     :param fields: whether ids of messages have fields behind them.
-    :raises IllegalArgumentException: an unknown op, ``ADD`` without scores and ranks, columns of different lengths, or a malformed registration.
+    :raises IllegalArgumentException: an unknown op, ``ADD`` or ``SCORE`` without scores and ranks, columns of different lengths, or a malformed registration.
     """
     shared = heads(batch.subscriptions, batch.registrations, batch.metas)
     ops, scores, ranks = np.asarray(batch.ops, np.int8), batch.scores, batch.ranks
     n = len(ops)
     check_lengths(column for column in (shared.keys, ops, batch.messages, batch.watermarks, scores, ranks) if column is not None)
-    adds, ranked = ops == ADD, scores is not None and ranks is not None
+    adds, ranked = np.isin(ops, (ADD, SCORE)), scores is not None and ranks is not None
     if n and (not np.isin(ops, _LEGAL).all() or (not ranked and adds.any())):
         raise IllegalArgumentException(
             "A delta cannot be written.",
             given={"ops": np.unique(ops).tolist(), "scores": ranked},
-            legal=", ".join(f"{op} ({OPS[op]}{', with scores and ranks' if op == ADD else ''})" for op in _LEGAL),
+            legal=", ".join(f"{op} ({OPS[op]}{', with scores and ranks' if op in (ADD, SCORE) else ''})" for op in _LEGAL),
         )
     messages = ids = to_strings(batch.messages)
     if fields:

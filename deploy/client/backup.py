@@ -30,7 +30,7 @@ from dskype.spouts.record_values import RecordError
 from dskype.spouts.records import parse_plan
 from dskype.topology.errors import TopologyError
 
-__all__ = ["BackupError", "differences", "read_backup", "rest_of_life", "write_backup"]
+__all__ = ["BackupError", "differences", "read_backup", "write_backup"]
 
 _VERSION = 1
 _TELLING = (
@@ -185,12 +185,3 @@ def differences(head: Mapping[str, Any], conf: Mapping[str, Any]) -> list[str]:
     then = head["settings"]
     keys = sorted(key for key in {*then, *conf} if key.startswith("dskype.") and key.removeprefix("dskype.").startswith(_TELLING))
     return [f"{key} was {json.dumps(then.get(key))}, and is {json.dumps(conf.get(key))}" for key in keys if then.get(key) != conf.get(key)]
-
-
-def rest_of_life(value: Mapping[str, Any], registered_ms: int, now_ms: int) -> dict[str, Any] | None:
-    """Return the record of a subscription with what is left of its ``ttl_s``; None if that is over."""
-    ttl_s = value.get("ttl_s")
-    if not isinstance(ttl_s, (int, float)) or isinstance(ttl_s, bool):
-        return dict(value)
-    left_s = ttl_s - (now_ms - registered_ms) / 1000
-    return {**value, "ttl_s": left_s} if left_s > 0 else None

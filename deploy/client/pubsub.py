@@ -31,7 +31,7 @@ from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.client.message_topics import MessageTopics, message_topics
 from dskype.deploy.client.names import TopicNames
-from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
+from dskype.deploy.client.records import Registered, Result, TopK, changed_fields, given_fields, json_object, listed, rest_of_life, subscription_type
 from dskype.deploy.client.searches import search_window
 from dskype.deploy.client.topic_reader import TopicReader
 from dskype.spouts.costs import CostCeiling
@@ -60,15 +60,6 @@ class SendError(TopologyError):
     """Records did not reach Kafka."""
 
     retriable = True
-
-
-def _listed(values: Any) -> Any:
-    """Return a sequence as a list; a text, a map, and what is no sequence, as it is: the check of the record refuses it."""
-    return list(values) if isinstance(values, Iterable) and not isinstance(values, (str, Mapping)) else values
-
-
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 class PubSub(TopicReader):
@@ -253,9 +244,9 @@ class PubSub(TopicReader):
         :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
         :returns: the id; for the rest see :meth:`subscribe`.
         """
-        fields = {"text": text, "keywords": _listed(keywords), "lat": lat, "lon": lon, "k": k, "alpha": alpha, "where": where}
+        fields = {"text": text, "keywords": listed(keywords), "lat": lat, "lon": lon, "k": k, "alpha": alpha, "where": where}
         fields |= {"distance": distance, "scale_m": scale_m, "ttl_s": ttl_s}
-        return self.subscribe(id, wait=wait, type="topk", **_given(fields), **more)
+        return self.subscribe(id, wait=wait, type="topk", **given_fields(fields), **more)
 
     def subscribe_boolean(
         self,
@@ -281,8 +272,22 @@ class PubSub(TopicReader):
         :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
         :returns: the id; for the rest see :meth:`subscribe`.
         """
-        fields = {"expression": expression, "keywords": _listed(keywords), "bbox": _listed(bbox), "region": region, "ttl_s": ttl_s, "inside": inside}
-        return self.subscribe(id, wait=wait, type="boolean", **_given(fields), **more)
+        fields = {"expression": expression, "keywords": listed(keywords), "bbox": listed(bbox), "region": region, "ttl_s": ttl_s, "inside": inside}
+        return self.subscribe(id, wait=wait, type="boolean", **given_fields(fields), **more)
+
+    def move(self, id: str, *, wait: bool = False, **changes: Any) -> None:
+        """Change a registered subscription. Its results go on: only what really changes is published.
+
+        :param changes: fields of its record, as :meth:`subscribe_topk` and :meth:`subscribe_boolean` have them; None takes one away. What is left of its ``ttl_s`` stays.
+        :param wait: wait until Kafka has it.
+        :raises IllegalArgumentException: there is no such subscription. For the rest see :meth:`subscribe`.
+        """
+        self.flush()
+        found = self.subscription(id)
+        fields = None if found is None or found.fields is None else rest_of_life(found.fields, found.registered_ms, time.time_ns() // 1_000_000)
+        if fields is None:
+            raise IllegalArgumentException("There is no such subscription.", given=id, hint="subscribe() registers one")
+        self.subscribe(id, wait=wait, **changed_fields(fields, changes))
 
     def unsubscribe(self, id: str, *, wait: bool = False) -> None:
         """Remove a subscription; an unknown id is not an error.
@@ -333,8 +338,8 @@ class PubSub(TopicReader):
         :raises RecordError: the message is invalid.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": _listed(bbox), "region": region, "attributes": attributes, "ts": ts}
-        value = json.dumps(_given(fields | {"object": object}), ensure_ascii=False).encode(errors="surrogatepass")
+        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": listed(bbox), "region": region, "attributes": attributes, "ts": ts}
+        value = json.dumps(given_fields(fields | {"object": object}), ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_message(value, object is not None)
         sent = self.send_message(value, object=object)
         if not wait:

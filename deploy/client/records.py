@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
-__all__ = ["Registered", "Result", "TopK", "json_object", "subscription_type"]
+__all__ = ["Registered", "Result", "TopK", "changed_fields", "given_fields", "json_object", "listed", "rest_of_life", "subscription_type"]
+
+_EXCLUSIVE = (("bbox", "region"), ("text", "keywords"), ("expression", "keywords"))
 
 
 def subscription_type(fields: Mapping[str, Any]) -> str:
     """Return the type of a subscription, by default ``boolean`` if there is a rectangle, a region or an expression, else ``topk``."""
     return fields.get("type") or ("boolean" if fields.keys() & {"bbox", "region", "expression"} else "topk")
+
+
+def listed(values: Any) -> Any:
+    """Return a sequence as a list; a text, a map, and what is no sequence, as it is: the check of the record refuses it."""
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, (str, Mapping)) else values
+
+
+def given_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def rest_of_life(value: Mapping[str, Any], registered_ms: int, now_ms: int) -> dict[str, Any] | None:
+    """Return the record of a subscription, as a new one, with what is left of its ``ttl_s``; None if that is over."""
+    value = {name: field for name, field in value.items() if name != "update"}
+    ttl_s = value.get("ttl_s")
+    if not isinstance(ttl_s, (int, float)) or isinstance(ttl_s, bool):
+        return value
+    left_s = ttl_s - (now_ms - registered_ms) / 1000
+    return {**value, "ttl_s": left_s} if left_s > 0 else None
+
+
+def changed_fields(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of an update: the fields of a subscription with changes; None takes a field away, and one of two that exclude each other replaces the other."""
+    kept = dict(fields)
+    for pair in _EXCLUSIVE:
+        if any(changes.get(name) is not None for name in pair):
+            kept = {name: value for name, value in kept.items() if name not in pair}
+    return given_fields({**kept, **{name: listed(value) for name, value in changes.items()}}) | {"update": True}
 
 
 @dataclass(frozen=True)
@@ -54,7 +85,7 @@ class Registered:
         over = isinstance(ttl_s, (int, float)) and self.registered_ms + ttl_s * 1000 < now_ms
         if over or (state is not None and state[0] == "removed"):
             return replace(self, status="expired", since=state[1] if state is not None and state[0] == "removed" else None)
-        return self if state is None or state[0] != "active" else replace(self, status="active", since=state[1])
+        return self if state is None or state[0] not in ("active", "updated") else replace(self, status="active", since=state[1])
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -65,13 +96,13 @@ class Registered:
 
 @dataclass(frozen=True)
 class Result:
-    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or matched a boolean subscription (``match``); or what an object did there.
+    """One delta: a message entered (``add``) or left (``remove``) a top-k list, has another score in one that moved (``score``), or matched a boolean subscription (``match``); or what an object did there.
 
     With an object, ``op`` is ``enter``, ``inside`` or ``leave``, and ``message`` the message that was the reason.
 
     :ivar watermark: of the list after this change (docs/concepts/pubsub.md, topics).
     :ivar message: the message's id, as it was published.
-    :ivar rank: from 1; only with ``add``.
+    :ivar rank: from 1; only with ``add`` and ``score``.
     :ivar meta: of the subscription; None: it has none, or a limit has left it out (then ``value`` has ``meta_omitted``).
     :ivar time_ms: when it was written, epoch ms.
     :ivar result_id: the same for all repetitions of a result.

@@ -19,7 +19,8 @@ from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, parse_subscriptions, replay
 from dskype.deploy.verification.report import KEPT, Report
-from dskype.deploy.verification.results import Changes, Lists, Matches, has_repeated_id, read_deltas, read_lists
+from dskype.deploy.verification.results import SCORED, Changes, Lists, Matches, has_repeated_id, read_deltas, read_lists
+from dskype.deploy.verification.updates import with_inherited_lists
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.spouts.settings import Settings
 
@@ -128,6 +129,12 @@ class _Verification:
 
     def _check_lists(self, lists: Lists, changes: Changes) -> None:
         registrations = [r for r in self._registry.all if r.is_topk]
+        if any(r.goes_on is not None for r in registrations) or (changes.op == SCORED).any():
+            if self._inputs.cut("results"):  # what an update goes on from may be gone
+                for r in registrations:
+                    r.adopted = r.adopted or r.goes_on is not None
+            else:
+                changes = with_inherited_lists(changes, self._registry.all, self._inputs, self._report)
         number = np.full(len(self._registry.all) + 1, -1)
         number[[r.number for r in registrations]] = np.arange(len(registrations))
         state_of, first, last = number[lists.registration], lists.offsets[:-1], lists.offsets[1:]
@@ -230,11 +237,16 @@ class _Verification:
         outside = ~inside & ((watermark > self._history.newest) | (watermark < np.array([NEVER if r.active is None else r.active for r in registrations])[of]))
         usable &= ~outside
         removed = np.array([_FAR if r.removed is None else r.removed for r in registrations])[of]
-        kind[inside & (watermark == removed)] = _kernels.WITHDRAWN
+        ended = np.array([not r.bequeathed for r in registrations])[of]
+        kind[inside & ended & (watermark == removed)] = _kernels.WITHDRAWN
         usable &= watermark <= removed
         if not self._final:
             still_open = np.logical_or.reduceat(changes.open, first)
             kind[inside & still_open] = _kernels.TAIL
+        adopted = np.append(True, of[1:] != of[:-1]) & np.array([r.adopted for r in registrations])[of]
+        if adopted.any():
+            kind[adopted] = _kernels.ADOPT
+            self._report.unchecked["first lists of updates whose earlier list is not known"] += int(adopted.sum())
         if self._inputs.cut("results"):
             usable &= self._adopt(of, watermark, kind, changes, first)
         self._report.compared["watermarks with deltas"] += int((usable & (kind != _kernels.FOLD)).sum())
@@ -309,7 +321,7 @@ class _Verification:
                 self._report.compared["final lists"] += 1
             if settings.results != "topk" and (i in with_deltas or not dropped):
                 rows.append((i, newest, _kernels.GROUP, 0, 0, -2))
-        ended = np.array([i for i, r in enumerate(registrations) if r.active is not None and r.removed is not None], np.int64)
+        ended = np.array([i for i, r in enumerate(registrations) if r.active is not None and r.removed is not None and not r.bequeathed], np.int64)
         if settings.results != "topk" and len(ended):
             withdrawn = set(groups[0][groups[2] == _kernels.WITHDRAWN].tolist())
             rows += [

@@ -109,7 +109,7 @@ def _check_registration(
         until = int(moves.watermark[rows].max(initial=NEVER)) - 1  # more may follow
     at, arrived_ms, old, new = columns
     matching = np.zeros(len(history) + 1, bool)  # the last one is that of no state
-    matching[oracle.matching(r, r.active, history.newest)] = True
+    matching[oracle.matching(r, r.active if r.begun is None else r.begun, history.newest)] = True
     was, now = matching[old], matching[new]
     wanted = (at > r.active) & (at <= until) & (at >= since) & (was | now)
     if r.expires_ms is not None:

@@ -139,7 +139,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         if not _is_integer(k, 1, limits.k_max) or not _is_number(alpha, 0, 1):
             raise UnusableRecord("a k or an alpha that is none")
         where = None if record.get("where") is None else read_expression(_text(record["where"], limits), settings)
-        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where, _read_scale_m(record), _ttl_s(record))
+        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where, _read_scale_m(record), _ttl_s(record), _is_update(record))
     if name in record:
         expression = read_expression(_text(record["expression"], limits), settings)
     elif "keywords" in record:
@@ -152,7 +152,13 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     bbox, region = _area(record) if "bbox" in record or "region" in record else ((-180.0, -90.0, 180.0, 90.0), None)
     if not isinstance(inside := record.get("inside", False), bool):
         raise UnusableRecord("an inside that is neither true nor false")
-    return BooleanSubscription(id, bbox, expression, _ttl_s(record), meta, region, inside)
+    return BooleanSubscription(id, bbox, expression, _ttl_s(record), meta, region, inside, _is_update(record))
+
+
+def _is_update(record: dict[str, Any]) -> bool:
+    if not isinstance(update := record.get("update", False), bool):
+        raise UnusableRecord("an update that is neither true nor false")
+    return update
 
 
 def _ttl_s(record: dict[str, Any]) -> float | None:

@@ -35,6 +35,9 @@ class Registration:
     :ivar number: its index among all registrations that are compared.
     :ivar arrival_ms: Kafka's timestamp.
     :ivar active, removed: watermarks of its events; None: no such event (yet).
+    :ivar goes_on: an update: the registration before it, which was active until then; its results go on from there.
+    :ivar adopted: an update of a registration whose record has been compacted away.
+    :ivar bequeathed: another registration goes on from this one.
     :ivar current: no later record replaces or unregisters the subscription.
     :ivar meta: the ``meta`` that its results must have; None: none.
     :ivar meta_tail: how the JSON of a result with this ``meta`` usually ends.
@@ -52,6 +55,14 @@ class Registration:
     meta: Any = None
     meta_tail: bytes = b""
     key: bytes = b""
+    goes_on: Registration | None = None
+    adopted: bool = False
+    bequeathed: bool = False
+
+    @property
+    def begun(self) -> int | None:
+        """The watermark at which it, or the first registration that it goes on from, became active; None: it did not."""
+        return self.active if self.goes_on is None else self.goes_on.begun
 
     @property
     def is_topk(self) -> bool:
@@ -230,9 +241,13 @@ class Registry:
     def _add_event(self, found: Registration, event: str, watermark: int, place: str) -> None:
         about = {"where": place, "subscription": found.subscription.id, "registration": found.name, "watermark": watermark}
         name = f"registration {found.name} of {found.subscription.id!r}"
-        if event not in ("active", "removed"):
+        if event not in ("active", "updated", "removed"):
             self._report.differ("registration", f"{name} has an unknown event {event!r}", **about)
-        elif getattr(found, event) is not None:
+            return
+        if event == "updated":
+            self._go_on(found, watermark, about)
+            event = "active"
+        if getattr(found, event) is not None:
             self._report.differ("registration", f"{name} became {event} twice: at watermark {getattr(found, event)} and at {watermark}", **about)
         elif event == "active":
             if found.removed is not None:
@@ -242,6 +257,17 @@ class Registry:
             found.removed = watermark
             if found.active is not None and watermark < found.active:
                 self._report.differ("registration", f"{name} was removed at watermark {watermark}, before it became active at {found.active}", **about)
+
+    def _go_on(self, found: Registration, watermark: int, about: dict[str, Any]) -> None:
+        """Let an update take over from the registration before it, which ends there."""
+        earlier = self._by_subscription[found.subscription.id]
+        before = next((r for r in reversed(earlier[: earlier.index(found)]) if r.active is not None), None)
+        if before is None and self.compacted:
+            found.adopted = True
+        elif before is None or before.removed is not None or before.is_topk != found.is_topk or not found.subscription.update:
+            self._report.differ("registration", f"registration {found.name} of {found.subscription.id!r} is no update of one that is active", **about)
+        else:
+            before.removed, before.bequeathed, found.goes_on = watermark, True, before
 
     def check_order(self, final: bool, newest: int, now_ms: int | None, must: bool) -> None:
         """Check that a registration ends before the next one of its subscription begins.
@@ -267,7 +293,7 @@ class Registry:
                     if watermark is not None and watermark > newest:
                         self.wrong(found, f"became {event} at watermark {watermark}, but the newest message is at {newest}")
                 ended = not found.current
-                if ended and found.active is None and found.removed is not None:
+                if found.active is None and found.removed is not None and (ended or self._expired(found, now_ms)):
                     self._report.notes["registrations that ended before they became active"] += 1
                 elif final and ended and found.active is not None and found.removed is None:
                     self.wrong(found, "was replaced or unregistered, but never removed")

@@ -23,7 +23,9 @@ from dskype.deploy.verification.report import SHARED_RESULT_ID, Report
 __all__ = ["Changes", "Lists", "Matches", "Moves", "cut_chunks", "has_repeated_id", "message_codes", "read_deltas", "read_lists", "read_table"]
 
 _ROWS, _BYTES = 20_000, 32 << 20
-_OPS = {"add": 0, "remove": 1, "match": 2, "enter": 3, "inside": 4, "leave": 5}
+SCORED = 6
+"""Of a change: a message that was in the list when the subscription was updated has another score."""
+_OPS = {"add": 0, "remove": 1, "match": 2, "enter": 3, "inside": 4, "leave": 5, "score": SCORED}
 
 Progress = Callable[[str], None]
 
@@ -53,8 +55,8 @@ class Changes:
     """Published changes of lists, each once, by registration, then in the order of their writer.
 
     :ivar registration, watermark, code, rank: int64[n].
-    :ivar op: int8[n], 0 add, 1 remove.
-    :ivar score: float64[n], of an add.
+    :ivar op: int8[n], 0 add, 1 remove, or :data:`SCORED`.
+    :ivar score: float64[n], of an add or a score.
     :ivar open: bool[n]: further deltas of the same watermark may follow, because no later record of the same writer excludes it.
     """
 
@@ -387,11 +389,11 @@ def _deltas_at_once(
         return chunk
     registrations = [owners[i] for i in chunk]
     op = pc.index_in(table["op"], pa.array(list(_OPS))).fill_null(-1).to_numpy()
-    added = op == 0
+    added = (op == 0) | (op == SCORED)
     good = _subjects(table, registrations) & (op >= 0) & table["message"].is_valid().to_numpy()
     good &= ~added | (table["score"].is_valid().to_numpy() & table["rank"].is_valid().to_numpy())
-    good &= (op < 2) == np.array([r.is_topk for r in registrations], bool)
-    good &= (op > 2) == table["object"].is_valid().to_numpy()
+    good &= ((op < 2) | (op == SCORED)) == np.array([r.is_topk for r in registrations], bool)
+    good &= ((op > 2) & (op < SCORED)) == table["object"].is_valid().to_numpy()
     to = np.array(chunk)[good]
     columns.op[to] = op[good]
     columns.registration[to] = np.array([r.number for r in registrations])[good]
@@ -409,15 +411,15 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
         return
     op = _OPS.get(value["op"]) if isinstance(value["op"], str) else None
     name = (header(record, "result-id") or "").partition("/")[0]
-    found = registry.find(name, value["subscription"], "boolean" if op is not None and op >= 2 else "topk", topic, record)
+    found = registry.find(name, value["subscription"], "boolean" if op is not None and 2 <= op < SCORED else "topk", topic, record)
     if found is None:
         return
-    rank, score = (value.get("rank"), value.get("score")) if op == 0 else (0, 0.0)
+    rank, score = (value.get("rank"), value.get("score")) if op in (0, SCORED) else (0, 0.0)
     omitted = value.get("meta_omitted") is True and "meta" not in value and bool(found.meta_tail)
     if omitted:
         report.notes["results whose meta a limit has left out"] += 1
     wrong_meta = not omitted and ("meta_omitted" in value or value.get("meta") != found.meta)
-    wrong_object = type(value.get("object")) is not str if op is not None and op > 2 else "object" in value
+    wrong_object = type(value.get("object")) is not str if op is not None and 2 < op < SCORED else "object" in value
     if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or wrong_meta or wrong_object:
         report.differ(
             "format",
@@ -428,7 +430,7 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
         return
     columns.op[i], columns.registration[i], columns.watermark[i] = op, found.number, value["watermark"]
     columns.code[i], columns.score[i], columns.rank[i] = history.code_of(value["message"]), score, rank
-    if op > 2:
+    if 2 < op < SCORED:
         columns.object[i] = value["object"]
 
 
@@ -444,7 +446,7 @@ def _places(records: Sequence[Record], rows: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes:
-    rows = _in_order(records, np.flatnonzero((columns.op == 0) | (columns.op == 1)))
+    rows = _in_order(records, np.flatnonzero((columns.op == 0) | (columns.op == 1) | (columns.op == SCORED)))
     is_open = np.zeros(len(rows), bool)
     registration, watermark = columns.registration[rows], columns.watermark[rows]
     if ends and len(rows):
@@ -475,6 +477,6 @@ def _matches(records: Sequence[Record], columns: _Deltas) -> Matches:
 
 
 def _moves(records: Sequence[Record], columns: _Deltas) -> Moves:
-    rows = _in_order(records, np.flatnonzero(columns.op > 2))
+    rows = _in_order(records, np.flatnonzero((columns.op > 2) & (columns.op < SCORED)))
     places = [(records[i].partition, records[i].offset) for i in rows.tolist()]
     return Moves(columns.registration[rows], columns.watermark[rows], columns.code[rows], columns.op[rows], [columns.object[i] for i in rows.tolist()], places)

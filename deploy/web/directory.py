@@ -34,8 +34,8 @@ _NEAR = 500
 """Records that are read and thrown away rather than sought past."""
 _OFFSET_BITS = 44
 _NOWHERE = -1
-_EVENTS = {"active": 1, "removed": 2}
-_NAMES = {code: name for name, code in _EVENTS.items()}
+_EVENTS = {"active": 1, "updated": 1, "removed": 2}
+_NAMES = {1: "active", 2: "removed"}
 _LIMITS = (*LISTS, *METAS)
 _COLUMNS = ("subscription", "event", "watermark", "limit", "limited_ms", "refusal", "list", "list_kept", "list_run", "list_registration", "list_watermark")
 """Of each subscription: the place of its record; the newest event of that registration, and its watermark; the number of the setting that has limited it, and when

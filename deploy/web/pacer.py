@@ -83,7 +83,7 @@ class Pacer:
         pace = self._pace_of(one.subscription)
         if pace is None:
             return True
-        if one.data.get("op") == "remove":
+        if one.data.get("op") in ("remove", "score"):
             return False
         time_ms = max(time_ms, self.closed_ms())
         group = self._group(pace, one)

@@ -264,6 +264,17 @@ def random_subscription(rng, topk=0.7, expiring=0.2, lives_s=(0.5, 1, 2)):
     return record
 
 
+def moved(rng, record):
+    """Return a subscription that goes on from another one: a top-k one at another place, a boolean one with another rectangle, if it has one."""
+    record = record | {"update": True}
+    if record["type"] == "topk":
+        return record | {"lat": float(rng.randint(-10, 10)), "alpha": rng.choice([record["alpha"], 0.5]), "k": rng.choice([record["k"], 3])}
+    if "bbox" in record and record["bbox"][0] <= record["bbox"][2]:
+        west, south, east, north = record["bbox"]
+        record["bbox"] = [max(-180, west - rng.uniform(0, 4)), south + rng.uniform(0, 2), east - rng.uniform(0, (east - west) / 2), north + rng.uniform(0, 5)]
+    return record
+
+
 def of_object(rng, message, last):
     """Let a message be a state of one of a few objects, or none; its deletion, now and then. Return it, or the key of a record that deletes the object.
 
@@ -468,11 +479,12 @@ def play(
     :param whole: a generator with which to draw what takes the whole language, see :class:`Speech`; None: there is nothing of it.
     :param places: gives messages and subscriptions other places; None: they keep theirs.
     :param objects: a generator with which to draw of which objects messages are states; None: of none.
-    :param living: a generator with which to draw how long top-k subscriptions live; None: they do not end by themselves.
+    :param living: a generator with which to draw how long top-k subscriptions live, and which registrations are updates; None: they do not end by themselves, and none is.
     :param searcher: writes searches; None: there are none.
     """
     speech = None if whole is None else Speech(whole, simulation.conf)
     last: dict = {}
+    records: dict = {}
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
         for _ in range(rng.randint(0, most)):
@@ -507,7 +519,12 @@ def play(
                 record["inside"] = objects.random() < 0.7
             if living is not None and record is not None and record["type"] == "topk" and living.random() < 0.3:
                 record["ttl_s"] = living.choice([0.2, 0.5, 1, 2])
+            records[chosen] = record
             simulation.subscription(chosen, record)
+        if living is not None and living.random() < 0.6 and records:
+            chosen = living.choice(list(records))
+            records[chosen] = moved(living, records[chosen] or random_subscription(living, topk))
+            simulation.subscription(chosen, records[chosen])
         if rng.random() < 0.05:
             simulation.subscription(rng.choice(ids), rng.choice(BAD_SUBSCRIPTIONS))
         if planner is not None:
@@ -914,12 +931,21 @@ def check(simulation, timed=False, hint=""):
                 check_fields(world, entry, compared, hint)
             compare("state", state["registration"], state["watermark"], [(json.dumps(e["message"]), e["score"]) for e in state["topk"]])
     # events
-    active, removed = {}, {}
+    active, removed, before_it = {}, {}, {}
     for id, event, _ in simulation.json(TOPICS.registrations):
         if event["event"] == "limited":
             compared["limited"] += 1
             continue
-        into = active if event["event"] == "active" else removed
+        if event["event"] == "updated":
+            before = [r for r in active if world.subscriptions[r]["id"] == id][-1]
+            assert before not in removed, f"{event}; {hint}"
+            removed[before], before_it[event["registration"]] = event["watermark"], before
+            assert (
+                world.subscriptions[event["registration"]]["update"]
+                and world.subscriptions[before]["type"] == world.subscriptions[event["registration"]]["type"]
+            )
+            compared["updated"] += 1
+        into = removed if event["event"] == "removed" else active
         assert event["registration"] not in into, f"{event} twice; {hint}"
         into[event["registration"]] = event["watermark"]
     # deltas
@@ -937,14 +963,19 @@ def check(simulation, timed=False, hint=""):
         assert all("object" in delta for delta in by_registration[registration])
         by_registration[registration] += matches
         compared["grouped"] += len(matches)
+    lists = {}
     for registration, subscription in world.subscriptions.items():
         deltas = by_registration.pop(registration, [])
         if subscription["type"] == "boolean":
-            check_matches(world, subscription, registration, deltas, active, removed, compared, hint)
+            check_matches(world, subscription, registration, deltas, active, removed, before_it, compared, hint)
             if simulation.conf.get("dskype.results.matches") != "grouped":
                 compared["omitted"] += sum(check_meta(subscription, delta) for delta in deltas)
             continue
-        current, at = {}, None
+        current, at = dict(lists.get(before_it.get(registration), {})), None
+        if registration in before_it and (not deltas or deltas[0]["watermark"] != active[registration]):
+            best = sorted(current.items(), key=lambda pair: -pair[1])
+            compare("delta", registration, active[registration], order_by_oracle(best, expected(registration, active[registration])))
+        lists[registration] = current
         for delta in [*deltas, None]:
             if at is not None and (delta is None or delta["watermark"] != at):
                 if not (registration in removed and not current):  # taken back at the end
@@ -958,9 +989,14 @@ def check(simulation, timed=False, hint=""):
                 assert message not in current, f"{delta} added twice; {hint}"
                 compared["omitted"] += check_meta(subscription, delta)
                 current[message] = delta["score"]
+            elif delta["op"] == "score":
+                assert delta["watermark"] == active[registration] and registration in before_it and current[message] != delta["score"], f"{delta}; {hint}"
+                current[message] = delta["score"]
+                compared["score"] += 1
             else:
                 assert delta["op"] == "remove" and message in current, f"{delta} was not there; {hint}"
                 del current[message]
+        assert not current or registration not in removed or registration in before_it.values(), f"{registration} was not taken back; {hint}"
         if registration in removed and "ttl_s" in subscription and world.newest[subscription["id"]] == registration:
             arrivals = [m["arrival_ms"] for m in world.messages if m["position"] <= removed[registration]]
             assert not current and max(arrivals) >= subscription["at_ms"] + 1000 * subscription["ttl_s"], f"{registration} ended too early; {hint}"
@@ -1046,7 +1082,7 @@ def check_meta(subscription, delta):
     return omitted
 
 
-def check_matches(world, subscription, registration, deltas, active, removed, compared, hint):
+def check_matches(world, subscription, registration, deltas, active, removed, before_it, compared, hint):
     """Compare the matches of a boolean subscription, and what it reports of objects: none wrong, none missing, none twice."""
     moves, deltas = [d for d in deltas if "object" in d], [d for d in deltas if "object" not in d]
     found = [json.dumps(d["message"]) for d in deltas]
@@ -1054,19 +1090,21 @@ def check_matches(world, subscription, registration, deltas, active, removed, co
     if registration not in active:
         assert not found and not moves
         return
-    after, until = active[registration], removed.get(registration, math.inf)
+    after, until, root = active[registration], removed.get(registration, math.inf), registration
+    while root in before_it:
+        root = before_it[root]
     end_ms = subscription["at_ms"] + 1000 * subscription["ttl_s"] if "ttl_s" in subscription else math.inf
 
     def matches(m):
         return (
-            after < m["position"]
+            active[root] < m["position"]
             and m["arrival_ms"] < end_ms
             and plain_places.sharing(subscription, m["place"], world.turned)
             and (naive.holds(subscription["tree"], m, read=world.read) if "tree" in subscription else satisfied(subscription["expression"], m["weights"]))
         )
 
     last = min(until, world.watermark)
-    expected = [m["id"] for m in world.messages if m["object"] is None and m["position"] <= last and matches(m)]
+    expected = [m["id"] for m in world.messages if m["object"] is None and after < m["position"] <= last and matches(m)]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
     compared["match"] += len(found)
     expected = []
@@ -1079,6 +1117,8 @@ def check_matches(world, subscription, registration, deltas, active, removed, co
     assert sorted(found) == sorted(expected), f"objects of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
     for name in {move["object"] for move in moves}:
         ops = [d["op"] for d in moves if d["object"] == name]
-        assert all((a != "leave") == (b != "enter") for a, b in zip(["leave", *ops], ops)), f"{name}: {ops}; {hint}"
+        assert all(
+            (a != "leave") == (b != "enter") for a, b in zip(["leave", *ops] if root == registration else ops, ops if root == registration else ops[1:])
+        ), f"{name}: {ops}; {hint}"
     for move in moves:
         compared[move["op"]] += 1

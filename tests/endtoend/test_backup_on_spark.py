@@ -10,8 +10,9 @@ import time
 import pytest
 
 from dskype.deploy.cli import main as cli
-from dskype.deploy.client.backup import BackupError, differences, read_backup, rest_of_life
+from dskype.deploy.client.backup import BackupError, differences, read_backup
 from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.client.records import rest_of_life
 from tests.topology.runtime.helpers import wait_for
 
 from .harness import topology

@@ -114,6 +114,26 @@ def test_a_list_ends_with_the_first_message_that_arrives_when_its_time_is_over(n
     assert verify(Inputs.read("dskype", simulation.records), Settings.from_conf(simulation.conf), final=True).ok
 
 
+@pytest.mark.parametrize("name", ["hashing", "location", "hybrid"])
+def test_a_subscription_that_moves_changes_by_the_difference(name):
+    conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, 2)}
+    lakes = [message("lake", id=id, lat=lat) for id, lat in (("a", 1), ("b", 3), ("c", 9))]
+    inside = {**FILTER, "expression": "lake", "bbox": [-5, -5, 5, 5]}
+    steps = ("s", TOPK), ("b", inside), ("new", {**TOPK, "update": True}), *lakes, ("s", {**TOPK, "lat": 7, "update": True})
+    simulation = played(
+        *steps, ("b", {**inside, "bbox": [-5, -5, 9, 9], "update": True}), message("lake", id="d", lat=8), conf=conf, tasks={"subscription-bolt": 2}
+    )
+    found = results(simulation, "s", "op", "message", "rank", "watermark")
+    assert found[:2] == [("add", "a", 1, 0), ("add", "b", 2, 1)]
+    assert found[2:5] == [("remove", "a", None, 2), ("add", "c", 1, 2), ("score", "b", 2, 2)]
+    assert sorted(found[5:]) == [("add", "d", 1, 3), ("remove", "b", None, 3)]
+    assert results(simulation, "b", "op", "message") == [("match", "a"), ("match", "b"), ("match", "d")]
+    events = [(e["registration"], e["event"], e["watermark"]) for _, e, _ in simulation.json(TOPICS.registrations)]
+    assert sorted(events) == [("0-0", "active", -1), ("0-1", "active", -1), ("0-2", "active", -1), ("0-3", "updated", 2), ("0-4", "updated", 2)]
+    assert metric(simulation, "unknown_updated") == 1 and last_state(simulation, "s")["registration"] == "0-3"
+    assert verify(Inputs.read("dskype", simulation.records), Settings.from_conf(simulation.conf), final=True).ok
+
+
 def test_unregistering_an_unknown_id_does_nothing_and_is_counted():
     simulation = played(("nobody", None), message("lake"))
     assert metric(simulation, "unknown_unregistered") == 1

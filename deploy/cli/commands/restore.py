@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Send the messages, wait until they are processed, and send the plan and the subscriptions."""
-    from dskype.deploy.client.backup import differences, read_backup, rest_of_life
+    from dskype.deploy.client.backup import differences, read_backup
+    from dskype.deploy.client.records import rest_of_life
     from dskype.topology.errors import IllegalArgumentException, TopologyError
 
     lines = read_backup(Path(args.file))

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("add", _add, "register subscriptions: JSON lines of a file, or one by options", _add_arguments)
     actions.add("list", _list, "list the subscriptions and their states", _list_arguments)
     actions.add("show", _show, "show a subscription, its state and its current top-k", _show_arguments)
+    actions.add("move", _move, "change a subscription, so that its results go on", _move_arguments)
     actions.add("rm", _rm, "remove subscriptions", _rm_arguments)
 
 
@@ -32,8 +33,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check, send nothing")
     check_options(parser)
     output(parser)
+    _field_arguments(parser).add_argument("--id", metavar="ID", help="default: a generated one, printed")
+
+
+def _field_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add options for the fields of a subscription; return the group of those that all types have."""
     one = parser.add_argument_group("a single subscription, by options")
-    one.add_argument("--id", metavar="ID", help="default: a generated one, printed")
     one.add_argument("--keyword", metavar="WORD", action="append", dest="keywords", help="repeatable")
     one.add_argument("--meta", metavar="JSON", type=json_value, help="comes back with every result")
     one.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
@@ -43,6 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     boolean = parser.add_argument_group("every message that matches")
     boolean_options(boolean)
     boolean.add_argument("--inside", action="store_true", default=None, help="report updates of objects that stay in, too, not only enter and leave")
+    return one
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +64,12 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     output(parser)
 
 
+def _move_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("id", metavar="ID")
+    _field_arguments(parser)
+
+
 def _rm_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("id", metavar="ID", nargs="+")
@@ -67,12 +79,16 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
 # --- the actions ------------------------------------------------------------------------------------------------------
 
 
-def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the subscription that the options describe; None if none of them is given."""
+def _given_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a subscription that the options give."""
     names = ("id", "text", "keywords", "inside", "meta")
     fields = {name: value for name in names if (value := getattr(args, name)) is not None} | question_fields(args)
-    if args.ttl is not None:
-        fields["ttl_s"] = args.ttl
+    return fields if args.ttl is None else fields | {"ttl_s": args.ttl}
+
+
+def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the subscription that the options describe; None if none of them is given."""
+    fields = _given_fields(args)
     if not fields:
         return None
     boolean = {"expression", "bbox", "region", "inside"} & fields.keys()
@@ -273,6 +289,18 @@ def _unknown(client: Any, ids: Sequence[str]) -> int:
         hint = f"did you mean {near[0]!r}?" if near else "'dskype sub list' lists them"
         say(f"error: there is no subscription {id!r} in topology {client.name!r}; hint: {hint}")
     return 1
+
+
+def _move(args: argparse.Namespace) -> int:
+    changes = {name: value for name, value in _given_fields(args).items() if name != "id"}
+    if not changes:
+        raise UsageError("expected what changes, for example --near LAT,LON or --bbox W,S,E,N; given: nothing")
+    with open_client(args) as client:
+        if client.subscription(args.id) is None:
+            return _unknown(client, [args.id])
+        client.move(args.id, wait=True, **changes)
+        say(f"subscription {clean(args.id, 60)} changes")
+    return 0
 
 
 def _rm(args: argparse.Namespace) -> int:

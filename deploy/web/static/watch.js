@@ -115,9 +115,9 @@ export class Watch {
       else this.inside.set(result.object, result);
       this.moved(result);
     }
-    if (!["add", "remove"].includes(result.op) || result.watermark <= this.watermark) return; // the published list has it
+    if (!["add", "remove", "score"].includes(result.op) || result.watermark <= this.watermark) return; // the published list has it
     const key = keyOf(result);
     this.members.delete(key);
-    if (result.op === "add") this.members.set(key, result);
+    if (result.op !== "remove") this.members.set(key, result);
   }
 }

@@ -57,6 +57,7 @@ WITH_BROKERS = {
     "stats": [],
     "sub add": ["--text", "a", "--near", "1,2"],
     "sub list": [],
+    "sub move": ["x", "--near", "1,2"],
     "sub rm": ["x"],
     "sub show": ["x"],
     "submit": ["-R", "wordcount.yaml"],

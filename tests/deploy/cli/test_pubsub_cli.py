@@ -409,6 +409,27 @@ def test_an_unknown_subscription_fails_with_a_near_one(run: Any, name: str, kafk
     assert subscriptions(kafka, name)[3:] == [("b", None), ("zzzzzz", None)]
 
 
+def test_a_subscription_moves_and_keeps_what_is_not_given(run: Any, name: str, kafka: KafkaSettings) -> None:
+    park, coffee = {"type": "topk", **PARK}, {"type": "boolean", **COFFEE, "ttl_s": 99}
+    write(kafka, Topics.for_topology(name).subscriptions, [("park", park), ("b", coffee)])
+    assert run("sub", "move", "park", "--near", "43.5,-87.5", "--ttl", "60") == (0, "", "subscription park changes\n")
+    assert run("sub", "move", "b", "--circle", "43.04,-87.91,500")[0] == 0
+    (_, one), (_, other) = subscriptions(kafka, name)[2:]
+    assert one == {**park, "lat": 43.5, "lon": -87.5, "ttl_s": 60, "update": True}
+    assert 0 < other.pop("ttl_s") < 99
+    assert other == {
+        "type": "boolean",
+        "expression": COFFEE["expression"],
+        "region": {"center": {"lat": 43.04, "lon": -87.91}, "radius_m": 500},
+        "update": True,
+    }
+    code, _, err = run("sub", "move", "prak", "--near", "1,2")
+    assert code == 1 and "did you mean 'park'?" in err
+    assert "Expected 'lat' in degrees" in run("sub", "move", "park", "--near", "91,2")[2] or "LAT" in run("sub", "move", "park", "--near", "91,2")[2]
+    assert run("sub", "move", "park")[0] == 1
+    assert len(subscriptions(kafka, name)) == 4
+
+
 # --- publish ----------------------------------------------------------------------------------------------------------
 
 MESSAGES = [{"text": "one", "lat": 1, "lon": 2}, {"id": "a", "text": "two", "lat": 1, "lon": 2, "more": 1}]
