@@ -8,6 +8,7 @@ import hashlib
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ _NOT_MEASURED = ("adjustment_experiments", "as_in_paper", "command", "corpus", "
 """Last names of modules of the laboratory that read messages, choose what runs, or show results. The data has a digest of its own, rows have their settings, and claims their texts."""
 _OTHERS = ("dskype.deploy.lab.emulator", "dskype.deploy.lab.system")
 """Packages of the laboratory that take no part in these experiments."""
+
+_BEGAN_S = time.time()
+_CHANGED = "changed while it ran"
+"""In place of the digest of a file, of which nobody knows what was loaded. So the result counts as one of old code."""
 
 
 def data_digest(corpus: Corpus) -> str:
@@ -62,6 +67,11 @@ def _code_digest(source: str) -> str:
     return hashlib.sha256("\n".join(line for line in lines if line and not line.lstrip().startswith("#")).encode()).hexdigest()[:12]
 
 
+def _as_loaded(file: str) -> bool:
+    """Tell whether a file is older than this module's import, with which a benchmark begins."""
+    return (ROOT / file).stat().st_mtime <= _BEGAN_S
+
+
 def changed_files(result: Mapping[str, Any]) -> list[str]:
     """Return the files that a result was measured with and that have changed since, or are gone."""
     there = [file for file in result["code"] if (ROOT / file).is_file()]
@@ -69,15 +79,15 @@ def changed_files(result: Mapping[str, Any]) -> list[str]:
     return [file for file, digest in result["code"].items() if now.get(file) != digest]
 
 
-def result_of(found: Mapping[str, Any], paper: str, files: Sequence[str]) -> dict[str, Any]:
+def result_of(found: Mapping[str, Any], paper: str, given: Sequence[str]) -> dict[str, Any]:
     """Return what a result file says about a run.
 
     :param found: what a report shows.
     :param paper: the action of ``dskype bench``.
-    :param files: what the command line names besides options.
+    :param given: what the command line names besides options.
     """
     data = found["data"] if "data" in found else [{name: found[name] for name in ("source", "messages", "vocabulary", "keywords_per_message", "digest")}]
-    modules = [Path(sys.modules[name].__file__ or "") for name in measured_modules()]
+    files = sorted(Path(sys.modules[name].__file__ or "").resolve().relative_to(ROOT.resolve()).as_posix() for name in measured_modules())
     experiments = [
         {
             "name": e["name"],
@@ -91,13 +101,13 @@ def result_of(found: Mapping[str, Any], paper: str, files: Sequence[str]) -> dic
     return {
         "format": FORMAT,
         "paper": paper,
-        "command": _command(files),
+        "command": _command(given),
         "date": datetime.date.today().isoformat(),
         "machine": found["machine"],
         "data": data,
         "scale": found["scale"],
         "seconds": found["seconds"],
-        "code": code_digests(sorted(path.resolve().relative_to(ROOT.resolve()).as_posix() for path in modules)),
+        "code": {file: digest if _as_loaded(file) else _CHANGED for file, digest in code_digests(files).items()},
         "experiments": experiments,
     }
 

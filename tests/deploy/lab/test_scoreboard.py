@@ -85,6 +85,14 @@ def test_code_is_old_when_it_says_something_else_or_is_gone(tmp_path, monkeypatc
     assert changed_files(result) == ["a.py"]
 
 
+def test_a_file_that_was_written_while_the_benchmark_ran_makes_its_result_one_of_old_code(monkeypatch):
+    found = {"machine": {}, "data": [], "scale": {}, "seconds": 1.0, "experiments": []}
+    assert changed_files(results.result_of(found, "skype", [])) == []
+    monkeypatch.setattr(results, "_BEGAN_S", 0.0)
+    result = results.result_of(found, "skype", [])
+    assert set(result["code"].values()) == {"changed while it ran"} and changed_files(result) == list(result["code"])
+
+
 def test_old_code_and_wrong_results_are_marked():
     text = page([ran(rows=[{**one, "different": 1} for one in FAST], code={FILE: "old", "gone.py": "old"})])
     assert "| held (old code) |" in text and "**WRONG**" in text and "| yes |" in text
