@@ -330,12 +330,14 @@ def hold_points(table, slots, rows, lat, lon):
         for i in range(pairs):
             slot = slots[first + i]
             at[i] = LINE * np.int64(starts[slot]) if slot < len(starts) else -1
+        polygons = 0
         for i in range(pairs):
             kinds[i] = numbers[at[i]] if at[i] >= 0 else 0.0
-        for i in range(pairs):
+            polygons += kinds[i] == POLYGON
+        for i in range(pairs if polygons else 0):
             if kinds[i] == POLYGON:
                 picture ^= np.float64(numbers[at[i] + LINE]).view(np.int64)
-        for i in range(pairs):
+        for i in range(pairs if polygons else 0):
             if kinds[i] == POLYGON:
                 row = rows[first + i]
                 shown = pictured(numbers, at[i], lat[row], lon[row])
