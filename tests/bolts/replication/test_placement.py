@@ -108,7 +108,7 @@ def test_before_any_message_all_tasks_get_a_subscription_and_later_the_first_one
     placer.watermark = 5
     placer.register("b", "0-1", topk(0, 1))
     assert sent(collector) == [(20, "topk", 1, [0], 0.5)]
-    assert collector.told == [("a", "0-0", "begin", {"topk": True, "at": -1}), ("b", "0-1", "begin", {"topk": True, "at": 5})]
+    assert collector.told == [("a", "0-0", "begin", {"topk": True, "at": -1, "updated": False}), ("b", "0-1", "begin", {"topk": True, "at": 5, "updated": False})]
 
 
 def short():
@@ -135,7 +135,7 @@ def test_an_unregistration_reaches_all_tasks_and_reports_that_cross_it_are_ignor
     collector.taken()
     placer.unregister("s")
     assert sent(collector) == [(20, "end", None, None, None), (21, "end", None, None, None)]
-    assert collector.told[-1] == ("s", "0-7", "end", {"topk": True, "at": 5, "tasks": [20, 21], "replaced": False})
+    assert collector.told[-1] == ("s", "0-7", "end", {"topk": True, "at": 5, "tasks": [20, 21], "replaced": False, "updated": False})
     report(placer, "s", "0-7", 2, "short", 0.1, placement, 21)
     report(placer, "s", "0-7", 2, "ready", None, None, 21)
     placer.unregister("s")
