@@ -117,7 +117,7 @@ def test_a_registration_begins_when_all_tasks_know_its_terms():
     placer, collector = restored(placer)
     placer.advance(12)
     assert collector.kinds() == [(20, "0-0", "boolean")]
-    assert collector.told == [("s", "0-0", "begin", {"topk": False, "at": 12})]
+    assert collector.told == [("s", "0-0", "begin", {"topk": False, "at": 12, "updated": False})]
     consistent(placer)
 
 
