@@ -99,10 +99,7 @@ def check_searches(simulation, world, words_of, compared, hint=""):
                 else ["all"]
             )
             good = [
-                m
-                for m in window
-                if plain_places.sharing({"bbox": [-180, -90, 180, 90], **record}, {"lat": m["lat"], "lon": m["lon"]}, world.turned)
-                and naive.holds(tree, m, read=world.read)
+                m for m in window if plain_places.sharing(record, {"lat": m["lat"], "lon": m["lon"]}, world.turned) and naive.holds(tree, m, read=world.read)
             ]
             expected = [m["id"] for m in naive.newest(good, record["k"])]
             assert (found, answer.total) == (expected, len(good)), f"{id}: {answer}, expected {expected} of {len(good)}; {hint}"
