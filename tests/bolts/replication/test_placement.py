@@ -108,7 +108,10 @@ def test_before_any_message_all_tasks_get_a_subscription_and_later_the_first_one
     placer.watermark = 5
     placer.register("b", "0-1", topk(0, 1))
     assert sent(collector) == [(20, "topk", 1, [0], 0.5)]
-    assert collector.told == [("a", "0-0", "begin", {"topk": True, "at": -1, "updated": False}), ("b", "0-1", "begin", {"topk": True, "at": 5, "updated": False})]
+    assert collector.told == [
+        ("a", "0-0", "begin", {"topk": True, "at": -1, "updated": False}),
+        ("b", "0-1", "begin", {"topk": True, "at": 5, "updated": False}),
+    ]
 
 
 def short():

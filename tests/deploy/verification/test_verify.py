@@ -873,6 +873,13 @@ def test_a_record_that_the_topology_itself_wrote_and_refused_is_found():
     assert "which only the topology writes" in first(check(system), "dead-letter").text
 
 
+@pytest.mark.parametrize("which", ["plans", "searches"])
+def test_a_plan_or_a_search_that_was_refused_is_no_difference(which):
+    system = small()
+    system.refuse(which, Record(0, 0, 0, None, b"{"), "because")
+    assert check(system).ok and check(system).notes[f"dead letters about dskype.{which}"] == 1
+
+
 def test_messages_that_came_late_may_be_refused_with_time_windows():
     system = PlainSystem(TIME, seed=1, hesitant=False)
     for i in range(30):
