@@ -35,14 +35,14 @@ def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1, settings
 
     :param kafka: the brokers.
     :param name: the topology's name.
-    :param partitions: of messages, subscriptions, results and top-k lists; registrations, plans and the sequence have one.
+    :param partitions: of messages, subscriptions, results, answers and top-k lists; registrations, plans, the sequence and searches have one.
     :param settings: of the topology: limits and retention; default: the defaults.
     :returns: one sentence for each setting of an existing topic that is wrong; [] if none is.
     :raises IllegalArgumentException: fewer than 1 partition.
     """
     if partitions < 1:
         raise IllegalArgumentException("A topic needs a partition.", given=partitions, legal="an integer >= 1")
-    one = ("registrations", "plans", "sequence")
+    one = ("registrations", "plans", "sequence", "searches")  # each partition of searches would take a task slot of Spark, and there are few of them
     plan = [
         (getattr(Topics.for_topology(name), topic), 1 if topic in one else partitions, config) for topic, config in topic_config(settings or Settings()).items()
     ]

@@ -94,7 +94,8 @@ def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: Kaf
     admin = TopicAdmin(kafka)
     try:
         assert admin.existing(topics) == {
-            **dict.fromkeys((topics.messages, topics.subscriptions, topics.results, topics.topk), 3),
+            **dict.fromkeys((topics.messages, topics.subscriptions, topics.results, topics.answers, topics.topk), 3),
+            topics.searches: 1,
             topics.registrations: 1,
             topics.plans: 1,
             topics.sequence: 1,
