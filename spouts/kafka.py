@@ -405,6 +405,8 @@ class SubscriptionSpout(KafkaSpout):
     def _begin_searches(self, context: Any) -> None:
         self._context, self._answers = context, Topics.for_topology(context.plan.name).answers
         self._counts = {name: context.register_counter(name) for name in ("searches", "refused_searches", "expired_searches")}
+        tasks, most = len(context.get_component_tasks(context.get_this_component_id())), self._settings.searches_per_s
+        self._most = None if most is None else max(1, most // tasks)  # an equal share of what the topology may take
         self._second, self._taken = -1, 0  # of the brokers' clock, and how many searches were taken in it
 
     def _emit_searches(self, records: Sequence[Any]) -> list[tuple[Any, DeadLetter]]:
@@ -423,7 +425,7 @@ class SubscriptionSpout(KafkaSpout):
                 continue
             self._second, before = now_ms // 1000, self._second
             self._taken = 1 if self._second != before else self._taken + 1
-            if settings.searches_per_s is not None and self._taken > settings.searches_per_s:
+            if self._most is not None and self._taken > self._most:
                 legal, hint = f"{settings.searches_per_s} in a second (dskype.search.per.second)", "try again in a second"
                 self._refuse_search(record.key, explain("There are too many searches.", given="one more", legal=legal, hint=hint), "too-many")
                 continue

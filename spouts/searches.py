@@ -53,5 +53,8 @@ def parse_search(key: bytes | None, value: bytes | None, settings: Settings, tok
     if type(k) is not int or not 1 <= k <= settings.limits.k_max:
         raise refusal("invalid-k", "Expected 'k'", shown(k), f"an integer from 1 to {settings.limits.k_max}")
     language = settings.language._replace(wordless=True)  # every message of the window is looked at in any case
-    text = encode_json(record).encode()
+    try:
+        text = encode_json(record).encode()
+    except ValueError:  # half a surrogate pair, or a number that is read as infinity
+        raise refusal("invalid-json", "Expected a search of whole characters and finite numbers", shown(value), "JSON") from None
     return Search(parse_subscription(key, text, tokenizer=tokenizer, space=settings.space, limits=settings.limits, language=language), k, timeout_ms)

@@ -16,7 +16,7 @@ from typing import Any
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.records import json_object, subscription_type
 from dskype.deploy.client.topic_reader import UnknownTopicError
-from dskype.spouts.record_values import RecordError
+from dskype.spouts.record_values import RecordError, refusal
 from dskype.spouts.searches import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, parse_search
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 
@@ -118,9 +118,11 @@ def _record(client: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     record = {name: value for name, value in fields.items() if value is not None}
     record = {"type": subscription_type(record), **record}
     if record["type"] == "topk" and "lat" not in record and "lon" not in record:
+        if given := sorted(record.keys() & {"alpha", "distance", "scale_m"}):
+            legal = "'lat' and 'lon' with these fields, or none of them"
+            raise refusal("invalid-place", "Expected a place where nearness counts", ", ".join(given), legal, "without a place the words alone count")
         space = client.settings.space
         record |= {"lat": (space.south + space.north) / 2, "lon": (space.west + space.east) / 2, "alpha": 0}
-        record.pop("distance", None), record.pop("scale_m", None)
     return record
 
 
@@ -163,8 +165,10 @@ def search_window(
     deadline, parts = time.monotonic() + timeout_s, AnswerParts(wanted)
     with client.reader() as consumer:
         follower = Follower(client.kafka, [client.topics.answers], "now", consumer)
-        client._send(client.topics.searches, key, value)
+        sent = client._send(client.topics.searches, key, value)
         while (left_s := deadline - time.monotonic()) > 0:
+            if sent.done() and (error := sent.exception()) is not None:
+                raise SearchError(explain("Kafka has not taken the search.", given=str(error))) from error
             for found in follower.poll(min(left_s, _POLL_S)):
                 if found.key == key and (part := json_object(found.value)) is not None and (answer := parts.add(part)) is not None:
                     return answer

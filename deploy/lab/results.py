@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 """The folder of the packages."""
 
 _MEASURED = ("dskype.bolts.", "dskype.distribution.", "dskype.deploy.lab.")
-_NOT_MEASURED = ("adjustment_experiments", "as_in_paper", "command", "corpus", "experiments", "reasons", "report", "results", "run")
+_NOT_MEASURED = ("adjustment_experiments", "as_in_paper", "command", "corpus", "experiments", "reasons", "report", "results")
 """Last names of modules of the laboratory that read messages, choose what runs, or show results. The data has a digest of its own, rows have their settings, and claims their texts."""
 _OTHERS = ("dskype.deploy.lab.emulator", "dskype.deploy.lab.system")
 """Packages of the laboratory that take no part in these experiments."""

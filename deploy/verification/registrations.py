@@ -299,7 +299,7 @@ class Registry:
                     self.wrong(found, "was replaced or unregistered, but never removed")
                 elif not ended and found.removed is not None and not self._expired(found, now_ms):
                     self.wrong(found, f"was removed at watermark {found.removed}, but not unregistered")
-                elif final and must and not ended and found.active is None:
+                elif final and must and not ended and found.active is None and not self._expired(found, now_ms):
                     self.wrong(found, "never became active")
                 elif not ended and found.active is None:
                     self._report.unchecked["subscriptions are not active yet"] += 1

@@ -120,7 +120,9 @@ def count_pending(kafka: KafkaSettings, topology: str, source: str | None = None
     active: dict[Any, set[str]] = {}
     for event in read_to_end(kafka, topics.registrations):
         value = json_object(event.value) or {}
-        if value.get("event") == "active":
+        if value.get("event") == "updated":  # ends the registration before it
+            ended |= active.get(event.key, set())
+        if value.get("event") in ("active", "updated"):
             active.setdefault(event.key, set()).add(value.get("registration"))
         elif value.get("event") == "removed":
             ended.add(value.get("registration"))

@@ -29,7 +29,9 @@ def with_inherited_lists(changes: Changes, registrations: Iterable[Registration]
     parts: dict[int, list[_Row]] = {number: rows[start:stop] for number, (start, stop) in enumerate(pairwise(bounds)) if start < stop}
     for r in registrations:
         before = r.goes_on
-        if before is not None and r.is_topk:
+        if before is not None and r.is_topk and before.adopted:  # what it went on from has been compacted away
+            r.adopted = True
+        elif before is not None and r.is_topk:
             parts[r.number] = _begun(r, _folded(parts.get(before.number, [])), parts.get(before.number, []), parts.get(r.number, []), inputs, report)
         for row in [row for row in parts.get(r.number, ()) if row[2] == SCORED and not r.adopted]:
             _differ(r, row, "gives a message another score, but not at an update", inputs, report)

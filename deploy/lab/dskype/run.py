@@ -196,6 +196,8 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 if a checked list or a match is wrong, or a run on Spark failed.
     """
+    if args.as_in_paper is not None and (args.spark or args.boolean):
+        raise UsageError("--as-in-paper is for the simulation of top-k subscriptions; given with it: " + ("--spark" if args.spark else "--boolean"))
     if args.spark:
         return distribution_spark.run(args)
     if args.boolean:

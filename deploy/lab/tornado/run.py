@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.cli.arguments import output, positive
+from dskype.deploy.cli.arguments import UsageError, output, positive
 from dskype.deploy.lab.as_in_paper import add_preset_argument, with_settings
 from dskype.deploy.lab.boolean.experiments import World
 from dskype.deploy.lab.corpus import Corpus, add_file_argument
@@ -175,6 +175,8 @@ def run(args: argparse.Namespace) -> int:
     :returns: 0; 1 if a match was missing or too much, or a run on Spark failed.
     """
     if args.spark:
+        if args.as_in_paper is not None:
+            raise UsageError("--as-in-paper is for the simulation; given with it: --spark")
         return tornado_spark.run(args)
     balancing = WorkloadSetting(grid=2 * Scale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
     return run_and_report(

@@ -5,6 +5,7 @@ import { count, el, rate, svg } from "./dom.js";
 const WIDTH = 150, HEIGHT = 52, LINE = 14, LETTER = 6.4, MOST_LINES = 3;
 const BUSY = 0.8;
 const scales = [0.5, 0.7, 1, 1.4, 2];
+let unfolded = false; // whether the list of silent streams is; it stays, too
 let scale = null; // which of the scales; it stays when the page renews the picture
 
 /** Return the edges: for each pair of components the streams from one to the other, with how many tuples they have ever carried and their rate. */
@@ -101,7 +102,8 @@ function drawnNode(id, node, { x, y }) {
 function silentStreams(edges) {
   const listed = edges.flatMap(({ source, target, streams }) => streams.filter(({ carried, rate }) => !carried && !rate).map(({ stream, grouping }) => `${stream}: ${source} to ${target}, ${grouping} grouping`));
   if (!listed.length) return null;
-  return el("details", { class: "silent" }, el("summary", {}, `${listed.length} ${listed.length === 1 ? "stream has" : "streams have"} carried nothing`), el("ul", {}, listed.map((line) => el("li", {}, line))));
+  const open = { class: "silent", open: unfolded, ontoggle: ({ target }) => (unfolded = target.open) };
+  return el("details", open, el("summary", {}, `${listed.length} ${listed.length === 1 ? "stream has" : "streams have"} carried nothing`), el("ul", {}, listed.map((line) => el("li", {}, line))));
 }
 
 /**
