@@ -87,7 +87,7 @@ def test_the_python_function_wires_every_stream_once():
 def test_the_python_function_takes_numbers_of_tasks():
     components = dskype_topology("mine", {"subscription-bolt": 4}).create_topology().components
     assert components["subscription-bolt"].parallelism_hint == 4 and components["message-bolt"].parallelism_hint in (None, 1)
-    assert components["subscription-spout"].obj.topics == ["mine.subscriptions", "mine.plans"]
+    assert components["subscription-spout"].obj.topics == ["mine.subscriptions", "mine.plans", "mine.searches"]
     with pytest.raises(IllegalArgumentException, match="DSkype does not have this component. given: 'bolt'; legal: message-spout, "):
         dskype_topology(tasks={"bolt": 1})
 

@@ -53,6 +53,7 @@ def test_columns_are_what_the_schema_says(distributor, balanced):
         conf |= {"dskype.balance": "auto", "dskype.balance.period.ms": 400, "dskype.balance.cost.min": 1}
     simulation = Simulation(conf, {"subscription-bolt": 3, "distribution-bolt": 2, "message-bolt": 2}, seed=5, faults=Faults())
     play(simulation, rng, messages=80, subscriptions=30, areas=0.3, topk=0.5, planner=Planner(simulation, rng) if balanced else None)
+    simulation.drain(4, ms=1000)  # loads are reported once a change of the plan is over
     for name, n, columns in segments(simulation):
         stream = streams.STREAMS[name]
         sent = stream.make(columns)

@@ -109,7 +109,7 @@ def test_removes_and_matches_need_no_scores():
     assert [json.loads(v)["op"] for _, v, _ in records] == ["remove", "match"]
 
 
-@pytest.mark.parametrize("op", [4, 5, 8, -1])
+@pytest.mark.parametrize("op", [4, 5, 9, -1])
 def test_an_unknown_op_is_refused(op):
     with pytest.raises(IllegalArgumentException, match=r"cannot be written.*legal: 0 \(add"):
         delta_records(DeltaBatch(["s"], ["0-1"], [op], [3], ["1"], [0.5], [1]))
@@ -147,7 +147,7 @@ def test_events_read_back_as_what_they_say():
         b'2-9/"s\\"1"/-1/active',
     )
     assert json.loads(event_record(*shared, "removed", 7)[1]) == {"v": 1, "subscription": 's"1', "registration": "2-9", "event": "removed", "watermark": 7}
-    with pytest.raises(IllegalArgumentException, match=r"given: 'gone'; legal: active \| removed"):
+    with pytest.raises(IllegalArgumentException, match=r"given: 'gone'; legal: active \| updated \| removed"):
         event_record(*shared, "gone", 7)
 
 

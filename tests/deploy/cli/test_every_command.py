@@ -24,6 +24,7 @@ WITH_BROKERS = {
     "bench cluster": None,  # starts hosts of its own before it looks for brokers
     "bench distribution": None,  # needs a sample of tweets
     "bench moves": [],
+    "bench moving": [],
     "bench throughput": [],
     "bench tornado": None,
     "deactivate": ["x"],
