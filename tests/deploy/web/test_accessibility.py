@@ -61,7 +61,7 @@ def stage(kafka, source, served):
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 900)), ("dark", (1280, 900)), ("light", (390, 844))])
 def test_the_pages_keep_the_rules(stage, kafka, source, axe, tmp_path, scheme, size):
-    browser = Browser(tmp_path, size)
+    topics, browser = with_topics(kafka), Browser(tmp_path, size)
     try:
         browser.prefer(scheme)
         browser.open(f"{stage.url}#token={TOKEN}")
@@ -72,7 +72,6 @@ def test_the_pages_keep_the_rules(stage, kafka, source, axe, tmp_path, scheme, s
         browser.open(f"{stage.url}#sub=park&partitions=true")
         browser.wait("document.querySelectorAll('#list tbody tr').length === 3")
         assert violations(browser, axe) == [], "a subscription"
-        topics = with_topics(kafka)
         browser.run("document.getElementById('new').open = true")
         fill(browser, {"text": "park", "lat": "43.04", "lon": "-87.9"})
         browser.run("document.querySelector('[name=search]').click()")
