@@ -305,7 +305,7 @@ def test_a_meter_takes_what_is_spent_between():
 def test_the_topology_gets_its_name_topics_and_tasks():
     found = yaml.safe_load(throughput.definition(throughput._TOPOLOGY.read_text(), "bench-7", {BOLT: 3, "message-spout": 2}))
     assert found["name"] == "bench-7"
-    assert [s["constructorArgs"] for s in found["spouts"]] == [["bench-7.messages"], ["bench-7.subscriptions", {}, "bench-7.plans"]]
+    assert [s["constructorArgs"] for s in found["spouts"]] == [["bench-7.messages"], ["bench-7.subscriptions", {}, "bench-7.plans", "bench-7.searches"]]
     counts = {c["id"]: c["parallelism"] for c in [*found["spouts"], *found["bolts"]]}
     assert counts[BOLT] == 3 and counts["message-spout"] == 2 and counts["message-bolt"] == 1
     with pytest.raises(UsageError, match="--tasks: expected one of message-spout, .*; given: no-bolt"):
