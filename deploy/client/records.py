@@ -87,6 +87,10 @@ class Registered:
             return replace(self, status="expired", since=state[1] if state is not None and state[0] == "removed" else None)
         return self if state is None or state[0] not in ("active", "updated") else replace(self, status="active", since=state[1])
 
+    def has_list(self, state: TopK | None) -> bool:
+        """Tell whether a published list is this subscription's present one. After a move that of the record before stays until the new one is known."""
+        return state is not None and (state.registration in (None, self.registration) or bool((self.fields or {}).get("update")))
+
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         own = {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms}

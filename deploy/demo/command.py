@@ -6,9 +6,11 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dskype.deploy.cli.arguments import port
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.topology.config import TRANSPORTS
@@ -27,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--moving", action="store_true", help="vehicles that drive between cities of Europe, and geofences that report who enters and leaves, here and on a map"
     )
     parser.add_argument("--vehicles", metavar="N", type=_number(1), help=f"with --moving: how many vehicles; default: {moving.vehicles}")
-    parser.add_argument("--port", metavar="PORT", type=_number(0), help="with --moving: port of the map; default: a free one")
+    parser.add_argument("--port", metavar="PORT", type=port, help="with --moving: port of the map; default: a free one")
     parser.add_argument(
         "--messages",
         metavar="N",
@@ -80,12 +82,21 @@ def run(args: argparse.Namespace) -> int:
 
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # names of places use many scripts, and not every terminal can encode all of them
-    terminated = end_on_sigterm()
     given = {k: v for k in ("messages", "subscriptions", "rate", "window", "seed") if (v := getattr(args, k)) is not None}
-    try:
+
+    def start() -> int:
         folder, plan, resumed = demo.open_folder(args.folder, args.resume, given, say)
         picture = None if args.no_picture else _writable(args.picture)
         return demo.run(plan, folder=folder, resumed=resumed, picture=picture, verify=not args.no_verify, transport=args.transport)
+
+    return _until_stopped(start, f"to continue: dskype demo --folder {args.folder} --resume" if args.folder else "nothing is left behind")
+
+
+def _until_stopped(start: Callable[[], int], what_is_left: str) -> int:
+    """Run a demo, and return its exit code; Ctrl-C and SIGTERM end it cleanly."""
+    terminated = end_on_sigterm()
+    try:
+        return start()
     except KeyboardInterrupt:
         pass
     except Exception as ex:
@@ -93,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         if not terminated.is_set():
             raise
         say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
-    say(f"stopped; to continue: dskype demo --folder {args.folder} --resume" if args.folder else "stopped; nothing is left behind")
+    say(f"stopped; {what_is_left}")
     return 130
 
 
@@ -107,18 +118,8 @@ def _run_moving(args: argparse.Namespace) -> int:
     from dskype.deploy.demo import moving_run
     from dskype.deploy.demo.moving import MovingPlan
 
-    terminated = end_on_sigterm()
     given = {k: v for k in ("messages", "vehicles", "rate", "seed", "port") if (v := getattr(args, k)) is not None}
-    try:
-        return moving_run.run(MovingPlan(**given), verify=not args.no_verify, transport=args.transport)
-    except KeyboardInterrupt:
-        pass
-    except Exception as ex:
-        if not terminated.is_set():
-            raise
-        say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
-    say("stopped; nothing is left behind")
-    return 130
+    return _until_stopped(lambda: moving_run.run(MovingPlan(**given), verify=not args.no_verify, transport=args.transport), "nothing is left behind")
 
 
 def _run_elsewhere(args: argparse.Namespace) -> int:

@@ -128,7 +128,7 @@ class Fleet:
 
     def __init__(self, where: Cities, n: int, seed: int = 0) -> None:
         rng = np.random.default_rng([seed, 11])
-        self.cities, self._seed = where, seed
+        self.cities, self._seed = where, seed % 2**64
         self._roads = (where.neighbours >= 0).sum(axis=1)
         self.kinds = rng.choice(len(KINDS), n, p=(0.4, 0.2, 0.2, 0.2))
         self._speed_m_s = np.array(_SPEEDS_KMH)[self.kinds] / 3.6 * rng.uniform(0.7, 1.3, n)

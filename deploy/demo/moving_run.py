@@ -1,6 +1,6 @@
 """The demo of objects that move: vehicles drive between cities of Europe, and geofences report who enters and leaves, in the terminal and on the map.
 
-``dskype demo --moving`` calls it. It needs nothing from outside: the cities are those of the web pages.
+``dskype demo --moving`` calls it. Once the jars of Kafka and Spark are there it needs nothing from outside: the cities are those of the web pages.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class _Live:
     def _line(self, elapsed_s: float, applied: int) -> None:
         recent, _ = self._watcher.latency()
         self._print(
-            f"{elapsed_s:4.0f} s  {applied:,} of {self._plan.messages:,} states; {self._counts['enter']:,} times a vehicle entered, {self._counts['leave']:,} times one left; "
+            f"{elapsed_s:4.0f} s  {applied:,} of {self._plan.messages:,} states; {self._counts['enter']:,} entered, {self._counts['leave']:,} left; "
             f"latency p50 {milliseconds(recent.p50)}, p99 {milliseconds(recent.p99)}"
         )
 

@@ -81,11 +81,13 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     for path in sorted(folder.glob("*.json")):
         try:
             result = json.loads(path.read_text(encoding="utf-8"))
-            known = result["format"] == FORMAT
-        except (OSError, ValueError, TypeError, KeyError) as ex:
+            missing = sorted({"format", "paper", "date", "command", "data", "code", "experiments"} - result.keys())
+        except (OSError, ValueError, AttributeError) as ex:
             raise UsageError(f"{path}: expected a result file of a benchmark, as --folder DIR writes it; {type(ex).__name__}: {ex}") from ex
-        if not known:
+        if result.get("format", FORMAT) != FORMAT:
             raise UsageError(f"{path}: expected a result file of format {FORMAT}, given: {result['format']}; run its command again")
+        if missing:
+            raise UsageError(f"{path}: expected a result file of a benchmark, as --folder DIR writes it; given: one without {', '.join(missing)}")
         found.append({**result, "file": path.name})
     if not found:
         raise UsageError(f"{folder}: expected result files (*.json), as --folder DIR of a benchmark writes them; given: none")
@@ -138,7 +140,7 @@ def _verdict(claim: Claim, experiment: Experiment, action: str, results: Sequenc
 
 
 def _of_any(rows: Sequence[Mapping[str, Any]], data: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return rows in which the first data set, if they are about data sets, has the name that claims have for any."""
+    """Return rows in which the last data set that is not the long one has the name that claims have for any."""
     names = [one["name"] for one in data if one.get("name", LONG) != LONG]
     return [{**row, "x": _ANY} if names and row["x"] == names[-1] else row for row in rows]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -19,25 +18,34 @@ _Row = tuple[int, int, int, int, float, int, int, int, bool]
 _ADD, _REMOVE = 0, 1
 
 
-def with_inherited_lists(changes: Changes, registrations: Iterable[Registration], inputs: Inputs, report: Report) -> Changes:
+def with_inherited_lists(changes: Changes, registrations: Sequence[Registration], inputs: Inputs, report: Report) -> Changes:
     """Return changes in which each update begins with additions only: its first list, as the published changes make it from the last one of the registration before.
+
+    Takes memory for what updates go on from, and O(n) time besides.
 
     :param registrations: all that are compared, in the order of their numbers.
     """
-    rows: list[_Row] = list(zip(*(column.tolist() for column in vars(changes).values())))
-    bounds = np.searchsorted(changes.registration, np.arange(int(changes.registration.max(initial=-1)) + 2)).tolist()
-    parts: dict[int, list[_Row]] = {number: rows[start:stop] for number, (start, stop) in enumerate(pairwise(bounds)) if start < stop}
+    concerned = {number for r in registrations if r.goes_on is not None for number in (r.number, r.goes_on.number)}
+    concerned.update(changes.registration[changes.op == SCORED].tolist())
+    taken = np.isin(changes.registration, sorted(concerned))
+    parts: dict[int, list[_Row]] = {}
+    for row in zip(*(column[taken].tolist() for column in vars(changes).values())):
+        parts.setdefault(row[0], []).append(row)
     for r in registrations:
         before = r.goes_on
         if before is not None and r.is_topk and before.adopted:  # what it went on from has been compacted away
             r.adopted = True
         elif before is not None and r.is_topk:
             parts[r.number] = _begun(r, _folded(parts.get(before.number, [])), parts.get(before.number, []), parts.get(r.number, []), inputs, report)
-        for row in [row for row in parts.get(r.number, ()) if row[2] == SCORED and not r.adopted]:
-            _differ(r, row, "gives a message another score, but not at an update", inputs, report)
-            parts[r.number].remove(row)
-    columns = list(zip(*(row for number in sorted(parts) for row in parts[number]))) or [()] * 9
-    return Changes(*(np.array(column, old.dtype) for column, old in zip(columns, vars(changes).values())))
+        if r.number in parts and not r.adopted:
+            for row in parts[r.number]:
+                if row[2] == SCORED:
+                    _differ(r, row, "gives a message another score, but not at an update", inputs, report)
+            parts[r.number] = [row for row in parts[r.number] if row[2] != SCORED]
+    made = list(zip(*(row for part in parts.values() for row in part))) or [()] * 9
+    found = Changes(*(np.concatenate((old[~taken], np.array(new, old.dtype))) for old, new in zip(vars(changes).values(), made)))
+    order = np.argsort(found.registration, kind="stable")
+    return Changes(*(column[order] for column in vars(found).values()))
 
 
 def _folded(rows: Iterable[_Row]) -> dict[int, float]:

@@ -210,7 +210,7 @@ class Answers:
                 state = topk if in_log else feed.client.topk(id)
             except TopologyError as error:
                 return {**found, "note": str(error)}
-            if state is not None and state.registration in (None, registered.registration):
+            if state is not None and registered.has_list(state):
                 entries = [feed.describe({**entry, "message_id": id_text(entry["message"])}) for entry in state.as_json()["topk"]]
                 found["topk"] = {**state.as_json(), "topk": entries}
         return found

@@ -134,6 +134,17 @@ def test_a_subscription_that_moves_changes_by_the_difference(name):
     assert verify(Inputs.read("dskype", simulation.records), Settings.from_conf(simulation.conf), final=True).ok
 
 
+@pytest.mark.parametrize("name", ["hashing", "hybrid"])
+def test_a_list_is_verified_whose_subscription_has_moved_since_its_records_were_compacted(name):
+    conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, 2)}
+    lakes = [message("lake", id=id, lat=lat) for id, lat in (("a", 1), ("b", 3), ("c", 9), ("d", 4))]
+    steps = ("s", TOPK), *lakes, ("s", {**TOPK, "lat": 7, "update": True}), message("lake", id="e", lat=6), ("s", {**TOPK, "lat": 2, "update": True})
+    simulation = played(*steps, message("lake", id="f", lat=2), conf=conf, tasks={"subscription-bolt": 2})
+    for gone in ((), (0,), (0, 1)):
+        kept = Inputs.read("dskype", lambda topic, gone=gone: [r for r in simulation.records(topic) if topic != TOPICS.subscriptions or r.offset not in gone])
+        assert verify(kept, Settings.from_conf(simulation.conf), final=True).ok, gone
+
+
 def test_unregistering_an_unknown_id_does_nothing_and_is_counted():
     simulation = played(("nobody", None), message("lake"))
     assert metric(simulation, "unknown_unregistered") == 1

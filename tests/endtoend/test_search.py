@@ -31,6 +31,7 @@ def test_what_is_refused_is_counted_and_told():
     simulation.message({"id": 1, "text": "lake", "lat": 1, "lon": 2})
     simulation.drain(2)
     bad = {"k": {**NEAR, "k": 6}, "where": {**NEAR, "where": "lake AND"}, "late": {**NEAR, "timeout_ms": 0}, "type": {"text": "lake"}, "json": b"{"}
+    bad |= {"half": b'{"type":"topk","text":"\\ud800 lake","lat":1,"lon":2}', "endless": b'{"type":"topk","text":"lake","lat":1,"lon":2,"alpha":1e999}'}
     for id, record in bad.items():
         send_search(simulation, id, record)
     simulation.drain(2)
@@ -41,6 +42,8 @@ def test_what_is_refused_is_counted_and_told():
         "late": "invalid-timeout",
         "type": "unknown-type",
         "json": "invalid-json",
+        "half": "invalid-json",
+        "endless": "invalid-json",
     }
     assert sorted(codes(simulation).values()) == sorted(part["code"] for [part] in found.values())
     for i in range(5):

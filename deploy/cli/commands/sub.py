@@ -276,7 +276,7 @@ def _state(client: Any, found: Any) -> Any:
     except TopologyError as ex:
         say(f"note: {ex}")
         return None
-    return state if state is not None and state.registration in (None, found.registration) else None
+    return state if found.has_list(state) else None
 
 
 def _unknown(client: Any, ids: Sequence[str]) -> int:

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="how long to measure the throughput; default: 20")
     parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="how long to measure the latency; 0: not at all; default: 20")
     add_verify(parser, "at the end")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="default: 0")
     output(parser)
 
 

@@ -7,6 +7,7 @@ const MOST = 2000; // objects that stay on the map
 const TAIL = 8; // former places of each
 const KEPT_MS = 120_000; // an object that says nothing for so long leaves the map
 const GLIDE_MS = 1000; // it goes to its new place in so much time, or in less if its states come faster
+const NEWS_MS = 10_000; // longer ago it is no news
 const PULSE_MS = 1500; // so long an object stands out that has entered or left
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -38,12 +39,18 @@ export const Things = Named.extend({
     this.draw();
   },
 
-  /** Show that a subscription says that an object has entered or left it. */
-  mark({ object, op, lat, lon }) {
+  /** Show that a subscription says that an object has entered or left it; what is old has no pulse. */
+  mark({ object, op, lat, lon, time_ms }) {
     if (op === "leave") this.inside.delete(object);
     else this.inside.add(object);
-    if (op !== "inside") this.pulses.push({ object, op, lat, lon, at: performance.now() });
+    if (op !== "inside" && Date.now() - time_ms < NEWS_MS) this.pulses.push({ object, op, lat, lon, at: performance.now() });
     if (this.pulses.length > TAIL * 25) this.pulses.shift();
+    this.draw();
+  },
+
+  /** Forget which objects are inside, but for those with these names. */
+  keep(names) {
+    for (const name of this.inside) if (!names.has(name)) this.inside.delete(name);
     this.draw();
   },
 

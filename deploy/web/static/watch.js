@@ -15,9 +15,10 @@ export class Watch {
    * @param id of the subscription.
    * @param changed called after changes: once for all that come before the browser draws the page again.
    * @param moved called with each result that says that an object has entered or left.
+   * @param ended called when it is not known any more of some objects whether they are inside.
    */
-  constructor(id, changed, moved) {
-    Object.assign(this, { id, changed, moved, status: "unknown", fields: null, refused: null, limit: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
+  constructor(id, changed, moved, ended) {
+    Object.assign(this, { id, changed, moved, ended, status: "unknown", fields: null, refused: null, limit: null, note: null, watermark: -1, connection: "connecting", lost: 0, closed: false });
     this.members = new Map(); // see keyOf -> entry, in the order in which they came
     this.inside = new Map(); // object -> the result that said that it has entered
     this.newest = [];
@@ -41,8 +42,9 @@ export class Watch {
       this.watermark = topk.watermark;
       for (const entry of [...topk.topk].reverse()) this.members.set(keyOf(entry), entry);
     }
-    const whole = this.isTopk && !topk; // without a published list, all changes make the list
-    await this.#follow(String(whole ? registered.registered_ms : Math.max(registered.registered_ms, time_ms - RECENT_MS)));
+    // Without a published list, all changes make the list: those since the registration, which began empty unless it goes on from the one before.
+    const whole = registered.update ? "beginning" : registered.registered_ms;
+    await this.#follow(String(this.isTopk && !topk ? whole : Math.max(registered.registered_ms, time_ms - RECENT_MS)));
   }
 
   get isTopk() {
@@ -72,7 +74,7 @@ export class Watch {
       const listeners = {
         following: on(resolve),
         result: on((result) => this.#apply(result)),
-        registration: on(({ event, watermark }) => Object.assign(this, { status: event, since: watermark })),
+        registration: on((told) => this.#begin(told)),
         limited: on(({ limit }) => (this.limit = limit)),
         refusal: on(({ error }) => Object.assign(this, { status: "refused", refused: error })),
         lost: on(({ partitions }) => (this.lost += partitions.reduce((sum, { records }) => sum + records, 0))),
@@ -105,6 +107,13 @@ export class Watch {
       this.told = false;
       this.changed();
     });
+  }
+
+  /** Another registration: what was inside before it may have left without a word. */
+  #begin({ event, watermark }) {
+    Object.assign(this, { status: event === "updated" ? "active" : event, since: watermark });
+    for (const [object, { watermark: at }] of this.inside) if (at <= watermark) this.inside.delete(object);
+    this.ended();
   }
 
   #apply(result) {

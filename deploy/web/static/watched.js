@@ -76,7 +76,7 @@ export class Watched {
   #choose(id) {
     this.watch?.close();
     this.things.unmark();
-    this.watch = new Watch(id, () => this.render(), (result) => this.things.mark(result));
+    const watch = (this.watch = new Watch(id, () => this.render(), (result) => this.things.mark(result), () => this.things.keep(watch.inside)));
     document.getElementById("watched").hidden = false;
     for (const part of ["state", "actions", "list", "changes"]) show(part);
     show("subscription", id);

@@ -125,7 +125,7 @@ def test_who_enters_and_leaves_is_shown_as_text(monkeypatch):
     live.until_done()
     shown = console.file.getvalue()
     assert "[red]Paris" in shown and "\x1b" not in shown and shown.count("enter ") == 2
-    assert "10 of 10 states; 2 times a vehicle entered, 1 times one left; latency p50 12 ms, p99 40 ms" in shown and "300 vehicles drive" in said[0]
+    assert "10 of 10 states; 2 entered, 1 left; latency p50 12 ms, p99 40 ms" in shown and "300 vehicles drive" in said[0]
     stats.tasks[7]["watermark"] = 5
     monkeypatch.setattr(moving_run, "_STUCK_S", -1.0)
     with pytest.raises(TopologyError, match="6 of 10 states applied"):

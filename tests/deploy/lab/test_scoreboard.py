@@ -114,7 +114,15 @@ def test_a_result_is_the_same_after_it_was_written_and_read():
     assert json.loads(result_text(one)) == one
 
 
-@pytest.mark.parametrize(("text", "told"), [("{}", "expected a result file"), ("[1", "expected a result file"), ('{"format": 9}', "format 1, given: 9")])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{}", "expected a result file"),
+        ("[1", "expected a result file"),
+        ('{"format": 9}', "format 1, given: 9"),
+        ('{"format": 1}', "one without code, command"),
+    ],
+)
 def test_a_file_that_is_no_result_is_refused(tmp_path, capsys, text, told):
     assert cli.main(["bench", "scoreboard", str(tmp_path)]) == 1 and "given: none" in capsys.readouterr().err
     (tmp_path / "a.json").write_text(text)

@@ -1273,6 +1273,17 @@ def test_subscriptions_that_the_topology_has_yet_to_register_or_remove_are_pendi
     assert found["ok"] and not found["rested"] and not found["final"] and found["left"] == "2 subscriptions are pending"
     assert "still at work after 6 s: 2 subscriptions are pending; its last lists were not compared" in shown.err
     assert shown.err.count("note: the kernels are not compiled yet; the comparison compiles those that it needs") == 1
+    producer = kafka.producer()
+    moved = producer.send(f"{name}.subscriptions", key=b"new", value=json.dumps({**new, "update": True}).encode()).get()
+    for event, registration in (("active", "0-99"), ("updated", f"{moved.partition}-{moved.offset}")):
+        value = {"v": 1, "subscription": "new", "registration": registration, "event": event, "watermark": 4}
+        producer.send(f"{name}.registrations", key=b"new", value=json.dumps(value).encode()).get()
+    assert count_pending(kafka, name) == 1, "one that has moved is registered"
+    producer.send(f"{name}.subscriptions", key=b"new", value=None).get()
+    value = {"v": 1, "subscription": "new", "registration": f"{moved.partition}-{moved.offset}", "event": "removed", "watermark": 4}
+    producer.send(f"{name}.registrations", key=b"new", value=json.dumps(value).encode()).get()
+    producer.close()
+    assert count_pending(kafka, name) == 1, "and removed with its last registration"
 
 
 def test_a_topology_that_reads_the_inputs_of_another_one_is_compared_with_those(kafka, name, capsys):

@@ -80,9 +80,21 @@ def test_enter_and_leave_are_on_the_map_and_in_the_list(page, kafka):
     tell(kafka, "leave", "bus-7", say(kafka, "bus-7", 48.2, 11.56))
     page.wait("!dskype.things.inside.has('bus-7') && document.querySelector('#changes .move.leave')")
     assert page.run("return document.querySelectorAll('#map path.pin, img').length") == 0, "objects are where they are now, and text is text"
+    mark = "dskype.things.mark({ object: 'bus-7', op: 'enter', lat: 1, lon: 2, time_ms: Date.now() - arguments[0] }); return dskype.things.pulses.length"
+    assert page.run(mark, 0) == 1 and page.run(mark, 60_000) == 1, "what is old has no pulse"
     page.wait("dskype.things.pulses.length === 0")
     page.click("//div[@id='actions']/button[text()='Close']")
     assert page.run("return dskype.things.inside.size") == 0
+
+
+def test_of_what_was_inside_before_a_subscription_moved_nothing_is_known(page, kafka):
+    for name in ("bus-7", "bus-8"):
+        tell(kafka, "enter", name, say(kafka, name, 48.1405, 11.56))
+    page.wait("document.querySelector('#state').innerText.includes('2: bus-8, bus-7')")
+    updated = {"v": 1, "subscription": "station", "registration": "0-1", "event": "updated", "watermark": 0}
+    kafka.broker.write(kafka.topology().registrations, "station", json.dumps(updated).encode())
+    page.wait("document.querySelector('#state').innerText.includes('1: bus-8')")
+    assert page.run("return [...dskype.things.inside]") == ["bus-8"] and "active since watermark 0" in page.text("#state")
 
 
 def test_only_so_many_objects_stay_and_they_cost_one_drawing_a_frame(page):

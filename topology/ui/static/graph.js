@@ -5,8 +5,7 @@ import { count, el, rate, svg } from "./dom.js";
 const WIDTH = 150, HEIGHT = 52, LINE = 14, LETTER = 6.4, MOST_LINES = 3;
 const BUSY = 0.8;
 const scales = [0.5, 0.7, 1, 1.4, 2];
-let unfolded = false; // whether the list of silent streams is; it stays, too
-let scale = null; // which of the scales; it stays when the page renews the picture
+let scale = null; // which of the scales
 
 /** Return the edges: for each pair of components the streams from one to the other, with how many tuples they have ever carried and their rate. */
 export function edgesOf(nodes, rates) {
@@ -98,20 +97,35 @@ function drawnNode(id, node, { x, y }) {
   );
 }
 
-/** Return the streams that have carried nothing, as a list that is folded. */
-function silentStreams(edges) {
-  const listed = edges.flatMap(({ source, target, streams }) => streams.filter(({ carried, rate }) => !carried && !rate).map(({ stream, grouping }) => `${stream}: ${source} to ${target}, ${grouping} grouping`));
-  if (!listed.length) return null;
-  const open = { class: "silent", open: unfolded, ontoggle: ({ target }) => (unfolded = target.open) };
-  return el("details", open, el("summary", {}, `${listed.length} ${listed.length === 1 ? "stream has" : "streams have"} carried nothing`), el("ul", {}, listed.map((line) => el("li", {}, line))));
+/** Return the streams that have carried nothing, in words. */
+const silentStreams = (edges) =>
+  edges.flatMap(({ source, target, streams }) => streams.filter(({ carried, rate }) => !carried && !rate).map(({ stream, grouping }) => `${stream}: ${source} to ${target}, ${grouping} grouping`));
+
+// What stays when the page renews the picture: what has the focus, where the picture is scrolled to, and whether the list is unfolded.
+const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "picture of the topology" });
+const summary = el("summary", {}), list = el("ul", {});
+const silent = el("details", { class: "silent" }, summary, list);
+const button = (text, label, step) => el("button", { type: "button", "aria-label": label, onclick: () => resize(step) }, text);
+const size = el("div", { class: "size", role: "group", "aria-label": "size of the picture" }, button("–", "smaller", -1), button("+", "larger", 1));
+
+function resize(step) {
+  const drawn = scroll.firstElementChild;
+  const [, , width, height] = drawn.getAttribute("viewBox").split(" ");
+  // At first as large as the page is wide, if it can be read then.
+  scale ??= width <= scroll.clientWidth ? scales.indexOf(1) : scales.indexOf(1) - 1;
+  scale = Math.min(scales.length - 1, Math.max(0, scale + step));
+  drawn.setAttribute("width", String(width * scales[scale]));
+  drawn.setAttribute("height", String(height * scales[scale]));
 }
 
 /**
- * Return the picture, with buttons for its size.
+ * Draw the picture, with buttons for its size.
+ * @param box the element that gets it.
  * @param nodes the answer of `visualization`.
  * @param rates `source/stream/target` -> tuples per second.
  */
-export function graph(nodes, rates) {
+export function drawGraph(box, nodes, rates) {
+  if (!Object.keys(nodes).length) return box.replaceChildren();
   const edges = edgesOf(nodes, rates);
   const picture = layout(nodes, edges);
   const { width, height } = picture.graph();
@@ -123,16 +137,13 @@ export function graph(nodes, rates) {
     edges.filter(({ silent }) => !silent).map((edge) => drawnEdge(edge, picture.edge(edge.source, edge.target))),
     Object.entries(nodes).map(([id, node]) => drawnNode(id, node, picture.node(id))),
   );
-  // At first as large as the page is wide, if it can be read then.
-  const room = document.getElementById("graph").clientWidth;
-  scale ??= width <= room ? 2 : 1;
-  const resize = (step) => {
-    scale = Math.min(scales.length - 1, Math.max(0, scale + step));
-    drawn.setAttribute("width", String(width * scales[scale]));
-    drawn.setAttribute("height", String(height * scales[scale]));
-  };
+  if (!box.contains(scroll)) box.replaceChildren(size, scroll, silent);
+  const { scrollLeft, scrollTop } = scroll;
+  scroll.replaceChildren(drawn);
   resize(0);
-  const button = (text, label, step) => el("button", { type: "button", "aria-label": label, onclick: () => resize(step) }, text);
-  const size = el("div", { class: "size", role: "group", "aria-label": "size of the picture" }, button("–", "smaller", -1), button("+", "larger", 1));
-  return [size, el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "picture of the topology" }, drawn), silentStreams(edges)];
+  Object.assign(scroll, { scrollLeft, scrollTop });
+  const lines = silentStreams(edges);
+  silent.hidden = !lines.length;
+  summary.textContent = `${lines.length} ${lines.length === 1 ? "stream has" : "streams have"} carried nothing`;
+  list.replaceChildren(...lines.map((line) => el("li", {}, line)));
 }

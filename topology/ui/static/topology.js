@@ -2,7 +2,7 @@
 
 import { choices, final, get, keep, of, options, parameters, post, token } from "./api.js";
 import { el, facts, latency, link, moment, show, table } from "./dom.js";
-import { graph } from "./graph.js";
+import { drawGraph } from "./graph.js";
 
 const id = parameters.get("id") ?? "";
 const componentPage = (component) => `component.html?id=${encodeURIComponent(component)}&topology_id=${encodeURIComponent(id)}`;
@@ -61,7 +61,7 @@ async function render() {
   );
   show("actions", actions(page));
   show("choices", choices("topology.html"));
-  show("graph", Object.keys(nodes).length ? graph(nodes, rates(metrics, page.ageSeconds)) : "");
+  drawGraph(document.getElementById("graph"), nodes, rates(metrics, page.ageSeconds));
   const settled = [
     ["Acked", (c) => (page.ackers || c.acked ? c.acked : "–"), "number"],
     ["Failed", (c) => (page.ackers || c.failed ? c.failed : "–"), "number"],
