@@ -29,12 +29,9 @@ class Preset:
 
     def __str__(self) -> str:
         own = [f"--{name.replace('_', '-')} {value}" for name, value in self.options.items()] + [f"{name} = {value}" for name, value in self.settings.items()]
-        sizes = ", ".join(f"{_OPTION.get(name, name).replace('_', '-')} {number:,}" for name, number in self.sizes.items())
+        sizes = ", ".join(f"{name.replace('_', '-')} {number:,}" for name, number in self.sizes.items())
         return "; ".join(part for part in (", ".join(own), f"of these sizes a share: {sizes}", self.besides) if part)
 
-
-_OPTION = {"count": "messages"}
-"""Where an option has another name in the arguments."""
 
 AS_IN_PAPER: Mapping[str, Preset] = {
     "skype": Preset({"subscriptions": 1_000_000, "window": 1_000_000, "arrivals": 100_000, "warm_up": 3_000_000}, besides="warm-up: three windows"),
