@@ -36,11 +36,12 @@ class Coverage:
     def record_finished(self, version: int, source: int, at: int) -> int | None:
         """Record that all subscriptions of a distribution task have moved to a plan, at its watermark ``at``.
 
-        :returns: when those of all tasks have, the highest of these watermarks: no subscription needs the routes of older plans above it. Otherwise None.
+        :returns: when those of all tasks have, the position above which no subscription needs the routes of older plans: the highest of these watermarks, or
+            the newest position that was sent by an older plan alone, which a subscription still matches that registers now. Otherwise None.
         """
         finished = self._finished.setdefault(version, {})
         finished[source] = at
-        return None if len(finished) < self._sources else max(self._finished.pop(version).values())
+        return None if len(finished) < self._sources else max(self._from[version], *self._finished.pop(version).values())
 
     def since(self, version: int) -> int:
         """Return the watermark from which on everything arrives that a plan sends here; higher than any while it is unknown."""

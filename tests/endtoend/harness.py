@@ -546,7 +546,8 @@ def play(
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice(steps_ms))
     if drain:
         simulation.step(ms=500)  # shorter than from tick to tick: there are crashes while changed lists wait for one
-        simulation.drain(3 if timed else 1, ms=1000)  # with time windows the last message waits until nothing has come for a while
+        # Lists wait for the next tick. With time windows the last message waits until nothing has come for a while.
+        simulation.drain(3 if timed else 2, ms=1000)
 
 
 def options_of(name, tasks, space=SPACE):

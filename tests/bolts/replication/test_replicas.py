@@ -136,3 +136,12 @@ def test_a_plan_is_covered_from_the_newest_message_before_the_last_marker():
     coverage.restore(unpack_state(pack_state(coverage.snapshot())))
     assert coverage.record_finished(3, 11, 80) is None and coverage.record_finished(3, 10, 75) == 80
     assert coverage.since(3) == 70 and coverage.since(4) > 1 << 60
+
+
+def test_routes_of_an_older_plan_stay_until_what_they_alone_have_sent_is_matched():
+    coverage = Coverage(2)
+    coverage.record_marker(4, 10, 90)
+    coverage.record_marker(4, 11, 60)
+    assert coverage.record_finished(4, 10, 50) is None
+    # A subscription that registers at watermark 50 matches the message at 90, which the older plan has sent.
+    assert coverage.record_finished(4, 11, 50) == 90

@@ -78,5 +78,6 @@ def assert_runs_on_a_file(command: str, options: list[str], experiments: list[st
     result = json.loads(capsys.readouterr().out)
     assert [e["name"] for e in result["experiments"]] == experiments and (folder / "out" / "report.md").is_file()
     kept = json.loads((folder / "out" / "result.json").read_text())
-    assert kept["paper"] == command and [e["name"] for e in kept["experiments"]] == experiments and not changed_files(kept)
+    paper = "ps2stream" if "--boolean" in options else command
+    assert kept["paper"] == paper and [e["name"] for e in kept["experiments"]] == experiments and not changed_files(kept)
     assert str(folder) not in json.dumps(kept) and all(data["digest"] for data in kept["data"])
