@@ -79,7 +79,7 @@ class SubscriptionBolt(BatchBolt):
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of results."""
         topics, config = Topics.for_topology(topology), topic_config(Settings.from_conf(conf))
-        return {getattr(topics, name): config[name] for name in ("results", "matches", "topk", "registrations") if name in config}
+        return {getattr(topics, name): config[name] for name in ("results", "matches", "topk", "registrations")}
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams."""

@@ -39,8 +39,8 @@ def topic_config(settings: Settings) -> dict[str, dict[str, str]]:
         "messages": {**_KEEP, **_LOG_TIME, **bounded},
         "subscriptions": {**_COMPACT, **_LOG_TIME, **bounded},
         "results": results,
-        # By message, where matches are not published one by one.
-        **({"matches": results} if settings.matches == "grouped" else {}),
+        # By message, where matches are not published one by one. There from the start: whoever follows results follows this one, too, if the setting changes later.
+        "matches": results,
         # Written often, needed once per key. Kafka compacts closed segments only, and reads the whole topic each time: not for a few new records.
         "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.5"},
         # A short record when a subscription begins or ends. The last record of each subscription stays: it says whether it is active. Earlier

@@ -115,7 +115,7 @@ class Scene(throughput.Run):
             self._wait_applied(self.feeder.written)
             self._steady = True
             self.result["steady_ms"] = _now_ms()
-            self._begun = self.feeder.written, {name: self._end(getattr(self.topics, name)) for name in ("results", "matches") if name in self._topic_config}
+            self._begun = self.feeder.written, {name: self._end(getattr(self.topics, name)) for name in ("results", "matches")}
             yield True
 
     def _keep_busy(self, rate: float, least_s: float) -> None:

@@ -166,8 +166,7 @@ class Run:
                 )
             clock = {"message.timestamp.type": "LogAppendTime"}
             for name in ("results", "matches"):
-                if name in self._topic_config:
-                    admin.create({getattr(self.topics, name): 1}, {**self._topic_config[name], **clock})
+                admin.create({getattr(self.topics, name): 1}, {**self._topic_config[name], **clock})
             kept_s = _WARM_UP_S + self.args.latency_seconds + _READING_S if self.args.latency_seconds else 0
             admin.create({self.topics.topk: 1}, {**self._topic_config["topk"], **clock, "min.compaction.lag.ms": str(int(kept_s * 1000))})
         ensure_topics(self.kafka, self.name)
@@ -383,7 +382,7 @@ class Run:
     def _latency(self) -> None:
         args, result = self.args, self.result
         rate = args.latency_rate or result["messages_per_s"] * args.latency_load
-        begin = {name: self._end(getattr(self.topics, name)) for name in ("results", "topk", "matches") if name in self._topic_config}
+        begin = {name: self._end(getattr(self.topics, name)) for name in ("results", "topk", "matches")}
         warm_up = min(_WARM_UP_S, args.latency_seconds / 2)
         self.feeder.paced(rate, warm_up)
         first, meter = self.feeder.written, Meter(self.history.pids)
@@ -433,14 +432,14 @@ class Run:
         grouped = self.topics.matches
         for topic in keyed:  # without its first record, a topic would look as if old records had been dropped
             chosen.update(record.key for record in self._read(topic, 0, min(1, self._end(topic))))
-        if "matches" in self._topic_config:
-            chosen.update(json.loads(record.value)["subscriptions"][0].encode() for record in self._read(grouped, 0, min(1, self._end(grouped))))
+        if self._end(grouped):
+            chosen.update(json.loads(record.value)["subscriptions"][0].encode() for record in self._read(grouped, 0, 1))
         say(f"  verifying {len(chosen)} subscriptions")
 
         def records(topic: str) -> list[Any]:
             if topic != grouped:
                 return [_plain(r) for r in self._read(topic) if topic not in keyed or r.key in chosen]
-            found = (fewer_matches(_plain(r), chosen) for r in self._read(topic)) if "matches" in self._topic_config else ()
+            found = (fewer_matches(_plain(r), chosen) for r in self._read(topic))
             return [record for record in found if record is not None]
 
         inputs = Inputs.read(self.name, records)
