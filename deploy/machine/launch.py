@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dskype.deploy.machine import connection, paths
-from dskype.deploy.machine.cluster import Target, kafka_settings
+from dskype.deploy.machine.cluster import Target, kafka_settings, reach
 from dskype.deploy.machine.detached import report_ready
 from dskype.deploy.machine.folders import FolderInUseError
 from dskype.deploy.machine.signals import end_on_sigterm
@@ -20,9 +20,12 @@ from dskype.topology.core.redaction import redacted_output
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import TopologyError
 from dskype.topology.local import LocalCluster, LocalTopology
-from dskype.topology.planning.plan import metrics_topic
+from dskype.topology.nimbus.states import TopologyState
+from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.planning.validation import CycleWarning
 from dskype.topology.runtime.driver.first_batches import await_first_batches
+from dskype.topology.runtime.driver.resume import check_resumable
+from dskype.topology.runtime.nimbus.nimbus_topic import load_states
 from dskype.topology.runtime.nimbus.standby import TopologyKilledError
 from dskype.topology.runtime.stores.choice import FOLDER_URL, default_url
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
     from dskype.topology.model import StormTopology
 
-__all__ = ["await_kill", "folder_of", "run_local", "ship_modules", "start", "submit", "tell_warnings"]
+__all__ = ["await_kill", "check_standby", "folder_of", "run_local", "ship_modules", "start", "submit", "tell_warnings"]
 
 Progress = Callable[[str], None]
 
@@ -114,7 +117,7 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = Fa
     """
     kafka_settings(target)  # fails before anything is started if no cluster is named
     if standby:
-        _check_standby(flux, target, fresh)
+        check_standby(flux, target, fresh=fresh)
     end_on_sigterm()
     os.umask(0o077)
     ship_modules(flux.modules, target.master)
@@ -137,10 +140,10 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = Fa
         cluster.shutdown(remove=finished)
 
 
-def _check_standby(flux: FluxTopology, target: Target, fresh: bool) -> None:
-    """Refuse a standby that could not take over.
+def check_standby(flux: FluxTopology, target: Target, *, fresh: bool = False) -> None:
+    """Refuse a standby that could not take over: it would find that out when nobody runs the topology any more.
 
-    :raises TopologyError: the topology's state is in a folder of its driver, or is to be removed.
+    :raises TopologyError: the topology's state is in a folder of its driver, or is to be removed; or the topology that runs differs too much from this one.
     """
     url = flux.config.get(Config.TOPOLOGY_EMULATOR_STATE_URL) or default_url(target.master or "local")
     if url == FOLDER_URL:
@@ -152,6 +155,13 @@ def _check_standby(flux: FluxTopology, target: Target, fresh: bool) -> None:
         )
     if fresh:
         raise TopologyError("A standby continues what another process has begun.", given="--standby --fresh", hint="leave one of them out")
+    kafka = reach(target)
+    record = load_states(kafka).get(flux.name)
+    if record is not None and record.get("store") is not None:
+        state = TopologyState.from_json(record["state"])
+        workers = {key: state.conf[key] for key in (Config.TOPOLOGY_WORKERS,) if key in state.conf}  # those of the last rebalance
+        conf = {**flux.config, **workers, Config.TOPOLOGY_EMULATOR_STATE_URL: url}
+        check_resumable(TopologyPlan.build(flux.name, state.id, conf, flux.topology), kafka)
 
 
 def _stand_by(name: str, folder: Path, options: dict[str, Any]) -> LocalCluster:

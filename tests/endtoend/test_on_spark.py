@@ -28,6 +28,7 @@ from tests.topology.runtime.helpers import kill as kill_processes
 from .feed import FILTER
 from .harness import topology
 
+ROOT = Path(__file__).parents[2]
 TASKS = {"subscription-bolt": 2}
 MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "8000"))
 SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "1500"))
@@ -146,14 +147,18 @@ def test_areas_and_grouped_matches_are_exact_with_executors_killed_on_the_way(cl
 
 
 @contextlib.contextmanager
-def driver(says: str = "running", **arguments) -> Iterator[subprocess.Popen]:
-    """Yield a driver that has said something: ``running`` or ``standing by``."""
+def driver(says: str = "running", source: Path | None = None, **arguments) -> Iterator[subprocess.Popen]:
+    """Yield a driver that has said something: ``running`` or ``standing by``.
+
+    :param source: the folder with the package; default: the one of the tests.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.endtoend.driver_program", json.dumps(arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=source or ROOT,
+        env={**os.environ, **({} if source is None else {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"})},
     )
     try:
         assert process.stdout.readline().strip() == says

@@ -8,16 +8,21 @@ import importlib.metadata
 import logging
 import os
 import platform
+import tempfile
 import time
 from pathlib import Path
 
+from dskype.topology.config import Config
 from dskype.topology.core.snapshots import SnapshotStore, TermTakenError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.stores.choice import open_store
 from dskype.topology.runtime.stores.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
-from dskype.topology.runtime.stores.kept_files import same_names
+from dskype.topology.runtime.stores.kept_files import keep_files, same_names
+from dskype.topology.runtime.stores.shared_files import SharedFiles
 
-__all__ = ["SNAPSHOTS", "Tenure", "check_changes", "installed_version", "read_started", "take_term"]
+__all__ = ["SNAPSHOTS", "Tenure", "check_changes", "check_resumable", "installed_version", "read_started", "take_term"]
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +52,22 @@ def read_started(plan: TopologyPlan, folder: Path, store: SnapshotStore) -> Mani
             hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
         )
     return started
+
+
+def check_resumable(plan: TopologyPlan, kafka: KafkaSettings) -> None:
+    """Refuse a plan with which a running topology could not go on, as its driver would when it takes over. Nothing of the topology is changed.
+
+    :param plan: with the URL of the topology's store, which is not a folder of its driver.
+    :raises ResumeRefusedError: the plan differs too much from what was started.
+    :raises TopologyError: a file that tasks read has changed.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        store = open_store(plan.conf[Config.TOPOLOGY_EMULATOR_STATE_URL], plan, kafka, folder / SNAPSHOTS)
+        SharedFiles(plan, folder, store).fetch()
+        if (started := read_started(plan, folder, store)) is not None:
+            plan = keep_files(plan, folder, resume=True)
+            check_changes(plan, started, Manifest.describe(plan, installed_version()))
 
 
 def check_changes(plan: TopologyPlan, started: Manifest, given: Manifest) -> bool:
