@@ -13,20 +13,9 @@ from dskype.spouts import record_values
 from dskype.spouts import records as module
 from dskype.spouts.expression import EVERYTHING
 from dskype.spouts.expression_parser import Language
-from dskype.spouts.records import (
-    BooleanSubscription,
-    Limits,
-    Message,
-    RecordError,
-    TopkSubscription,
-    areas_of,
-    parse_key,
-    parse_message,
-    parse_plan,
-    parse_subscription,
-    subscription_from_record,
-)
+from dskype.spouts.records import Limits, Message, RecordError, areas_of, parse_key, parse_message, parse_plan, parse_subscription
 from dskype.spouts.space import WORLD, Space
+from dskype.spouts.subscriptions import BooleanSubscription, TopkSubscription, subscription_from_record
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, folded_bytes
 from dskype.topology.errors import DeadLetter
 
