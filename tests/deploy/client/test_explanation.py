@@ -15,7 +15,7 @@ from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import WORDS_ONLY, Language, parse
 from dskype.spouts.records import Message
 from dskype.spouts.regions import bounding_box, is_rectangle, parse_region
-from dskype.spouts.subscriptions import BooleanSubscription, TopkSubscription
+from dskype.spouts.subscriptions import BooleanSubscription, ThresholdSubscription, TopkSubscription
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from tests import naive
@@ -273,6 +273,24 @@ def test_the_filter_of_a_list_is_explained(vocabulary):
     assert "it does not satisfy the filter" in as_lines({**found, "list": answer}, "s", "m")[-1]
     plain = explain_scores(TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0), given, ["coffee"], vocabulary, 100.0)
     assert plain["where"] is None and explain_list(plain, 5, [("a", 0.5)], 7)["reason"] == "not in the window"
+
+
+def test_whether_a_score_is_enough_is_explained(vocabulary):
+    s = ThresholdSubscription("s", ["coffee"], 0.9, 1.0, 0.0, 0.0, None, parse("price < 5", TOKENIZER, LANGUAGE))
+
+    def explained(text, lon, price=4):
+        given = message(text, 0.0, lon, price=price)
+        return explain_scores(s, given, TOKENIZER.tokens(text), vocabulary, 100.0, Content(given, TOKENIZER, LANGUAGE))
+
+    enough, far, dear, none = explained("coffee", 10.0), explained("coffee", 10.1), explained("coffee", 10.0, 5), explained("tea", 0.0)
+    assert [found["matches"] for found in (enough, far, dear, none)] == [True, False, False, False]
+    assert (enough["type"], enough["min_score"], enough["score"]) == ("threshold", 0.9, 0.9) and "k" not in enough
+    lines = [as_lines(found, "s", "m") for found in (enough, far, none)]
+    assert [found[0] for found in lines] == ["m matches s", "m does not match s", "m does not match s"]
+    assert "        0.900000 is enough: the subscription wants 0.9 and more" in lines[0] and any("0.899000 is not enough" in line for line in lines[1])
+    assert "score   none: a message without a common word does not match, however near it is" in lines[2]
+    timed = as_lines({**enough, "times": [{"held": True, "text": "came later"}]}, "s", "m")
+    assert timed[-1] == "time        yes   came later"
 
 
 # -- top-k ----------------------------------------------------------------------------------------
