@@ -270,8 +270,6 @@ def moved(rng, record):
     record = record | {"update": True}
     if record["type"] == "topk":
         return record | {"lat": float(rng.randint(-10, 10)), "alpha": rng.choice([record["alpha"], 0.5]), "k": rng.choice([record["k"], 3])}
-    if record["type"] == "threshold":
-        return record | {"lat": float(rng.randint(-10, 10)), "min_score": rng.choice([record["min_score"], 0.5])}
     if "bbox" in record and record["bbox"][0] <= record["bbox"][2]:
         west, south, east, north = record["bbox"]
         record["bbox"] = [max(-180, west - rng.uniform(0, 4)), south + rng.uniform(0, 2), east - rng.uniform(0, (east - west) / 2), north + rng.uniform(0, 5)]
@@ -524,14 +522,12 @@ def play(
                 record["inside"] = objects.random() < 0.7
             if living is not None and record is not None and record["type"] == "topk" and living.random() < 0.3:
                 record["ttl_s"] = living.choice([0.2, 0.5, 1, 2])
-            if thresholds is not None and record is not None:
-                record = thresholds.instead_of(record)
             records[chosen] = record
-            simulation.subscription(chosen, record)
+            simulation.subscription(chosen, record if thresholds is None else thresholds.instead_of(chosen, record))
         if living is not None and living.random() < 0.6 and records:
             chosen = living.choice(list(records))
             records[chosen] = moved(living, records[chosen] or random_subscription(living, topk))
-            simulation.subscription(chosen, records[chosen])
+            simulation.subscription(chosen, records[chosen] if thresholds is None else thresholds.moved(chosen, records[chosen]))
         if rng.random() < 0.05:
             simulation.subscription(rng.choice(ids), rng.choice(BAD_SUBSCRIPTIONS))
         if planner is not None:

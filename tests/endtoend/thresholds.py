@@ -22,16 +22,27 @@ class Thresholds:
 
     def __init__(self, rng, draw, diagonal_deg, often=0.3):
         self._rng, self._draw, self._diagonal_deg, self._often = rng, draw, diagonal_deg, often
+        self._present = {}  # subscription -> its record, where it is one with a threshold
 
-    def instead_of(self, record):
-        """Return the record of a subscription, or that of another one with a threshold."""
+    def instead_of(self, id, record):
+        """Return the record of a subscription, or that of another one with a threshold; None: its end."""
         rng = self._rng
-        if rng.random() >= self._often:
+        self._present.pop(id, None)
+        if record is None or rng.random() >= self._often:
             return record
         found = {name: value for name, value in self._draw().items() if name != "k"} | {"type": "threshold"}
         reached = 1 - rng.choice([math.hypot(3, 4), 5, 1]) / self._diagonal_deg  # what a message at a whole degree scores, if only places count
         found["min_score"] = rng.choice([0, 1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, reached, rng.random()])
-        return found | ({"ttl_s": rng.choice([0.5, 1, 2])} if rng.random() < 0.2 else {})
+        self._present[id] = found | ({"ttl_s": rng.choice([0.5, 1, 2])} if rng.random() < 0.2 else {})
+        return self._present[id]
+
+    def moved(self, id, record):
+        """Return the record of an update, or that of the present subscription with a threshold, moved."""
+        if id not in self._present:
+            return record
+        found, rng = self._present[id], self._rng
+        self._present[id] = found | {"lat": float(rng.randint(-10, 10)), "min_score": rng.choice([found["min_score"], 0.5]), "update": True}
+        return self._present[id]
 
 
 def check_scored(subscription, messages, deltas, diagonal_deg, compared, hint):

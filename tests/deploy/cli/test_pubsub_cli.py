@@ -260,7 +260,7 @@ def test_a_subscription_is_sent_by_options(run: Any, name: str, kafka: KafkaSett
         ("near", {"type": "topk", "k": 10, "alpha": 0.5, "text": "tea", "distance": "metres", "scale_m": 5000, "ttl_s": 60, "lat": 1, "lon": 2}),
         ("good", {"type": "threshold", "alpha": 0.5, "text": "tea", "min_score": 0.6, "lat": 1, "lon": 2}),
     ]
-    assert "tea near 1,2, score >= 0.6, alpha 0.5" in run("sub", "list", "--type", "threshold")[1]
+    assert "tea near 1.0,2.0, score >= 0.6, alpha 0.5" in run("sub", "list", "--type", "threshold")[1]
 
 
 def test_options_that_do_not_go_together_are_refused(run: Any, tmp_path: Path) -> None:
